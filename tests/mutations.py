@@ -307,7 +307,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "web/callers.py",
-        '        if not hmac.compare_digest(_sent(request), caller.csrf.encode("ascii")):',
+        '        if not hmac.compare_digest(_sent_token(request), caller.csrf.encode("ascii")):',
         "        if False:",
         "web.test_sign_in web.test_account_page",
         "Other sites can act in the name of people who have signed in.",
@@ -1115,7 +1115,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "util/urls.py",
-        "path = _without_dots(encoded(",
+        "path = _resolve_dots(encoded(",
         "path = str(encoded(",
         "util.test_urls",
         "A path with dots gets round the operator's patterns.",
@@ -1250,7 +1250,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "front_doors/change_lists.py",
-        "        if _has(request, version):",
+        "        if _client_has(request, version):",
         "        if False:",
         "front_doors.test_change_lists",
         "Crawlers transfer changes.xml in full each time.",

@@ -44,7 +44,7 @@ class CallbackProblem(BadRegistration):
 
 
 class RegistrationAttempts:
-    """The topics of one registration."""
+    """The topics of one registration, each with an attempt to subscribe to it."""
 
     def __init__(self, attempts: Iterable[Attempt], clock: IReactorTime) -> None:
         self._left = iter(attempts)
@@ -52,7 +52,7 @@ class RegistrationAttempts:
         self._problems: list[Exception | None] = []  # of each topic; None if it succeeded
         self._verdict: Exception | None = None  # why the topics that are left are not tried
 
-    async def one_succeeds(self) -> None:
+    async def require_one_success(self) -> None:
         """Try the topics; one that succeeds is enough.
 
         If a limit on requests refused one of them, the client must learn of it, or it would not try
@@ -63,10 +63,10 @@ class RegistrationAttempts:
         :raises Exception: what an attempt raised, such as ``Unavailable``.
         """
         until = self._clock.seconds() + WITHIN
-        working = [Deferred.fromCoroutine(self._work(alone=True))]
-        await self._wait(working, ONE_BY_ONE)
-        working += [Deferred.fromCoroutine(self._work()) for _ in range(AT_A_TIME)]
-        await self._wait(working, until - self._clock.seconds())
+        working = [Deferred.fromCoroutine(self._try_left(alone=True))]
+        await self._wait_at_most(working, ONE_BY_ONE)
+        working += [Deferred.fromCoroutine(self._try_left()) for _ in range(AT_A_TIME)]
+        await self._wait_at_most(working, until - self._clock.seconds())
         self._verdict = self._verdict or BadRegistration(LATE)
         failed = [problem for problem in self._problems if problem is not None]
         for problem in failed:
@@ -75,21 +75,21 @@ class RegistrationAttempts:
         if len(failed) == len(self._problems):
             raise next(iter(failed), self._verdict)
 
-    async def _work(self, *, alone: bool = False) -> None:
+    async def _try_left(self, *, alone: bool = False) -> None:
         """Try the topics that are left, one after the other.
 
         :param alone: whether to end as soon as one topic has succeeded.
         """
         for attempt in self._left:
-            problem = self._verdict or await _tried(attempt)
+            problem = self._verdict or await _problem_of(attempt)
             self._problems.append(problem)
             if isinstance(problem, Exception) and _concerns_all(problem):
                 self._verdict = problem
             if alone and problem is None:
                 return
 
-    async def _wait(self, working: Iterable[Deferred[None]], seconds: float) -> None:
-        """Wait for some seconds at most, and leave alone what is not over then."""
+    async def _wait_at_most(self, working: Iterable[Deferred[None]], seconds: float) -> None:
+        """Wait for work for some seconds at most; what is not over then goes on."""
         over: Deferred[None] = Deferred()
         DeferredList(working).addCallback(lambda _: None if over.called else over.callback(None))
         with suppress(TimedOut):
@@ -101,7 +101,7 @@ def _concerns_all(problem: Exception) -> bool:
     return isinstance(problem, CallbackProblem) or not isinstance(problem, BadRegistration)
 
 
-async def _tried(attempt: Attempt) -> Exception | None:
+async def _problem_of(attempt: Attempt) -> Exception | None:
     """The error that an attempt returned or raised; None if it succeeded."""
     try:
         return await attempt()

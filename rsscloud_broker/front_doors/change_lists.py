@@ -123,16 +123,16 @@ class PublishedFile(Resource):
         try:
             return _serve(request, file, self._cache_control)
         except FileNotFoundError:
-            return answer(request, self._copied(request, path, file))
+            return answer(request, self._answer_with_copy(request, path, file))
 
-    async def _copied(self, request: Request, path: str, file: str) -> Answer | None:
+    async def _answer_with_copy(self, request: Request, path: str, file: str) -> Answer | None:
         """Answer with a file when it has been copied from the database.
 
         :raises Unavailable: it cannot be copied.
         """
         try:
             if not await self._copy_file(path):
-                return self._missing(request)
+                return self._answer_if_missing(request)
             if request.channel is not None:  # the client has not hung up
                 body = _serve(request, file, self._cache_control)
                 if isinstance(body, bytes):
@@ -141,7 +141,7 @@ class PublishedFile(Resource):
             raise Unavailable(str(error)) from error
         return None
 
-    def _missing(self, request: Request) -> Answer:
+    def _answer_if_missing(self, request: Request) -> Answer:
         """The answer if no node has made the file yet."""
         text = "This file has not been made yet. Please come again in a minute."
         return plain(http.SERVICE_UNAVAILABLE, text, {"retry-after": "60"})
@@ -156,7 +156,8 @@ class _Archives(PublishedFile):
             return NOT_DONE_YET
         return self._send(request, request.path.decode("ascii"))
 
-    def _missing(self, request: Request) -> Answer:
+    def _answer_if_missing(self, request: Request) -> Answer:
+        """The answer for an hour that is not over yet, or had no pings."""
         request.responseHeaders.removeHeader(b"link")
         text = "There is no archive of that hour: it is not over yet, or had no pings."
         return plain(http.NOT_FOUND, text)
@@ -210,9 +211,9 @@ def _serve_one(request: Request, path: str, coding: str, cache_control: bytes) -
     if _is_conditional(request):
         status = os.stat(path)
         version = _version(status.st_mtime_ns, status.st_size, coding)
-        if _has(request, version):
+        if _client_has(request, version):
             request.setResponseCode(http.NOT_MODIFIED)
-            _describe(request, version, cache_control)
+            _set_cache_headers(request, version, cache_control)
             request.finish()  # returning b"" would add "Content-Length: 0"
             return NOT_DONE_YET
     file = open(path, "rb")  # noqa: SIM115 # the producer closes it after sending
@@ -220,14 +221,14 @@ def _serve_one(request: Request, path: str, coding: str, cache_control: bytes) -
     # file that is open.
     status = os.fstat(file.fileno())
     version = _version(status.st_mtime_ns, status.st_size, coding)
-    _describe(request, version, cache_control)
+    _set_cache_headers(request, version, cache_control)
     request.setHeader(b"last-modified", version.last_modified)
     request.setHeader(b"accept-ranges", b"bytes")
     _tidy_range(request, version.etag, status.st_size)
     return _OpenFile(path, coding, status.st_size).send(request, file)
 
 
-def _describe(request: Request, version: _Version, cache_control: bytes) -> None:
+def _set_cache_headers(request: Request, version: _Version, cache_control: bytes) -> None:
     """Set the headers that a 304 must have as well (RFC 9110, section 15.4.5)."""
     request.setHeader(b"etag", version.etag)
     request.setHeader(b"cache-control", cache_control)
@@ -262,7 +263,7 @@ def _is_conditional(request: Request) -> bool:
     return headers.hasHeader(b"if-none-match") or headers.hasHeader(b"if-modified-since")
 
 
-def _has(request: Request, version: _Version) -> bool:
+def _client_has(request: Request, version: _Version) -> bool:
     """Whether the client already has this version."""
     tags = request.requestHeaders.getRawHeaders(b"if-none-match")
     since = request.getHeader(b"if-modified-since")

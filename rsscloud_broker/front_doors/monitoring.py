@@ -96,10 +96,10 @@ class MonitoringDoor(RoutesOnly):
         self._own_endpoint = own_endpoint
 
     def routes(self) -> Sequence[Route]:
-        answers = {METRICS: self._metrics, LIVE: self._live, READY: self._ready}
-        return [Route(path, "GET", self._guarded(answer)) for path, answer in answers.items()]
+        answers = {METRICS: self._show_metrics, LIVE: self._show_live, READY: self._show_ready}
+        return [Route(path, "GET", self._guard(answer)) for path, answer in answers.items()]
 
-    def _guarded(self, answer: Callable[[Request], Awaitable[bytes]]) -> Answers:
+    def _guard(self, answer: Callable[[Request], Awaitable[bytes]]) -> Answers:
         """A resource that gives an answer to those who may read it, and 401 to all others."""
 
         async def respond(request: Request) -> bytes:
@@ -132,7 +132,7 @@ class MonitoringDoor(RoutesOnly):
                 return True
         return False
 
-    async def _metrics(self, request: Request) -> bytes:
+    async def _show_metrics(self, request: Request) -> bytes:
         """The metrics that ``name[]`` chooses, in the format that Accept chooses."""
         try:
             encode, content_type = choose_encoder(header(request, "accept"))
@@ -142,14 +142,14 @@ class MonitoringDoor(RoutesOnly):
         chosen = self._registry.restricted_registry(names) if names else self._registry
         return respond(request, 200, content_type, encode(chosen), vary="Accept")
 
-    async def _live(self, request: Request) -> bytes:
-        return _shown(request, self._health.alive())
+    async def _show_live(self, request: Request) -> bytes:
+        return _states_as_json(request, self._health.alive())
 
-    async def _ready(self, request: Request) -> bytes:
-        return _shown(request, await self._health.ready())
+    async def _show_ready(self, request: Request) -> bytes:
+        return _states_as_json(request, await self._health.ready())
 
 
-def _shown(request: Request, states: Sequence[PartState]) -> bytes:
+def _states_as_json(request: Request, states: Sequence[PartState]) -> bytes:
     """The states of parts as JSON."""
     words = {True: "ok", False: "failed"}
     works = all(state.works for state in states)

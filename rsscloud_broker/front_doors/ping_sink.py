@@ -86,7 +86,9 @@ class WeblogUpdates(XMLRPC):
         super().__init__()
         self._door = door
 
-    async def _ping(self, method: str, request: Request, values: Sequence[Any]) -> dict[str, Any]:
+    async def _store_ping(
+        self, method: str, request: Request, values: Sequence[Any]
+    ) -> dict[str, Any]:
         """Store the ping of a call; the result says whether it was refused."""
         try:
             ping = weblog_updates.ping_of_parameters(method, values, self._door.now())
@@ -95,7 +97,7 @@ class WeblogUpdates(XMLRPC):
             raise Fault(INVALID_PARAMS, str(error)) from error
         except (BadPing, BadOrigin) as error:
             return {"flerror": True, "message": str(error)}
-        return await self._door.answer(ping, client_address(request))
+        return await self._door.store(ping, client_address(request))
 
     @procedure(
         ["struct", "string", "string"],
@@ -104,7 +106,7 @@ class WeblogUpdates(XMLRPC):
     )
     async def xmlrpc_ping(self, request: Request, *values: Any) -> dict[str, Any]:
         """Say that a site changed: its name, its URL, the changed page, a category."""
-        return await self._ping("ping", request, values)
+        return await self._store_ping("ping", request, values)
 
     @procedure(
         ["struct", "string", "string", "string"],
@@ -115,12 +117,12 @@ class WeblogUpdates(XMLRPC):
         """Say that a site changed: its name, its URL, the changed page, its feed, tags
         separated by |.  With three parameters the third is the feed.
         """
-        return await self._ping("extendedPing", request, values)
+        return await self._store_ping("extendedPing", request, values)
 
     @procedure(["struct", "string", "string"])
     async def xmlrpc_rssUpdate(self, request: Request, *values: Any) -> dict[str, Any]:
         """Say that a feed changed: its name, its URL."""
-        return await self._ping("rssUpdate", request, values)
+        return await self._store_ping("rssUpdate", request, values)
 
 
 @implementer(IFrontDoor)
@@ -141,7 +143,7 @@ class PingSinkDoor:
         """The time, in seconds since the epoch."""
         return self._clock.wall_seconds()
 
-    async def answer(self, ping: Ping, source: str) -> dict[str, Any]:
+    async def store(self, ping: Ping, source: str) -> dict[str, Any]:
         """Store a ping.
 
         :param ping: the ping.
@@ -225,14 +227,14 @@ class PingSinkDoor:
             )
         except BadPing as error:
             return {"flerror": True, "message": str(error)}
-        return await self.answer(passage(request).of(ping), client_address(request))
+        return await self.store(passage(request).of(ping), client_address(request))
 
     async def _ping_site_form(self, request: Request) -> bytes:
         """Show the form, or answer it."""
         form = parameters(request)
         if request.method != b"POST" and not form.keys() & {"name", "url"}:
-            return await self._form(request, 200)
-        return await self._answer(
+            return await self._show_form(request, 200)
+        return await self._answer_ping(
             request,
             form.get("name", ""),
             form.get("url", ""),
@@ -245,16 +247,17 @@ class PingSinkDoor:
         form = parameters(request)
         url = _url_in(form, "url", "blogurl", "bloglink")
         name = form.get("name", "").strip() or form.get("title", "").strip()
-        return await self._answer(request, name or url, url, rss_url=form.get("rssurl", ""))
+        return await self._answer_ping(request, name or url, url, rss_url=form.get("rssurl", ""))
 
     async def _feed_ping(self, request: Request) -> bytes:
+        """Answer a ping of a feed, whose URL is also taken for the site and for its name."""
         url = parameters(request).get("u", "")
-        return await self._answer(request, url, url, rss_url=url)
+        return await self._answer_ping(request, url, url, rss_url=url)
 
     async def _home_ping(self, request: Request) -> bytes:
         """Answer a ping to ``/``, with the names that its fields have there."""
         form = parameters(request)
-        return await self._answer(
+        return await self._answer_ping(
             request,
             form.get("name", ""),
             form.get("url", ""),
@@ -262,7 +265,7 @@ class PingSinkDoor:
             rss_url=form.get("rssurl", ""),
         )
 
-    async def _answer(self, request: Request, name: str, url: str, **urls: str) -> bytes:
+    async def _answer_ping(self, request: Request, name: str, url: str, **urls: str) -> bytes:
         """Store a ping and answer with a page: thanks, or the form and why it was refused."""
         call = (name, url, urls.get("changes_url", ""), urls.get("rss_url", ""))
         try:
@@ -270,13 +273,13 @@ class PingSinkDoor:
             ping = passage(request).of(ping)
             await self._broker.ping(ping, self._repeat_window, client_address(request))
         except (BadPing, BadOrigin) as error:
-            return await self._form(request, 400, str(error), call)
+            return await self._show_form(request, 400, str(error), call)
         except TooMany as error:
             request.setHeader("retry-after", str(error.retry_after))
             message = weblog_updates.limited(error.reason, error.retry_after)
-            return await self._form(request, 429, message, call)
+            return await self._show_form(request, 429, message, call)
         except Forbidden as error:
-            return await self._form(request, 403, str(error), call)
+            return await self._show_form(request, 403, str(error), call)
         return await self._page(
             request,
             200,
@@ -287,10 +290,10 @@ class PingSinkDoor:
             url=ping.url,
             topic_link=topic_link(ping.rss_url or ping.url, self._running),
             **dict.fromkeys(self._running, "runs"),
-            **self._exchange(call, weblog_updates.THANKS, refused=False),
+            **self._exchange_slots(call, weblog_updates.THANKS, refused=False),
         )
 
-    async def _form(
+    async def _show_form(
         self,
         request: Request,
         status: int,
@@ -313,10 +316,12 @@ class PingSinkDoor:
             name=(sent.get("name") or sent.get("title", ""))[:MAX_VALUE],
             url=_url_in(sent, "url", "blogurl", "bloglink", "u")[:MAX_VALUE],
             rssUrl=sent.get("rssurl", "")[:MAX_VALUE],
-            **(self._exchange(call, message, refused=True) if call else {}),
+            **(self._exchange_slots(call, message, refused=True) if call else {}),
         )
 
-    def _exchange(self, call: tuple[str, ...], message: str, *, refused: bool) -> dict[str, str]:
+    def _exchange_slots(
+        self, call: tuple[str, ...], message: str, *, refused: bool
+    ) -> dict[str, str]:
         """The ping and its answer as XML-RPC, by which blog engines ping.
 
         :param call: name, URL, changed page and feed.
@@ -339,7 +344,7 @@ class PingSinkDoor:
 
 
 def _url_in(form: Mapping[str, str], *names: str) -> str:
-    """The first of some fields that is not empty."""
+    """The value of the first of some fields that is not empty; empty if all are."""
     return next(filter(None, map(form.get, names)), "")
 
 

@@ -90,7 +90,7 @@ _NO_CAPABILITY_LIST: Final = (
 MAX_LINK: Final = 8000
 
 
-def _is_topic(_: object, __: object, text: str) -> None:
+def _check_topic(_: object, __: object, text: str) -> None:
     """Check the option ``topic``; ValueError unless it is a web address with a whole host."""
     if not links.is_absolute(text) or text.count("/") < 3:
         raise ValueError(
@@ -108,7 +108,7 @@ class AllowedPublisher:
     :ivar networks: the networks (CIDRs) that it sends from; empty for any.
     """
 
-    topic: str = field(validator=_is_topic)
+    topic: str = field(validator=_check_topic)
     token: str = field(default="", repr=False, validator=is_token)
     networks: tuple[str, ...] = field(default=(), validator=deep_iterable(is_network))
 
@@ -175,16 +175,16 @@ class ResourceSyncDoor(RoutesOnly):
         ]
 
     def routes(self) -> Sequence[Route]:
-        intake = Answers(self._notification)
+        intake = Answers(self._take_notification)
         shared = [Route(path, "POST", intake, content_types=_XML) for path in links.HUB_PATHS]
         return [*shared, Route("/resourcesync", "POST", intake), *self._documents]
 
-    async def _notification(self, request: Request) -> bytes:
+    async def _take_notification(self, request: Request) -> bytes:
         """Check a notification and distribute it; the answer says what is odd."""
         try:
-            link, topic, odd = self._links(request)
+            link, topic, odd = self._read_links(request)
             self._authorize(request, topic)
-            notification = _payload(request)
+            notification = _read_notification(request)
             content = Content(body_of(request), header(request, "content-type"), link)
             wanted = await self._broker.push_content(topic, content, client_address(request))
         except _Refusal as refusal:
@@ -197,7 +197,7 @@ class ResourceSyncDoor(RoutesOnly):
             lines.append(f"Warning: {warning}")
         return plain(request, 202, "\n".join(lines))
 
-    def _links(self, request: Request) -> tuple[str, str, tuple[str, ...]]:
+    def _read_links(self, request: Request) -> tuple[str, str, tuple[str, ...]]:
         """Check the Content-Type and the Link header of a notification.
 
         :returns: the value of the Link header, the topic that it names, and what is odd about it.
@@ -222,10 +222,10 @@ class ResourceSyncDoor(RoutesOnly):
             found = links.parse(value)
         except links.MalformedLink as error:
             raise _Refusal(400, f"The request cannot be used: {error}.") from error
-        topic = _only(found, "self", "the topic")
+        topic = _only_url(found, "self", "the topic")
         odd = () if links.targets(found, "resourcesync") else (_NO_CAPABILITY_LIST,)
         if not odd:
-            _only(found, "resourcesync", "the capability list")
+            _only_url(found, "resourcesync", "the capability list")
         hubs = links.targets(found, "hub")
         if not set(self._hubs).intersection(map(normal_form, hubs)):
             raise _Refusal(
@@ -257,7 +257,7 @@ class ResourceSyncDoor(RoutesOnly):
             )
 
 
-def _payload(request: Request) -> codec.ResourceDocument:
+def _read_notification(request: Request) -> codec.ResourceDocument:
     """The notification in the body; a refusal if it breaks a rule."""
     try:
         return codec.decode_notification(body_of(request), charset(request))
@@ -265,7 +265,7 @@ def _payload(request: Request) -> codec.ResourceDocument:
         raise _Refusal(400, f"The notification cannot be used: {error}.") from error
 
 
-def _only(found: Sequence[links.WebLink], relation: str, meaning: str) -> str:
+def _only_url(found: Sequence[links.WebLink], relation: str, meaning: str) -> str:
     """The one URL to which the links of a relation lead.
 
     :param meaning: what the link leads to, for the message.

@@ -107,19 +107,19 @@ class RssCloud:
         offered = self._broker.protocols - self._broker.content_protocols
         wanted = rsscloud.registration(fields, topics, caller, offered)
         attempts = [partial(self._subscribe, intent) for intent in wanted.intents()]
-        await RegistrationAttempts(attempts, self._clock).one_succeeds()
+        await RegistrationAttempts(attempts, self._clock).require_one_success()
 
     async def _subscribe(self, intent: Intent) -> BadRegistration | None:
         """Subscribe to one topic; return the error for the client if that fails."""
         try:
             await self._broker.subscribe(intent)
         except TopicUnreadable as error:
-            sentence = rsscloud.unreadable("subscription", intent.topic, _rule(error))
+            sentence = rsscloud.unreadable("subscription", intent.topic, _refusal_rule(error))
             return BadRegistration(sentence, error.reason)
         except UnsupportedProtocol as error:
             sentence = rsscloud.unsupported_protocol(error.protocol)
         except CallbackFailed as error:
-            return CallbackProblem(rsscloud.callback_failed(_rule(error)), str(error))
+            return CallbackProblem(rsscloud.callback_failed(_refusal_rule(error)), str(error))
         except TooMany as error:
             sentence = rsscloud.limited("subscription", error.reason, error.retry_after)
             return Limited(sentence, error.retry_after)
@@ -144,7 +144,7 @@ class RssCloud:
         :raises BadRegistration: no ping succeeded; the text is for the client.
         :raises Limited: a limit on requests refused at least one ping.
         """
-        await _any_of([self._ping(url, source, origin, again) for url in urls])
+        await _require_one_success([self._ping(url, source, origin, again) for url in urls])
 
     async def _ping(
         self, url: str, source: str, origin: str, again: bool
@@ -155,7 +155,9 @@ class RssCloud:
             self._check_pause(topic)
             await self._broker.ping_topic(url, source, again, origin)
         except TopicUnreadable as error:
-            return BadRegistration(rsscloud.unreadable("ping", url, _rule(error)), error.reason)
+            return BadRegistration(
+                rsscloud.unreadable("ping", url, _refusal_rule(error)), error.reason
+            )
         except PingTooSoon as error:
             return BadRegistration(rsscloud.too_soon(error.seconds))
         except TooMany as error:
@@ -324,7 +326,7 @@ class RssCloudDoor:
             await self._rss_cloud.register(fields, topics, client_address(request))
             return rsscloud.REGISTERED
 
-        return await rest_answer(request, "notifyResult", register, self._pages.registered)
+        return await rest_answer(request, "notifyResult", register, self._pages.registration_result)
 
     async def _rest_ping(self, request: Request) -> bytes:
         """Answer a ping by REST, of one topic or of several."""
@@ -333,10 +335,10 @@ class RssCloudDoor:
             topics = rsscloud.distinct(rsscloud.topics_of_form(all_parameters(request)))
             if not topics:
                 raise BadRegistration(rsscloud.missing(["url"]))
-            await self._rss_cloud.ping(topics, client_address(request), _origin(request))
+            await self._rss_cloud.ping(topics, client_address(request), _read_origin(request))
             return rsscloud.PINGED
 
-        return await rest_answer(request, "result", ping, self._pages.pinged)
+        return await rest_answer(request, "result", ping, self._pages.ping_result)
 
     async def _soap_please_notify(self, values: Mapping[str, Any], caller: str) -> bool:
         """Register by SOAP: true, or Refused, which becomes a fault."""
@@ -359,7 +361,7 @@ class RssCloudDoor:
         return True
 
 
-def _origin(request: Request) -> str:
+def _read_origin(request: Request) -> str:
     """The origin of a ping by REST; BadRegistration if the header cannot be used."""
     try:
         return passage(request).origin
@@ -367,7 +369,7 @@ def _origin(request: Request) -> str:
         raise BadRegistration(str(error)) from error
 
 
-def _rule(error: TopicUnreadable | CallbackFailed) -> str:
+def _refusal_rule(error: TopicUnreadable | CallbackFailed) -> str:
     """Why the broker does not call a URL at all; empty if it called the URL and failed.
 
     In the second case nothing may be added to the sentence, since clients compare it.
@@ -375,7 +377,9 @@ def _rule(error: TopicUnreadable | CallbackFailed) -> str:
     return error.reason if error.refused else ""
 
 
-async def _any_of(attempts: Iterable[Coroutine[Any, Any, BadRegistration | None]]) -> None:
+async def _require_one_success(
+    attempts: Iterable[Coroutine[Any, Any, BadRegistration | None]],
+) -> None:
     """Make several attempts at once; one that succeeds is enough.
 
     If a limit on requests refused one of them, the client must learn of it, or it would not try

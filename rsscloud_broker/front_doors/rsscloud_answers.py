@@ -77,7 +77,7 @@ async def rest_answer(
         return await page(request, result)
     if result.reason:
         request.setHeader("rsscloud-reason", result.reason)
-    return _for_programs(request, 200, kind, result)
+    return _answer_program(request, 200, kind, result)
 
 
 def failure_of(root: str) -> Say:
@@ -91,12 +91,12 @@ def failure_of(root: str) -> Say:
         if wants_page(accept, _KINDS):
             return plain(request, status, text, **headers)
         result = RestResult(root, text, BadRegistration(text))
-        return _for_programs(request, status, preferred(accept, _KINDS), result, **headers)
+        return _answer_program(request, status, preferred(accept, _KINDS), result, **headers)
 
     return failure
 
 
-def _for_programs(
+def _answer_program(
     request: Request, status: int, kind: str | None, result: RestResult, **headers: str
 ) -> bytes:
     """Answer with a result as JSON or XML."""

@@ -50,26 +50,26 @@ class RssCloudPages:
 
     async def forms(self, request: Request) -> bytes:
         """The page with the two forms, empty."""
-        return await self._forms(request, 200, "", {})
+        return await self._forms_page(request, 200, "", {})
 
-    async def pinged(self, request: Request, result: RestResult) -> bytes:
+    async def ping_result(self, request: Request, result: RestResult) -> bytes:
         """The page with the result of a ping."""
-        return await self._result(request, result, "Pinged", "rsscloud_pinged.html")
+        return await self._result_page(request, result, "Pinged", "rsscloud_pinged.html")
 
-    async def registered(self, request: Request, result: RestResult) -> bytes:
+    async def registration_result(self, request: Request, result: RestResult) -> bytes:
         """The page with the result of a registration."""
-        return await self._result(request, result, "Registered", "rsscloud_registered.html")
+        return await self._result_page(request, result, "Registered", "rsscloud_registered.html")
 
-    async def _result(
+    async def _result_page(
         self, request: Request, result: RestResult, title: str, template: str
     ) -> bytes:
         """The page that thanks; or the forms, with what was wrong."""
-        shown = self._exchange(request, result)
+        shown = self._exchange_slots(request, result)
         error = result.error
         if error is not None:
             if isinstance(error, Limited):
                 request.setHeader("retry-after", str(error.retry_after))
-            return await self._forms(request, _status(error), _in_words(error), shown)
+            return await self._forms_page(request, _status_of(error), _in_words(error), shown)
         topics = rsscloud.distinct(rsscloud.topics_of_form(all_parameters(request)))
         # Only programs send several topics; some of them may have been refused.
         url = topics[0] if len(topics) == 1 else ""
@@ -83,9 +83,9 @@ class RssCloudPages:
             **dict.fromkeys(self._running, "runs"),
             **shown,
         )
-        return _html(request, 200, page)
+        return _respond_html(request, 200, page)
 
-    def _exchange(self, request: Request, result: RestResult) -> dict[str, str]:
+    def _exchange_slots(self, request: Request, result: RestResult) -> dict[str, str]:
         """The request and its answer, as a program exchanges them."""
         sent = parameters(request)
         fields = [(name, sent.get(name.lower(), "")) for name in _FIELDS if name[:3] != "url"]
@@ -100,7 +100,7 @@ class RssCloudPages:
         path = request.path.decode("ascii")
         return form_slots(self._public_url, path, fields, answer)
 
-    async def _forms(
+    async def _forms_page(
         self, request: Request, status: int, message: str, shown: dict[str, str]
     ) -> bytes:
         """The page with the forms, which have the values that were sent."""
@@ -116,7 +116,7 @@ class RssCloudPages:
             **slots,
             **shown,
         )
-        return _html(request, status, page)
+        return _respond_html(request, status, page)
 
 
 def _in_words(error: BadRegistration) -> str:
@@ -126,7 +126,8 @@ def _in_words(error: BadRegistration) -> str:
     return said if error.reason in said else f"{said} {sentence(error.reason)}"
 
 
-def _status(error: BadRegistration) -> int:
+def _status_of(error: BadRegistration) -> int:
+    """The HTTP status of the page for a refusal."""
     match error:
         case Limited():
             return 429
@@ -135,5 +136,5 @@ def _status(error: BadRegistration) -> int:
     return 400
 
 
-def _html(request: Request, status: int, page: bytes) -> bytes:
+def _respond_html(request: Request, status: int, page: bytes) -> bytes:
     return respond(request, status, "text/html; charset=utf-8", page)

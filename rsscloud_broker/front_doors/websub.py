@@ -81,7 +81,7 @@ def granted(seconds: int | None) -> int:
     """
     if seconds is None:
         return LEASE_DEFAULT
-    # Seconds of the shortest lease: each renewal costs a fetch and a call, so not more often.
+    # The shortest lease has five minutes, since each renewal costs a fetch and a call.
     return max(300, min(seconds, LEASE_MAX))
 
 
@@ -136,12 +136,12 @@ class WebSubDoor(RoutesOnly):
             said = HubAnswer(failure.status, failure.text, error.retry_after)
             request.setHeader("retry-after", str(error.retry_after))
         except Refused as error:
-            said = HubAnswer(_status(error), Failure.of(error).text)
+            said = HubAnswer(_refusal_status(error), Failure.of(error).text)
         if said.status == NO_CONTENT:
             request.setResponseCode(NO_CONTENT)
             return b""
         if as_page:
-            return await self._pages.answered(request, said)
+            return await self._pages.result_page(request, said)
         return plain(request, said.status, said.text)
 
     async def _carry_out(self, request: Request) -> HubAnswer:
@@ -162,7 +162,7 @@ class WebSubDoor(RoutesOnly):
         except BadOrigin as error:
             raise BadRequest(str(error)) from error
         notes = await self._broker.publish(asked.urls, client_address(request), via)
-        if _OLD in _path(request) or _OLD in header(request, "user-agent").lower():
+        if _OLD in _hub_path(request) or _OLD in header(request, "user-agent").lower():
             return HubAnswer(NO_CONTENT, "")
         said = ["Thanks. The broker fetches what has changed, and notifies its subscribers."]
         said += [f"{note}." for note in notes.values()]
@@ -187,17 +187,17 @@ class WebSubDoor(RoutesOnly):
             granted(asked.lease_seconds),
             challenge=True,
             source=client_address(request),
-            options={**asked.options, websub.HUB: f"{self._public_url}{_path(request)}"},
+            options={**asked.options, websub.HUB: f"{self._public_url}{_hub_path(request)}"},
             unsubscribe=asked.mode == "unsubscribe",
         )
 
 
-def _path(request: Request) -> str:
+def _hub_path(request: Request) -> str:
     """The path of the hub that the client used."""
     return request.path.decode("ascii")
 
 
-def _status(error: Refused) -> int:
+def _refusal_status(error: Refused) -> int:
     """The status with which a refusal is answered."""
     match error:
         case EndedTopic():

@@ -70,13 +70,13 @@ class WebSubPages:
     async def forms(self, request: Request) -> bytes:
         """The page that explains the hub to people, with empty forms."""
         request.setHeader("link", links.encode([(self._hub, "hub")]))
-        return await self._forms(request, 200, "", {})
+        return await self._forms_page(request, 200, "", {})
 
-    async def answered(self, request: Request, said: HubAnswer) -> bytes:
+    async def result_page(self, request: Request, said: HubAnswer) -> bytes:
         """The page that answers a form."""
-        shown = self._exchange(request, said)
+        shown = self._exchange_slots(request, said)
         if said.is_refusal:
-            return await self._forms(request, said.status, said.text, shown)
+            return await self._forms_page(request, said.status, said.text, shown)
         sent = parameters(request)
         page = await self._pages.render(
             "Published" if sent.get("hub.mode") == "publish" else "Accepted",
@@ -91,7 +91,7 @@ class WebSubPages:
         )
         return respond(request, said.status, "text/html; charset=utf-8", page)
 
-    async def _forms(
+    async def _forms_page(
         self, request: Request, status: int, message: str, shown: dict[str, str]
     ) -> bytes:
         """The page with the forms, which have the values that were sent."""
@@ -112,7 +112,7 @@ class WebSubPages:
         )
         return respond(request, status, "text/html; charset=utf-8", page)
 
-    def _exchange(self, request: Request, said: HubAnswer) -> dict[str, str]:
+    def _exchange_slots(self, request: Request, said: HubAnswer) -> dict[str, str]:
         """The request and its answer, as a program exchanges them."""
         sent = all_parameters(request)
         fields = [(name, value) for name in _FIELDS for key, value in sent if key == name]

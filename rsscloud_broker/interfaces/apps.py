@@ -175,7 +175,7 @@ class IPublisher(Interface):
         """
 
 
-async def _nothing(name: str, since: float) -> Sequence[Change]:
+async def _nothing_taken_down(name: str, since: float) -> Sequence[Change]:
     """What was taken down of an account where nobody takes anything down."""
     return ()
 
@@ -238,7 +238,7 @@ class AppParts:
     running: frozenset[str] = field(default=frozenset())
     max_connections: Callable[[], int] = lambda: 2000
     max_connections_per_address: Callable[[], int] = lambda: 200
-    taken_down: Callable[[str, float], Awaitable[Sequence[Change]]] = _nothing
+    taken_down: Callable[[str, float], Awaitable[Sequence[Change]]] = _nothing_taken_down
 
 
 class IAppMaker(IPluginMaker):

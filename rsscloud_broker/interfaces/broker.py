@@ -164,7 +164,7 @@ class IBroker(Interface):
         replaces it.  The subscriber learns the result at its callback.
 
         :raises UnsupportedProtocol, Forbidden: as for ``subscribe``.
-        :raises TooMany: as for ``subscribe``, or as many intents wait as the broker keeps.
+        :raises TooMany: as for ``subscribe``, or too many intents wait to be verified.
         :raises TopicUnreadable: the broker refuses to call the URL of the topic, or the topic
             has ended.
         :raises CallbackFailed: the broker refuses to call the URL of the callback.

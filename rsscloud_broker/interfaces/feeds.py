@@ -43,7 +43,7 @@ class IKeepsFeeds(Interface):
         """Which changes of topics the store is to keep.
 
         :param options: those that the front door will be made with.
-        :param public_url: as in ``FrontDoorParts``.
+        :param public_url: the broker's own URL, without a slash at the end.
         :param pushed: how the URLs of topics begin whose content is pushed to the broker.
         """
 

@@ -446,5 +446,5 @@ class IPushesContent(Interface):
         The broker calls this before it makes any part.
 
         :param options: those that the part will be made with.
-        :param public_url, has_hub: as in ``SinkParts``.
+        :param public_url, has_hub: the broker's own URL, and whether the broker is a WebSub hub.
         """

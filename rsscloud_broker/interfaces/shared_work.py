@@ -35,7 +35,7 @@ class IJobs(Interface):
         """Note that a job is done, and end the claim of this process.
 
         :param due_at: when it is due next.
-        :returns: False if this process has lost the claim; then nothing was stored.
+        :returns: True; or False if this process has lost the claim, and then nothing was stored.
         """
 
     def release_job(name: str) -> Awaitable[None]:

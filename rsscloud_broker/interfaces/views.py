@@ -55,7 +55,7 @@ class IFeedDoctor(Interface):
 
         :param source: the address of the caller, whose examinations are limited like pings.
         :raises TooMany: the caller examines or pings too often, or too many feeds of that host are
-            fetched or as many feeds are being examined as the broker examines at the same time.
+            fetched, or too many feeds are being examined at the same time.
         :raises Forbidden: the operator allows no pings of this URL.
         :raises TopicUnreadable: the URL is no web address.
         """

@@ -141,7 +141,7 @@ class AppMaker(_Maker):
     tables: AppTables | None = None
 
 
-def _imported(module: str, name: str) -> Callable[[Any, Any], Any]:
+def _import_when_called(module: str, name: str) -> Callable[[Any, Any], Any]:
     """A function of a module that is imported when the function is called for the first time.
 
     Applications take long to import, and most brokers do not run them.
@@ -198,14 +198,14 @@ follows = FrontDoorMaker(
     "follows",
     "takes in the pings of other brokers, whose change lists and feeds it reads",
     FollowsOptions,
-    _imported("rsscloud_broker.apps.follows.door", "FollowsDoor"),
+    _import_when_called("rsscloud_broker.apps.follows.door", "FollowsDoor"),
     needs=("clock", "counters", "follows", "intake", "jobs", "parse", "public_url", "web"),
 )
 events = FeedsFrontDoorMaker(
     "events",
     "feeds of everything that changed, complete and in order, and a stream of them",
     EventsOptions,
-    _imported("rsscloud_broker.apps.events.door", "EventsDoor"),
+    _import_when_called("rsscloud_broker.apps.events.door", "EventsDoor"),
     {"simplefeed": SIMPLEFEED_TABLES},
     history_of_events,
     needs=(
@@ -393,7 +393,7 @@ writing = AppMaker(
     "writing",
     "people write short messages at /write, which are published as feeds",
     WritingOptions,
-    _imported("rsscloud_broker.apps.writing.app", "make"),
+    _import_when_called("rsscloud_broker.apps.writing.app", "make"),
     TABLES_OF_WRITING,
     needs=(
         *("accounts", "callers", "clock", "database", "has_cloud"),
@@ -414,7 +414,7 @@ test_feed = AppMaker(
     "test_feed",
     "a feed that gets a new item every 15 minutes, to test subscribers with",
     TestFeedOptions,
-    _imported("rsscloud_broker.apps.test_feed.app", "make_test_feed"),
+    _import_when_called("rsscloud_broker.apps.test_feed.app", "make_test_feed"),
     TEST_FEED_TABLES,
     needs=(
         *("callers", "clock", "database", "has_cloud", "has_hub"),
@@ -426,7 +426,7 @@ hosting = AppMaker(
     "hosting",
     "stores feeds for their authors, serves them and notifies their subscribers",
     HostingOptions,
-    _imported("rsscloud_broker.apps.hosting.app", "make_hosting"),
+    _import_when_called("rsscloud_broker.apps.hosting.app", "make_hosting"),
     HOSTING_TABLES,
     needs=(
         *("accounts", "callers", "clock", "database", "has_hub"),
@@ -439,7 +439,7 @@ river = AppMaker(
     "river",
     "a reading list for each account, and the items of its feeds as they arrive",
     RiverOptions,
-    _imported("rsscloud_broker.apps.river.app", "make_river"),
+    _import_when_called("rsscloud_broker.apps.river.app", "make_river"),
     RIVER_TABLES,
     needs=(
         *("broker", "callers", "clock", "database", "in_thread"),

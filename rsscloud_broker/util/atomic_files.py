@@ -131,7 +131,7 @@ class Copy(_TwoFiles):
         twin.write(gzipped)
         while gzipped:  # so that little text which unpacks to much is never in memory as a whole
             try:
-                # How many bytes are unpacked and written at a time.
+                # A million bytes at most are unpacked and written at a time.
                 data = self._decompressor.decompress(gzipped, 1_000_000)
             except zlib.error:
                 self._is_damaged = True

@@ -29,6 +29,7 @@ class BoundedDict(Generic[K, V]):
         return len(self._values)
 
     def __setitem__(self, key: K, value: V) -> None:
+        """Set a key, which becomes the newest; delete the oldest if there are too many."""
         self._values[key] = value
         self._values.move_to_end(key)
         if len(self._values) > self._size:
@@ -66,7 +67,7 @@ class TimedCache(Generic[K, V]):
         self._read = read
         self._clock = clock
         self._seconds = seconds
-        self._known: BoundedDict[K, tuple[float, V] | None] = BoundedDict(size)
+        self._known: BoundedDict[K, tuple[float, V] | None] = BoundedDict(size)  # read when, value
         # Those who wait for the last read that began for a key.
         self._waiters: dict[K, list[Deferred[V]]] = {}
 
@@ -93,16 +94,16 @@ class TimedCache(Generic[K, V]):
         try:
             value = await self._read(key)
         except Exception as error:
-            self._end(key, waiters)
+            self._end_read(key, waiters)
             for waiter in waiters:
                 waiter.errback(Failure(error))  # each its own: it collects frames
             return
-        if self._end(key, waiters):
+        if self._end_read(key, waiters):
             self._known[key] = (self._clock.seconds(), value)
         for waiter in waiters:
             waiter.callback(value)
 
-    def _end(self, key: K, waiters: list[Deferred[V]]) -> bool:
+    def _end_read(self, key: K, waiters: list[Deferred[V]]) -> bool:
         """Note that a read has ended; returns whether none began after it."""
         is_last = self._waiters.get(key) is waiters
         if is_last:
@@ -123,17 +124,17 @@ class ByteLimitedCache(Generic[K, V]):
         self._most = most
         self._largest = largest
         self._size_of = size_of
-        self._found: OrderedDict[K, V] = OrderedDict()
+        self._values_by_use: OrderedDict[K, V] = OrderedDict()
         self.size = 0
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._values_by_use)
 
     def get(self, key: K) -> V | None:
         """A value, if it is in memory."""
-        found = self._found.get(key)
+        found = self._values_by_use.get(key)
         if found is not None:
-            self._found.move_to_end(key)
+            self._values_by_use.move_to_end(key)
         return found
 
     def keep(self, key: K, value: V) -> None:
@@ -142,18 +143,18 @@ class ByteLimitedCache(Generic[K, V]):
         size = self._size_of(value)
         if size > self._largest:
             return
-        self._found[key] = value
+        self._values_by_use[key] = value
         self.size += size
         while self.size > self._most:
-            self.drop(next(iter(self._found)))
+            self.drop(next(iter(self._values_by_use)))
 
     def drop(self, key: K) -> None:
         """Drop a value, if it is in memory."""
-        found = self._found.pop(key, None)
+        found = self._values_by_use.pop(key, None)
         if found is not None:
             self.size -= self._size_of(found)
 
     def clear(self) -> None:
         """Drop all values."""
-        self._found.clear()
+        self._values_by_use.clear()
         self.size = 0

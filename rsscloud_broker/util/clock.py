@@ -88,6 +88,7 @@ def endless_call(clock: IReactorTime, job: Callable[[], object], what: str) -> L
     """
 
     async def call() -> None:
+        """Do the job once; log a bug, so that the next call comes."""
         try:
             result = job()
             if isawaitable(result):
@@ -135,17 +136,17 @@ class EachPeriod(Service):
         self._after = after
         self._at_start = at_start
         self._timer: IDelayedCall | None = None
-        self._turn = 0
-        self._run: Deferred[None] | None = None
-        self._began_at = 0.0
-        self._rest: Deferred[object] | None = None
+        self._turn = 0  # the number of the period since the epoch that was looked at last
+        self._run: Deferred[None] | None = None  # fires when the run under way is over
+        self._began_at = 0.0  # when the last run did
+        self._rest: Deferred[object] | None = None  # the pause between two portions
         self._stopped = self._is_unavailable = False
 
     def startService(self) -> None:
         super().startService()
         self._stopped = False
-        self._turn, _ = self._now()
-        self._wait()
+        self._turn, _ = self._current_turn()
+        self._set_timer()
         if self._at_start:
             self._begin()
 
@@ -183,25 +184,25 @@ class EachPeriod(Service):
                 await self._rest
             self._rest = None
 
-    def _now(self) -> tuple[int, float]:
+    def _current_turn(self) -> tuple[int, float]:
         """The number of the current period since the epoch, and the seconds that are left of it."""
         turn, passed = divmod(self._clock.wall_seconds() - self._after, self._period)
         return int(turn), self._period - passed
 
     def period_began(self) -> float:
         """The last multiple of the period for which a run was due, in seconds since the epoch."""
-        turn, _ = self._now()
+        turn, _ = self._current_turn()
         return turn * self._period
 
-    def _wait(self) -> None:
-        """Look again when the period ends; within five seconds, as the clock may be set."""
-        _, left = self._now()
-        self._timer = self._clock.callLater(min(left, 5.0), self._tick)
+    def _set_timer(self) -> None:
+        """Look again when the period ends, or in five seconds, as the wall clock may be set."""
+        _, left = self._current_turn()
+        self._timer = self._clock.callLater(min(left, 5.0), self._look)
 
-    def _tick(self) -> None:
+    def _look(self) -> None:
         """Begin a run if this is another period than the last time."""
-        turn, _ = self._now()
-        self._wait()
+        turn, _ = self._current_turn()
+        self._set_timer()
         if turn != self._turn:
             self._turn = turn
             self._begin()
@@ -257,12 +258,12 @@ class WallClockWatch(Service):
         self._clock = clock
         self._set_back = set_back
         self._timer: IDelayedCall | None = None
-        self._difference = 0.0
+        self._difference = 0.0  # see ``_measure``
 
     def startService(self) -> None:
         super().startService()
         self._difference = self._measure()
-        self._wait()
+        self._set_timer()
 
     def stopService(self) -> None:
         super().stopService()
@@ -274,13 +275,13 @@ class WallClockWatch(Service):
         """By how much the wall clock is ahead of the monotonic clock."""
         return self._clock.wall_seconds() - self._clock.seconds()
 
-    def _wait(self) -> None:
-        self._timer = self._clock.callLater(1.0, self._tick)
+    def _set_timer(self) -> None:
+        self._timer = self._clock.callLater(1.0, self._look)
 
-    def _tick(self) -> None:
+    def _look(self) -> None:
         """Compare the clocks; if the wall clock was set back, have ``set_back`` called."""
         before, self._difference = self._difference, self._measure()
-        self._wait()
+        self._set_timer()
         jump = self._difference - before
         # The wall clock counts as set if it differs from the expected time by a second or more.
         # Smaller differences are normal: the system adjusts it all the time, and a busy process

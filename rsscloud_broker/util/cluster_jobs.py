@@ -55,8 +55,9 @@ class PeriodicClusterJob(EachPeriod):
         self._claimed_job = job
         self._jobs = jobs
         self._retry: IDelayedCall | None = None
-        self._is_forced = self._soon = False
-        self._wanted = inf
+        self._is_forced = False  # whether it is done even if it is not due
+        self._soon = False  # whether it is to be claimed again right after this run
+        self._wanted = inf  # see ``want``; infinite if nothing is wanted
 
     def startService(self) -> None:
         self._is_forced = self._at_start and not self._jobs.shares_work()
@@ -82,17 +83,17 @@ class PeriodicClusterJob(EachPeriod):
 
     async def _claim_and_do(self) -> None:
         """Do the job if this node can claim it; try again soon if another has it."""
-        await self._request()
+        await self._request_if_wanted()
         period = 0.0 if self._is_forced else self._period  # 0: the job is due whatever is stored
         turn = await self._jobs.claim_job(self._job_name, self._clock.wall_seconds(), period)
         if turn.is_others:
             self._claim_soon()
         if turn.claimed:
-            await self._do(turn.due_at)
+            await self._do_claimed(turn.due_at)
         if self._soon:
             self._claim_soon()
 
-    async def _do(self, due_at: float) -> None:
+    async def _do_claimed(self, due_at: float) -> None:
         """Do the job, which this node has claimed."""
         next_due = self._next_due()
         try:
@@ -110,8 +111,8 @@ class PeriodicClusterJob(EachPeriod):
             await self._release()
             raise
 
-    async def _request(self) -> None:
-        """Have the job done once more, if that is wanted."""
+    async def _request_if_wanted(self) -> None:
+        """Make the job due in the database if ``want`` was called; what fails stays wanted."""
         wanted, self._wanted, self._soon = self._wanted, inf, False
         if wanted == inf:
             return
@@ -131,8 +132,8 @@ class PeriodicClusterJob(EachPeriod):
         self._begin()
 
     def _next_due(self) -> float:
-        """When the period ends that is now."""
-        turn, _ = self._now()
+        """When the present period ends, and the job is due again."""
+        turn, _ = self._current_turn()
         return (turn + 1) * self._period + self._after
 
     async def _release(self) -> None:
@@ -157,18 +158,18 @@ class RunOnOneNode(EachPeriod):
 
     def stopService(self) -> Deferred[None]:
         """Stop; the Deferred fires when the service has stopped, and another node may run it."""
-        return Deferred.fromCoroutine(self._stop(super().stopService()))
+        return Deferred.fromCoroutine(self._stop_and_release(super().stopService()))
 
     def _begin(self) -> None:
         if self._run is None:  # while the database does not answer, nothing is left out
             super()._begin()
 
-    async def _stop(self, run: Deferred[None] | None) -> None:
+    async def _stop_and_release(self, run: Deferred[None] | None) -> None:
         """Stop the service after the last run, and release the job for another node."""
         if run is not None:
             await run
         if self._is_claimed:
-            await self._stop_running()
+            await self._stop_the_service()
             with suppress(Unavailable):  # then it is free when this node has ended
                 await self._jobs.release_job(self._job_name)
 
@@ -179,7 +180,7 @@ class RunOnOneNode(EachPeriod):
         now = self._clock.wall_seconds()
         turn = await self._jobs.claim_job(self._job_name, now, now)  # never finished, so always due
         if not turn.claimed:
-            await self._stop_running()
+            await self._stop_the_service()
             return
         self._is_claimed = True
         if self.running and not self._service.running:
@@ -190,7 +191,7 @@ class RunOnOneNode(EachPeriod):
                 await self._jobs.release_job(self._job_name)
                 raise
 
-    async def _stop_running(self) -> None:
+    async def _stop_the_service(self) -> None:
         """Stop the service; the job is not this node's any more."""
         self._is_claimed = False
         if self._service.running:

@@ -49,7 +49,7 @@ class StoreRetry:
             try:
                 result = await operation()
             except Unavailable as error:
-                self._log(error, of)
+                self._log_put_off(error, of)
             else:
                 if failures:
                     self._logged_at = float("-inf")  # the next failure of the store is another one
@@ -75,11 +75,10 @@ class StoreRetry:
                 self.log.failure("{what} failed; it is tried again.", what=what)
             await self.pause()
 
-    def _log(self, error: Unavailable, of: str) -> None:
+    def _log_put_off(self, error: Unavailable, of: str) -> None:
         """Log that the work is put off, once a minute."""
         now = self._clock.seconds()
-        # Seconds between two log lines while the store is unavailable, however many operations
-        # wait.
+        # One line a minute, however many operations wait.
         if now - self._logged_at >= 60.0:
             self._logged_at = now
             what = " ".join(filter(None, (self._what, of)))

@@ -58,8 +58,8 @@ def normal_form(url: str) -> str:
         return url
     scheme = match["scheme"].lower()
     try:
-        host = _host(match["host"])
-        path = _without_dots(encoded(match["path"] or "/"))
+        host = _normal_host(match["host"])
+        path = _resolve_dots(encoded(match["path"] or "/"))
         query = encoded(match["query"] or "")
     except ValueError:  # a host name or a character that no URL can have
         return url
@@ -105,9 +105,9 @@ def is_address(host: str) -> bool:
     return True
 
 
-def _host(host: str) -> str:
+def _normal_host(host: str) -> str:
     """A host in lower case and in its ASCII form."""
-    host = _decoded(host)
+    host = _decode_unreserved(host)
     if not host.isascii():
         host = EncodedURL(scheme="http", host=host).to_uri().host
     return host.lower()
@@ -123,10 +123,10 @@ def encoded(text: str) -> str:
     """A path or query in normal form: only characters that must be are percent-encoded."""
     if not text.isascii():
         text = quote(text, safe=printable)
-    return _decoded(text)
+    return _decode_unreserved(text)
 
 
-def _decoded(text: str) -> str:
+def _decode_unreserved(text: str) -> str:
     """The text with its unreserved characters decoded.
 
     A text with a percent sign that encodes nothing is returned unchanged: a character decoded
@@ -143,7 +143,7 @@ def _if_unreserved(match: re.Match[str]) -> str:
     return character if character in _UNRESERVED else match[0].upper()
 
 
-def _dots(segment: str) -> str:
+def _decode_dots(segment: str) -> str:
     """A segment of a path, with its dots decoded if it consists of dots alone.
 
     They are decoded already, unless the path has a stray percent sign; servers decode the dots
@@ -152,12 +152,12 @@ def _dots(segment: str) -> str:
     return re.sub("%2e", ".", segment, flags=re.IGNORECASE) if _DOTS.fullmatch(segment) else segment
 
 
-def _without_dots(path: str) -> str:
+def _resolve_dots(path: str) -> str:
     """An absolute path with its dot segments resolved (RFC 3986, section 5.2.4)."""
     if "/." not in path and "%2" not in path:
         return path
     kept: list[str] = []
-    segments = [_dots(segment) for segment in path.split("/")[1:]]
+    segments = [_decode_dots(segment) for segment in path.split("/")[1:]]
     for segment in segments:
         if segment == "..":
             del kept[-1:]

@@ -97,7 +97,7 @@ class AccountPage:
         }
         self._clock = parts.clock
         self._files = files
-        self._exporting: set[int] = set()
+        self._exporting: set[int] = set()  # the ids of accounts to which archives are being sent
 
     async def show(self, request: Request) -> Answer:
         """The page; who has not signed in is led to the form."""
@@ -145,7 +145,7 @@ class AccountPage:
 
     async def _end_session(self, request: Request, caller: Caller) -> Answer:
         """End one session of the account, and lead back to the page."""
-        session = _number(parameter(request, "id"))
+        session = _whole_number(parameter(request, "id"))
         if session is not None:
             await self._accounts.end_session(caller, session)
         return redirect("/account?done=session")
@@ -177,7 +177,7 @@ class AccountPage:
         scopes = {value.decode("utf-8", "replace") for value in sent}
         days, typed = None, parameter(request, "days").strip()
         if typed:
-            days = _number(typed)
+            days = _whole_number(typed)
             if days is None:
                 raise InvalidAccount("the days are no whole number; leave them empty for no end")
         name = parameter(request, "name")
@@ -186,7 +186,8 @@ class AccountPage:
         return await self._page(caller, made=token.name, secret=secret)
 
     async def _remove_token(self, request: Request, caller: Caller) -> Answer:
-        token = _number(parameter(request, "id"))
+        """Remove an API token of the account, and lead back to the page."""
+        token = _whole_number(parameter(request, "id"))
         if token is not None:
             await self._accounts.remove_token(caller, token)
         return redirect("/account?done=token")
@@ -237,35 +238,37 @@ class AccountPage:
             done=done,
             made=made,
             secret=secret,
-            sessions=[_session(each, caller) for each in sessions],
-            taken_down=[tags.li(*_taken_down(each)) for each in await self._taken_down(caller)],
-            tokens=[_token(each, caller) for each in tokens] or tags.li("There is none yet."),
-            scopes=[_scope(*each, each[0].encode() in chosen) for each in scopes.items()],
+            sessions=[_session_item(each, caller) for each in sessions],
+            taken_down=[
+                tags.li(*_taken_down_item(each)) for each in await self._find_taken_down(caller)
+            ],
+            tokens=[_token_item(each, caller) for each in tokens] or tags.li("There is none yet."),
+            scopes=[_scope_box(*each, each[0].encode() in chosen) for each in scopes.items()],
             has_password="" if lacks_password else "yes",
             lacks_password="yes" if lacks_password else "",
         )
         return Answer(page, status=status if problem else 200, headers=NO_STORE)
 
-    async def _taken_down(self, caller: Caller) -> Sequence[Change]:
+    async def _find_taken_down(self, caller: Caller) -> Sequence[Change]:
         """What administrators have taken down of the account, since it was made."""
         if self._administration is None:
             return ()
         return await self._administration.taken_down(caller.name, caller.account.created_at)
 
 
-def _taken_down(change: Change) -> Iterator[Flattenable]:
-    """Something of the account that an administrator has taken down."""
+def _taken_down_item(change: Change) -> Iterator[Flattenable]:
+    """The content of an item about something that an administrator has taken down."""
     yield tags.span(strangers(change.title or change.object, 200))
     why = strangers(sentence(change.reason), 500)
-    yield tags.span(_time(change.at), ": ", why, class_="where")
+    yield tags.span(_time_element(change.at), ": ", why, class_="where")
 
 
-def _number(text: str) -> int | None:
+def _whole_number(text: str) -> int | None:
     """A whole number of at most 18 digits; None if the text is none."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
-def _session(session: Session, caller: Caller) -> Tag:
+def _session_item(session: Session, caller: Caller) -> Tag:
     """An item of the list of sessions."""
     is_this = caller.session is not None and session.id == caller.session.id
     return tags.li(
@@ -273,9 +276,9 @@ def _session(session: Session, caller: Caller) -> Tag:
         tags.span(
             "This browser. " if is_this else "",
             "Signed in ",
-            _time(session.created_at),
+            _time_element(session.created_at),
             f" from {session.address}, last used ",
-            _time(session.used_at),
+            _time_element(session.used_at),
             ".",
             class_="where",
         ),
@@ -295,18 +298,18 @@ def browser_name(text: str) -> str:
     return f"{browser} on {system}" if browser and system else text or "A browser without a name"
 
 
-def _token(token: Token, caller: Caller) -> Tag:
+def _token_item(token: Token, caller: Caller) -> Tag:
     """An item of the list of API tokens."""
     never: Flattenable = "never"
     return tags.li(
         tags.span(tags.bdi(token.name)),
         tags.span(
             f"Allows {', '.join(sorted(token.scopes))}. Made ",
-            _time(token.created_at),
+            _time_element(token.created_at),
             ", last used ",
-            never if token.used_at is None else _time(token.used_at),
+            never if token.used_at is None else _time_element(token.used_at),
             ", expires ",
-            never if token.expires_at is None else _time(token.expires_at),
+            never if token.expires_at is None else _time_element(token.expires_at),
             ".",
             class_="where",
         ),
@@ -321,14 +324,14 @@ def _button(text: str, do: str, key: int, caller: Caller) -> Tag:
     return tags.form(*hidden, tags.button(text), action="/account", method="post")
 
 
-def _scope(scope: str, help_: str, is_chosen: bool) -> Tag:
+def _scope_box(scope: str, help_: str, is_chosen: bool) -> Tag:
     """A box to tick for a scope."""
     ticked = {"checked": "checked"} if is_chosen else {}
     box = tags.input(type="checkbox", name="scope", value=scope, **ticked)
     return tags.label(box, tags.span(tags.code(scope), f": {help_}"), class_="tick")
 
 
-def _time(seconds: float) -> Tag:
+def _time_element(seconds: float) -> Tag:
     """A time for people, in UTC."""
     when = datetime.fromtimestamp(int(seconds), UTC)
     return tags.time(when.strftime("%Y-%m-%d %H:%M"), datetime=iso_time(seconds))

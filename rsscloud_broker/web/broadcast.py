@@ -131,11 +131,11 @@ class Broadcast(Generic[P, F_contra]):
         self._checks = DeferredSemaphore(CHECKED_AT_ONCE)
         self._streams: set[Stream] = set()
         self._newest: P | None = None
-        self._waiting: list[Deferred[bool]] = []
+        self._waiting: list[Deferred[bool]] = []  # clients that have got all events
         self._pause: Deferred[None] | None = None
         self._running = self._hinted = False
-        # Whether the last attempt failed, and whether a client waits for another one.
-        self._failing = self._failed = False
+        # Whether the source could not be read lately, and a page for a client since the last look.
+        self._failing = self._page_failed = False
 
     def answer(
         self,
@@ -166,13 +166,14 @@ class Broadcast(Generic[P, F_contra]):
         stream = Stream(request)
         self._streams.add(stream)
 
-        def gone() -> None:
+        def release() -> None:
+            """Forget the stream; without any the look for new events ends."""
             self._streams.discard(stream)
             self._places.release(shares)
             if not self._streams:
                 self.hint()
 
-        stream.begin(gone)
+        stream.begin(release)
         # It shows that the stream is open: clients ignore a comment, and an empty line.
         opening = b": %s\n\n" % self._name.encode() if content_type == EVENTS else b"\n"
         Deferred.fromCoroutine(self._serve(stream, wanted, after, opening))
@@ -192,12 +193,12 @@ class Broadcast(Generic[P, F_contra]):
         beat_at = self._clock.seconds() + HEARTBEAT
         while self._streams:
             self._hinted = False
-            before, has_failed, self._failed = self._newest, self._failed, False
+            before, has_failed, self._page_failed = self._newest, self._page_failed, False
             try:
                 self._newest = await self._source.newest(before)
                 self._failing = has_failed
             except Unavailable as error:
-                self._fail(error)
+                self._log_failure(error)
             except Exception:  # log a bug, and try again
                 self.log.failure("Looking for what is new in {name} failed.", name=self._name)
             is_beat = self._clock.seconds() >= beat_at
@@ -214,7 +215,7 @@ class Broadcast(Generic[P, F_contra]):
         self._newest = None
         self._wake(False)  # they have gone
 
-    def _fail(self, error: Unavailable) -> None:
+    def _log_failure(self, error: Unavailable) -> None:
         """Log that the source cannot be read, once until it can be read again."""
         if not self._failing and not isinstance(error, StoreStopped):
             self.log.error(
@@ -237,8 +238,8 @@ class Broadcast(Generic[P, F_contra]):
         waiting, self._waiting = self._waiting, []
         Deferred.fromCoroutine(wake())
 
-    async def _news(self) -> bool:
-        """Wait until something is new, or for a heartbeat; returns whether it is for that."""
+    async def _wait_for_news(self) -> bool:
+        """Wait until something may be new, or a heartbeat is due; True for a heartbeat."""
         waiting: Deferred[bool] = Deferred()
         self._waiting.append(waiting)
         return await waiting
@@ -265,28 +266,28 @@ class Broadcast(Generic[P, F_contra]):
             position = newest if position is None else position
             page = None
             if newest is not None and position is not None and position != newest:
-                page = await self._page(wanted, position, newest)
+                page = await self._read_page(wanted, position, newest)
             if page is not None and page.after != position:
                 position = page.after
                 await stream.send(page.data)
-            elif await self._news():
+            elif await self._wait_for_news():
                 await stream.send(self._source.heartbeat(wanted, position))
             # A minute at most passes until a client that has signed out is noticed, also one that
             # reads so slowly that there is always something new for it.
             if self._clock.seconds() - checked_at > 60.0 - HEARTBEAT:
                 checked_at = self._clock.seconds()
-                await self._check(stream, wanted)
+                await self._end_if_forbidden(stream, wanted)
 
-    async def _page(self, wanted: F_contra, after: P, until: P) -> EventPage[P] | None:
-        """The next page; None if it cannot be read now."""
+    async def _read_page(self, wanted: F_contra, after: P, until: P) -> EventPage[P] | None:
+        """Read the next page for a client; None if the source cannot be read now."""
         try:
             return await self._source.page(wanted, after, until)
         except Unavailable as error:
-            self._fail(error)
-            self._failed = True
+            self._log_failure(error)
+            self._page_failed = True
             return None
 
-    async def _check(self, stream: Stream, wanted: F_contra) -> None:
+    async def _end_if_forbidden(self, stream: Stream, wanted: F_contra) -> None:
         """End a stream whose client may not watch any more."""
         if self._may_watch is None:
             return
@@ -295,7 +296,7 @@ class Broadcast(Generic[P, F_contra]):
             if not (stream.over or await self._may_watch(stream.request, wanted)):
                 stream.cut_off()
         except Unavailable as error:
-            self._fail(error)  # it is checked again later
+            self._log_failure(error)  # it is checked again later
         finally:
             self._checks.release()
 

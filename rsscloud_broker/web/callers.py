@@ -112,7 +112,7 @@ class Callers:
         if caller.session is None:
             return
         check_sender(request, self._origin)
-        if not hmac.compare_digest(_sent(request), caller.csrf.encode("ascii")):
+        if not hmac.compare_digest(_sent_token(request), caller.csrf.encode("ascii")):
             raise ForgedForm(
                 "the form does not belong to your session: you may have signed in anew meanwhile; "
                 "load its page again, and send it from there"
@@ -176,7 +176,7 @@ def check_first_form(request: Request, cookies: Cookies, public_url: str) -> Non
     check_sender(request, origin_of(public_url))
     token = cookies.get(request, FORM)
     if not _TOKEN.fullmatch(token) or not hmac.compare_digest(
-        _sent(request), token.encode("ascii")
+        _sent_token(request), token.encode("ascii")
     ):
         raise ForgedForm(
             "your browser did not send the cookie that belongs to this form: allow cookies for "
@@ -229,6 +229,6 @@ def refused(error: ForgedForm) -> Answer:
     return Answer(text.encode(), "text/plain; charset=utf-8", 403, NO_STORE)
 
 
-def _sent(request: Request) -> bytes:
+def _sent_token(request: Request) -> bytes:
     """The token that came with a form, in its field ``csrf``."""
     return parameter(request, "csrf").encode("utf-8", "replace")

@@ -68,7 +68,7 @@ class DoctorDoor(RoutesOnly):
 
     def routes(self) -> Sequence[Route]:
         page = [Route("/doctor", "GET", Answers(self._examine))] if self._feeds else []
-        return [*page, Route(self_test.PATH, "GET", Answers(self._test))]
+        return [*page, Route(self_test.PATH, "GET", Answers(self._answer_self_test))]
 
     async def _examine(self, request: Request) -> Answer:
         """The page with the form, and with the findings if it names a feed."""
@@ -114,7 +114,7 @@ class DoctorDoor(RoutesOnly):
         )
         return Answer(page, status=status, headers=NO_STORE | dict(headers or {}))
 
-    async def _test(self, request: Request) -> Answer:
+    async def _answer_self_test(self, request: Request) -> Answer:
         """The answer to the operator: how the request arrived."""
         names = ("time", "nonce", "proof")
         question = {name: parameter(request, name) for name in names}

@@ -165,7 +165,7 @@ class LogPage:
     async def _page(self, asked: LogQuery, viewer: Caller | None) -> bytes:
         """The page of entries, with links to older and newer ones."""
         wanted, before = asked.wanted, asked.number
-        newest = await self._newest() if before is None else 0
+        newest = await self._newest_id() if before is None else 0
         # The stream goes on after the newest entry, so the page has no entry after that.
         bound = newest + 1 if newest else before
         permitted = self._disclosure.permitted(wanted)
@@ -192,7 +192,7 @@ class LogPage:
             else "",
         )
 
-    async def _newest(self) -> int:
+    async def _newest_id(self) -> int:
         """The id of the newest entry of the whole log; 0 if there is none.
 
         A filter may not have let an entry pass for days, and those after it are then too many for

@@ -40,7 +40,7 @@ _GAP: Final = b"event: gap\ndata: 0\n\n"
 
 
 @define(eq=False)
-class _Shown:
+class _ShownEntry:
     """An entry with only what watchers may see, and its bytes in the stream once they are made."""
 
     entry: LogEntry
@@ -54,7 +54,7 @@ class _Shown:
 
 
 #: Entries by the filters that they pass: topic, host, kind and outcome.
-_Index: TypeAlias = Mapping[tuple[str, ...], list[_Shown]]
+_Index: TypeAlias = Mapping[tuple[str, ...], list[_ShownEntry]]
 
 
 class LogSource:
@@ -75,9 +75,9 @@ class LogSource:
         self._event_log = event_log
         self._disclosed = disclosed
         self._show = show
-        self._kept: deque[_Shown] = deque(maxlen=KEPT)
+        self._kept: deque[_ShownEntry] = deque(maxlen=KEPT)
         # The entries that were read last, the position before them, and where each belongs.
-        self._news: Sequence[_Shown] = ()
+        self._news: Sequence[_ShownEntry] = ()
         self._before = 0
         self._index: _Index = {}
 
@@ -88,7 +88,7 @@ class LogSource:
             before = max((newest[0].id if newest else 0) - KEPT, 0)
             self._kept.clear()
         entries = await self._event_log.entries_after(_EVERYTHING, before, KEPT)
-        self._news = [_Shown(self._disclosed(entry)) for entry in entries]
+        self._news = [_ShownEntry(self._disclosed(entry)) for entry in entries]
         self._kept.extend(self._news)
         self._before, self._index = before, {}
         return entries[-1].id if entries else before
@@ -104,17 +104,17 @@ class LogSource:
             data = b"event: skipped\ndata: %d\n\n%s" % (skipped, data)
         return EventPage((_GAP if is_gap else b"") + data, until)
 
-    def _passing(self, wanted: LogFilter, after: int) -> Sequence[_Shown]:
+    def _passing(self, wanted: LogFilter, after: int) -> Sequence[_ShownEntry]:
         """The entries after a position that pass a filter."""
         if after == self._before:
-            self._index = self._index or _indexed(self._news)
+            self._index = self._index or _index_by_filters(self._news)
             return self._index.get(_fields(wanted), [])
         # Anybody may ask for any position, so no index is made for it.
         recent = takewhile(lambda one: one.entry.id > after, reversed(self._kept))
         return [one for one in recent if wanted.passes(one.entry)][::-1]
 
 
-def _indexed(shown: Iterable[_Shown]) -> _Index:
+def _index_by_filters(shown: Iterable[_ShownEntry]) -> _Index:
     """Entries by filters.  Those who keep up may have a thousand different ones, so each entry is
     put under all that it passes, once for all.
     """

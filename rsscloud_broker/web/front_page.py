@@ -74,6 +74,7 @@ class FrontPageDoor(RoutesOnly):
         return [Route(path, "GET", resource) for path, resource in self._resources.items()]
 
     async def _docs(self, request: Request) -> Answer:
+        """Answer ``/docs``: how to use this broker."""
         title = "How to use this broker"
         viewer = await viewer_of(self._callers, request)
         page = await self._pages.render(title, "docs.html", viewer, here="/docs", **self._slots)
@@ -81,7 +82,10 @@ class FrontPageDoor(RoutesOnly):
 
 
 class _FrontPage:
-    """The front page.  It is rendered for strangers once a second at most."""
+    """The front page.  It is rendered for strangers once a second at most.
+
+    :param slots: the texts in the template that never change.
+    """
 
     def __init__(
         self, options: FrontPageOptions, parts: FrontDoorParts, slots: Mapping[str, str]
@@ -93,21 +97,20 @@ class _FrontPage:
         self._callers = parts.callers
         self._shows_pings = options.recent_pings
         self._slots = slots
-        # Seconds for which the page is remembered for strangers.
-        self._for_strangers = TimedCache(self._rendered, parts.clock, 1.0, 1)
-        # The numbers are stored each minute.
-        self._today = TimedCache(self._count_today, parts.clock, 15.0, 1)
+        # Each has one value, by the key None: the page, and the numbers, stored each minute only.
+        self._for_strangers = TimedCache(self._render_page, parts.clock, seconds=1.0, size=1)
+        self._today = TimedCache(self._count_today, parts.clock, seconds=15.0, size=1)
 
     async def answer(self, request: Request) -> Answer:
         """The front page, for everybody."""
         viewer = await viewer_of(self._callers, request)
         if viewer is None:
             return Answer(await self._for_strangers.get(None))
-        return Answer(await self._rendered(viewer), headers=private(viewer))
+        return Answer(await self._render_page(viewer), headers=private(viewer))
 
-    async def _rendered(self, viewer: Caller | None) -> bytes:
+    async def _render_page(self, viewer: Caller | None) -> bytes:
         """The page with the newest pings."""
-        pings = await self._recent()
+        pings = await self._recent_pings()
         recent = "" if pings is None else _list_of(pings, self._clock.wall_seconds())
         more = {"recent": recent, "today": await self._today.get(None)}
         first = "" if viewer else "/signin?next="  # strangers sign in before
@@ -117,7 +120,7 @@ class _FrontPage:
         )
 
     async def _count_today(self, _: None) -> str:
-        """What the broker did since midnight, in words; empty if it is nothing, or unknown."""
+        """What the broker did since midnight (UTC), in words; empty if nothing, or unknown."""
         now = self._clock.wall_seconds()
         try:
             found = await self._statistics.statistics(now - now % DAY, now, HOUR)
@@ -136,7 +139,7 @@ class _FrontPage:
         }
         return ", ".join(counted(number, noun) for noun, number in numbers.items() if number)
 
-    async def _recent(self) -> Sequence[Ping] | None:
+    async def _recent_pings(self) -> Sequence[Ping] | None:
         """The pings to show; None to show no list."""
         if not self._shows_pings:
             return None

@@ -88,7 +88,7 @@ def line_of(entry: LogEntry) -> Line:
     """
     # Subscribers and servers write the reasons: theirs must not turn the rest of the sentence.
     entry = evolve(entry, reason=_DIRECTIONS.sub("\N{REPLACEMENT CHARACTER}", entry.reason))
-    say = _SENTENCES.get((entry.kind, entry.outcome), _other)
+    say = _SENTENCES.get((entry.kind, entry.outcome), _unknown_entry)
     before, after = say(entry)
     topic = entry.topic
     if not (topic and after):  # there is no topic, or the sentence has no place for it
@@ -100,23 +100,23 @@ def line_of(entry: LogEntry) -> Line:
 _Sentence = Callable[[LogEntry], tuple[str, str]]
 
 
-def _who(entry: LogEntry) -> str:
+def _subscriber(entry: LogEntry) -> str:
     """The subscriber of an entry."""
     return entry.callback or entry.host or HIDDEN
 
 
-def _why(entry: LogEntry) -> str:
+def _reason(entry: LogEntry) -> str:
     """The end of a sentence: the reason, if there is one."""
     reason = entry.reason.strip().rstrip(".")
     return f": {reason}." if reason else "."
 
 
-def _from(entry: LogEntry) -> str:
+def _source(entry: LogEntry) -> str:
     """A sentence that says where something came from; empty if that is unknown, or hidden."""
     return f" It came from {entry.source}." if entry.source else ""
 
 
-def _took(entry: LogEntry) -> str:
+def _fetch_details(entry: LogEntry) -> str:
     """What a fetch brought and how long it took, in parentheses; empty if neither is known."""
     details = [entry.reason] if entry.reason and entry.outcome != "failed" else []
     if milliseconds := entry.numbers.get("milliseconds"):  # 0 for what was published here
@@ -128,7 +128,7 @@ def _count(entry: LogEntry, name: str) -> int:
     return int(entry.numbers.get(name, 0))
 
 
-def _clock_time(entry: LogEntry) -> str:
+def _retry_time(entry: LogEntry) -> str:
     """The time of the next attempt, with its date if that is another day."""
     when = datetime.fromtimestamp(entry.numbers.get("retry_at", 0.0), UTC)
     same_day = when.date() == datetime.fromtimestamp(entry.at, UTC).date()
@@ -137,39 +137,41 @@ def _clock_time(entry: LogEntry) -> str:
 
 def _ping_accepted(entry: LogEntry) -> tuple[str, str]:
     if entry.protocol == Way.PUBLISHED:
-        return "This broker itself published a change of ", f".{_from(entry)}"
-    return "A ping for ", f" was accepted{_why(entry)}{_from(entry)}"
+        return "This broker itself published a change of ", f".{_source(entry)}"
+    return "A ping for ", f" was accepted{_reason(entry)}{_source(entry)}"
 
 
 def _ping_refused(entry: LogEntry) -> tuple[str, str]:
     if more := _count(entry, "requests"):
         requests = "1 more request was" if more == 1 else f"{more:,} more requests were"
         return f"{requests} refused within a minute.", ""
-    return "A ping for ", f" was refused{_why(entry)}{_from(entry)}"
+    return "A ping for ", f" was refused{_reason(entry)}{_source(entry)}"
 
 
-def _requested(entry: LogEntry) -> tuple[str, str]:
+def _subscription_requested(entry: LogEntry) -> tuple[str, str]:
+    """A request to subscribe; with a reason, one to unsubscribe."""
     if entry.reason:
-        return f"{_who(entry)} asked to be notified of ", f" no longer.{_from(entry)}"
-    return f"{_who(entry)} asked to be notified of ", f" ({entry.protocol}).{_from(entry)}"
+        return f"{_subscriber(entry)} asked to be notified of ", f" no longer.{_source(entry)}"
+    return f"{_subscriber(entry)} asked to be notified of ", f" ({entry.protocol}).{_source(entry)}"
 
 
-def _subscribed(entry: LogEntry) -> tuple[str, str]:
+def _subscription_granted(entry: LogEntry) -> tuple[str, str]:
     lease = in_words(entry.numbers.get("lease_seconds", 0.0))
     if entry.outcome == "renewed":
-        return f"{_who(entry)} renewed its subscription to ", f" for {lease}."
-    return f"{_who(entry)} confirmed: it is subscribed to ", f" for {lease}."
+        return f"{_subscriber(entry)} renewed its subscription to ", f" for {lease}."
+    return f"{_subscriber(entry)} confirmed: it is subscribed to ", f" for {lease}."
 
 
-def _removed(entry: LogEntry) -> tuple[str, str]:
+def _subscription_removed(entry: LogEntry) -> tuple[str, str]:
     what = "has expired" if entry.outcome == "expired" else "was removed"
     if more := _count(entry, "subscriptions"):
         many = what.replace("has", "have").replace("was", "were") if more > 1 else what
         return f"{more:,} more subscription{'s' if more > 1 else ''} {many}.", ""
-    return f"The subscription of {_who(entry)} to ", f" {what}{_why(entry)}"
+    return f"The subscription of {_subscriber(entry)} to ", f" {what}{_reason(entry)}"
 
 
 def _fan_out_ended(entry: LogEntry) -> tuple[str, str]:
+    """How many subscribers accepted, failed or wait, and how long notifying them took."""
     delivered, failed, waiting = (
         _count(entry, name) for name in ("delivered", "failed", "waiting")
     )
@@ -184,29 +186,29 @@ def _fan_out_ended(entry: LogEntry) -> tuple[str, str]:
     return "The subscribers of ", f" were notified: {', '.join(counts)}; {times}."
 
 
-def _failed(entry: LogEntry) -> tuple[str, str]:
+def _notification_failed(entry: LogEntry) -> tuple[str, str]:
     reason = entry.reason.strip().rstrip(".") or "it did not accept the notification"
     if entry.outcome == "given up":
         what_next = "the broker makes no further attempt"
     else:
-        what_next = f"the next attempt is at {_clock_time(entry)}"
-    return f"{_who(entry)} was not notified of ", f": {reason}; {what_next}."
+        what_next = f"the next attempt is at {_retry_time(entry)}"
+    return f"{_subscriber(entry)} was not notified of ", f": {reason}; {what_next}."
 
 
-def _unreachable(entry: LogEntry) -> tuple[str, str]:
-    until = _clock_time(entry)
+def _host_unreachable(entry: LogEntry) -> tuple[str, str]:
+    until = _retry_time(entry)
     reason = f" ({entry.reason})" if entry.reason else ""
-    return f"{_host(entry)} does not answer{reason}: it is not called until {until}.", ""
+    return f"{_host_name(entry)} does not answer{reason}: it is not called until {until}.", ""
 
 
-def _host(entry: LogEntry) -> str:
+def _host_name(entry: LogEntry) -> str:
     """The host of an entry, with its port if only that is meant."""
     port = _count(entry, "port")
     name = entry.host or "The host of a subscriber"
     return f"{name}, port {port}," if port and entry.host else name
 
 
-def _administered(entry: LogEntry) -> tuple[str, str]:
+def _administration_done(entry: LogEntry) -> tuple[str, str]:
     """What an administrator did.  Strangers learn neither what, nor who it was."""
     who = entry.account or "An administrator"
     if not entry.reason:
@@ -218,65 +220,68 @@ def _administered(entry: LogEntry) -> tuple[str, str]:
     return (f"{who} {before}", after) if topic else (f"{who} {did}", "")
 
 
-def _other(entry: LogEntry) -> tuple[str, str]:
+def _unknown_entry(entry: LogEntry) -> tuple[str, str]:
     """A sentence for what has none of its own, such as kinds of a later version."""
-    return f"{entry.kind} {entry.outcome} ", _why(entry)
+    return f"{entry.kind} {entry.outcome} ", _reason(entry)
 
 
 _SENTENCES: Final[Mapping[tuple[str, str], _Sentence]] = {
     ("ping", "accepted"): _ping_accepted,
     ("ping", "repeated"): lambda entry: (
         "A ping for ",
-        f" was accepted, and not recorded again: the same one came a moment ago.{_from(entry)}",
+        f" was accepted, and not recorded again: the same one came a moment ago.{_source(entry)}",
     ),
     ("ping", "refused"): _ping_refused,
     ("fetch", "changed"): lambda entry: (
         "The broker fetched ",
-        f": it has changed{_took(entry)}.",
+        f": it has changed{_fetch_details(entry)}.",
     ),
     ("fetch", "unchanged"): lambda entry: (
         "The broker fetched ",
-        f": it has not changed{_took(entry)}.",
+        f": it has not changed{_fetch_details(entry)}.",
     ),
     ("fetch", "failed"): lambda entry: (
         "The broker could not fetch ",
-        f"{_why(entry).rstrip('.')}{_took(entry)}.",
+        f"{_reason(entry).rstrip('.')}{_fetch_details(entry)}.",
     ),
-    ("topic", "ended"): lambda entry: ("", f" has ended{_why(entry)}"),
+    ("topic", "ended"): lambda entry: ("", f" has ended{_reason(entry)}"),
     ("topic", "revived"): lambda entry: ("", " had ended, and is fetched again."),
     ("topic", "moved"): lambda entry: ("", f" has moved to {entry.reason}, with its subscribers."),
-    ("subscription", "requested"): _requested,
-    ("subscription", "verified"): _subscribed,
-    ("subscription", "renewed"): _subscribed,
+    ("subscription", "requested"): _subscription_requested,
+    ("subscription", "verified"): _subscription_granted,
+    ("subscription", "renewed"): _subscription_granted,
     ("subscription", "denied"): lambda entry: (
-        f"The request of {_who(entry)} about ",
-        f" failed{_why(entry)}{_from(entry)}",
+        f"The request of {_subscriber(entry)} about ",
+        f" failed{_reason(entry)}{_source(entry)}",
     ),
-    ("subscription", "unsubscribed"): lambda entry: (f"{_who(entry)} unsubscribed from ", "."),
-    ("subscription", "expired"): _removed,
-    ("subscription", "dropped"): _removed,
+    ("subscription", "unsubscribed"): lambda entry: (
+        f"{_subscriber(entry)} unsubscribed from ",
+        ".",
+    ),
+    ("subscription", "expired"): _subscription_removed,
+    ("subscription", "dropped"): _subscription_removed,
     ("fan-out", "begun"): lambda entry: (
         "The broker begins to notify the subscribers of ",
         ".",
     ),
     ("fan-out", "ended"): _fan_out_ended,
-    ("notification", "delivered"): lambda entry: (f"{_who(entry)} was notified of ", "."),
-    ("notification", "failed"): _failed,
-    ("notification", "given up"): _failed,
-    ("host", "unreachable"): _unreachable,
-    ("host", "reachable"): lambda entry: (f"{_host(entry)} answers again.", ""),
+    ("notification", "delivered"): lambda entry: (f"{_subscriber(entry)} was notified of ", "."),
+    ("notification", "failed"): _notification_failed,
+    ("notification", "given up"): _notification_failed,
+    ("host", "unreachable"): _host_unreachable,
+    ("host", "reachable"): lambda entry: (f"{_host_name(entry)} answers again.", ""),
     ("relay", "delivered"): lambda entry: (
         "The broker passed a ping for ",
         f" on to {entry.host or 'another server'}.",
     ),
     ("relay", "failed"): lambda entry: (
         "The broker could not pass a ping for ",
-        f" on to {entry.host or 'another server'}{_why(entry)}",
+        f" on to {entry.host or 'another server'}{_reason(entry)}",
     ),
     ("relay", "skipped"): lambda entry: (
         f"The broker did not pass {int(entry.numbers.get('pings', 0)):,} pings on to "
-        f"{entry.host or 'another server'}{_why(entry)}",
+        f"{entry.host or 'another server'}{_reason(entry)}",
         "",
     ),
-    ("administration", "done"): _administered,
+    ("administration", "done"): _administration_done,
 }

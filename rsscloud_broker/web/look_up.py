@@ -28,7 +28,7 @@ from rsscloud_broker.util.caches import TimedCache
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.web.callers import private, redirect, viewer_of
 from rsscloud_broker.web.log_lines import line_of
-from rsscloud_broker.web.timeline import of_host, timeline
+from rsscloud_broker.web.timeline import entries_of_host, timeline
 from rsscloud_broker.web.topic_overview import changes_plot, title_of
 from rsscloud_broker.web.words import strangers
 from rsscloud_broker.wire.text import clean
@@ -67,11 +67,11 @@ class LookUp:
     def routes(self) -> Sequence[Route]:
         """The routes of both pages."""
         return [
-            Route("/search", "GET", Answers(self._search)),
-            Route("/host", "GET", Answers(self._host)),
+            Route("/search", "GET", Answers(self._answer_search)),
+            Route("/host", "GET", Answers(self._answer_host)),
         ]
 
-    async def _search(self, request: Request) -> Answer:
+    async def _answer_search(self, request: Request) -> Answer:
         """What is found; the page of the topic itself, if the address is that of one."""
         wanted = clean(parameter(request, "q")).strip()
         viewer = await viewer_of(self._callers, request)
@@ -79,7 +79,7 @@ class LookUp:
         if is_whole and self._has_topic_page and await self._topics.overview(wanted) is not None:
             return redirect(_topic_page(wanted))
         begins = beginning_of(wanted)
-        topics = await self._found(begins)
+        topics = await self._find_topics(begins)
         name = begins.rpartition("://")[2].partition("/")[0]
         hosts = dict.fromkeys(map(_host_of, topics))
         if name and self._shows_entries and await self._entries.get(name):
@@ -101,14 +101,14 @@ class LookUp:
             viewer,
             "Look up",
             said,
-            _section("Topics", [self._item(each) for each in topics]),
+            _section("Topics", [self._topic_item(each) for each in topics]),
             tags.p(f"These are the first {FOUND}.", class_="quiet") if len(topics) == FOUND else "",
             _section("Hosts", [_host_item(host) for host in hosts if host]),
             ask,
             wanted=wanted,
         )
 
-    async def _host(self, request: Request) -> Answer:
+    async def _answer_host(self, request: Request) -> Answer:
         """What the event log has of a host, and the topics that it publishes."""
         name = clean(parameter(request, "name")).strip().lower()[:255]
         viewer = await viewer_of(self._callers, request)
@@ -118,7 +118,7 @@ class LookUp:
         topics = [
             each
             for end in "/:"
-            for each in await self._found(beginning_of(f"{name}{end}"))
+            for each in await self._find_topics(beginning_of(f"{name}{end}"))
             if _host_of(each) == name
         ]
         nothing = "" if entries or topics else "The broker knows nothing of this host."
@@ -126,8 +126,11 @@ class LookUp:
         if entries:
             now = self._clock.wall_seconds()
             shown = timeline(entries, now)
-            happened = [_not_called(entries, now), tags.section(tags.h2("What happened"), shown)]
-        topics_here = _section("Topics", [self._item(each) for each in topics])
+            happened = [
+                _not_called_notices(entries, now),
+                tags.section(tags.h2("What happened"), shown),
+            ]
+        topics_here = _section("Topics", [self._topic_item(each) for each in topics])
         changes = sum((Counter(each.status.change_days) for each in topics), Counter[int]())
         # A sum of the first topics alone would be wrong.
         plot = changes_plot(changes, self._clock.wall_seconds()) if len(topics) < FOUND else ""
@@ -147,7 +150,7 @@ class LookUp:
         )
         return Answer(body, headers=private(viewer))
 
-    async def _found(self, begins: str) -> Sequence[TopicOverview]:
+    async def _find_topics(self, begins: str) -> Sequence[TopicOverview]:
         """The topics whose addresses begin so, if strangers may see lists of topics."""
         if not self._lists_topics or len(begins) < SHORTEST:
             return ()
@@ -159,12 +162,12 @@ class LookUp:
         if self._log is None:
             return ()
         try:
-            found = await of_host(self._log, self._disclosure, host)
+            found = await entries_of_host(self._log, self._disclosure, host)
         except Unavailable:
             return ()
         return [self._disclosure.entry(entry) for entry in found]
 
-    def _item(self, topic: TopicOverview) -> Tag:
+    def _topic_item(self, topic: TopicOverview) -> Tag:
         """A topic as an item of a list: its title, linked, and its address."""
         url, title = _url(topic), title_of(topic)
         name = strangers(title or url, _SHOWN)
@@ -172,7 +175,7 @@ class LookUp:
         return tags.li(tags.a(name, href=_topic_page(url)) if self._has_topic_page else name, where)
 
 
-def _not_called(entries: Sequence[LogEntry], now: float) -> list[Tag]:
+def _not_called_notices(entries: Sequence[LogEntry], now: float) -> list[Tag]:
     """That a host is not called now, at each port for which the newest of its entries says so."""
     ports: dict[float | None, LogEntry] = {}
     for entry in entries:

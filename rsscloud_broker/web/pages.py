@@ -123,7 +123,7 @@ def linked(url: str, *text: Flattenable) -> Tag:
     return tags.a(*text, href=url, rel="nofollow ugc noopener")
 
 
-def _viewer(caller: Caller, paths: Set[str]) -> Tag:
+def _viewer_menu(caller: Caller, paths: Set[str]) -> Tag:
     """A menu with the name of who has signed in; administrators get a link to their pages."""
     has_console = caller.is_admin and "/admin" in paths
     console = [tags.li(tags.a("Administration", href="/admin"))] if has_console else []
@@ -153,9 +153,9 @@ class PageRenderer:
     async def render(
         self, title: str, template: str, viewer: Caller | None = None, /, **slots: Flattenable
     ) -> bytes:
-        return self._rendered(title, template, viewer, **slots)
+        return self._render_now(title, template, viewer, **slots)
 
-    def _announced(self) -> list[Tag]:
+    def _current_announcements(self) -> list[Tag]:
         """The announcements that are shown now, a paragraph for each."""
         current = self._announcements.current() if self._announcements is not None else ()
         return [tags.p(one.text, class_="notice") for one in current]
@@ -167,9 +167,9 @@ class PageRenderer:
         :param message: what was wrong and what the rule is, in sentences.
         """
         heading = _HEADINGS.get(status, _OTHER_HEADING)
-        return self._rendered(heading, "error.html", heading=heading, message=message)
+        return self._render_now(heading, "error.html", heading=heading, message=message)
 
-    def _rendered(
+    def _render_now(
         self, title: str, template: str, viewer: Caller | None = None, /, **slots: Flattenable
     ) -> bytes:
         """A page in its frame; a failure to render it is raised."""
@@ -180,11 +180,11 @@ class PageRenderer:
             "navigation": navigation(paths, str(slots.pop("here", ""))),
             "front_page": "/" if "/" in served else "",
             "no_front_page": "" if "/" in served else "none",
-            "viewer": _viewer(viewer, served) if viewer else "",
+            "viewer": _viewer_menu(viewer, served) if viewer else "",
             "search": "shown" if "/search" in served else "",
             "alternates": slots.pop("alternates", ""),
             "content": _Page(template, dict(slots)),
-            "announcements": self._announced(),
+            "announcements": self._current_announcements(),
         }
         documents: list[bytes] = []
         failures: list[Failure] = []

@@ -73,6 +73,7 @@ def bars(days: Sequence[int], numbers: Sequence[int], unit: str) -> str:
     :param unit: what is counted, as it is written at the axis.
     :returns: an ``svg`` element.
     """
+    # Each day is 20 wide, and its bar stands on the line at 78, at most 60 high.
     most = max(*numbers, 1)
     parts = [f'<text class="axis" x="0" y="10">{escape(unit)}: {short(most)}</text>']
     for place, number in enumerate(numbers):
@@ -130,7 +131,7 @@ def _plot(
     for name, values in series.items():
         # A dot for each value is most of a plot's size, and only those beside no other need one.
         chart.add(name, list(values), show_dots=options.get("show_dots", _has_single(values)))
-    return _plain(chart.render_tree())
+    return _strip_plot(chart.render_tree())
 
 
 def _has_single(values: Sequence[float | None]) -> bool:
@@ -149,8 +150,8 @@ def short(number: float | None) -> str:
     return f"{number:.3g}"
 
 
-def _plain(root: etree._Element) -> str:
-    """What a page needs of a plot."""
+def _strip_plot(root: etree._Element) -> str:
+    """A plot as text, without what pages do not need or allow: styles, scripts, ids, decimals."""
     etree.strip_elements(root, etree.Comment, *_REMOVED, with_tail=False)
     for group in list(root.iter("{*}g", "g")):  # those for a script, and for titles of its own
         if str(group.get("class")).endswith(("-overlay", "titles")):

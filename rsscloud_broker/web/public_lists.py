@@ -109,7 +109,7 @@ class PublicListsDoor(RoutesOnly):
         wanted = parameter(request, "before")
         found = _POSITION.fullmatch(wanted)
         if wanted and found is None:
-            return _bad("before", "take it from the link to older changes")
+            return _bad_position("before", "take it from the link to older changes")
         before = (int(found[1]) / _MICROSECONDS, int(found[2])) if found else None
         viewer = await viewer_of(self._callers, request)
         if viewer is None:
@@ -121,7 +121,7 @@ class PublicListsDoor(RoutesOnly):
     ) -> bytes:
         """A page of pings: those before a time and an id, or the newest."""
         pings = await self._topics.pings(before, SHOWN + 1)
-        shown = list(_fitting(pings[:SHOWN]))
+        shown = list(_first_fitting(pings[:SHOWN]))
         links: list[Flattenable] = []
         if before is not None:
             links.append(tags.a("The newest changes", href="/changes"))
@@ -134,27 +134,28 @@ class PublicListsDoor(RoutesOnly):
             "changes.html",
             viewer,
             here="/changes",
-            changes=self._table(shown) if shown else tags.p("There are no pings here."),
+            changes=self._pings_table(shown) if shown else tags.p("There are no pings here."),
             paging=links,
             lists="shown" if self._lists_topics or "change_lists" in self._running else "",
             topics="shown" if self._lists_topics else "",
             change_lists="shown" if "change_lists" in self._running else "",
         )
 
-    def _table(self, pings: Sequence[Ping]) -> Tag:
+    def _pings_table(self, pings: Sequence[Ping]) -> Tag:
+        """A table of pings: when, the site, and links to what is known of it."""
         head = tags.tr(*(tags.th(name, scope="col") for name in ("When", "What changed", "More")))
         rows = [
             tags.tr(
                 tags.td(dated(ping.received_at), **{"data-label": "When"}),
-                tags.td(_site(ping), **{"data-label": "What changed"}),
-                tags.td(self._more(ping), **{"data-label": "More"}),
+                tags.td(_site_cell(ping), **{"data-label": "What changed"}),
+                tags.td(self._further_links(ping), **{"data-label": "More"}),
             )
             for ping in pings
         ]
         caption = tags.caption("The newest first.", class_="away")
         return tags.table(caption, tags.thead(head), tags.tbody(*rows), class_="cards")
 
-    def _more(self, ping: Ping) -> list[Flattenable]:
+    def _further_links(self, ping: Ping) -> list[Flattenable]:
         """Links to the feed of a site, and to what the broker knows of it."""
         links: list[Flattenable] = []
         name = clipped(ping.name)
@@ -170,19 +171,21 @@ class PublicListsDoor(RoutesOnly):
     # topics
 
     async def _show_feeds(self, request: Request) -> Answer:
-        after = _after(request)
+        """Answer ``/feeds.opml`` with a part of the list of topics."""
+        after = _position_after(request)
         if after is None:
-            return _bad("after", "take it from the part of the list before")
-        topics, more = await self._part("/feeds.opml", after)
+            return _bad_position("after", "take it from the part of the list before")
+        topics, more = await self._read_part("/feeds.opml", after)
         title = f"Feeds that {urlsplit(self._public_url).netloc} watches"
         document = opml.encode(title, ((topic.url, topic.title) for topic in topics), more)
         return Answer(document, "text/x-opml; charset=utf-8", headers=_headers(more))
 
     async def _show_subscriptions(self, request: Request) -> Answer:
-        after = _after(request)
+        """Answer ``/subscriptions.json`` with a part of the list of topics."""
+        after = _position_after(request)
         if after is None:
-            return _bad("after", "take it from the part of the list before")
-        topics, more = await self._part("/subscriptions.json", after)
+            return _bad_position("after", "take it from the part of the list before")
+        topics, more = await self._read_part("/subscriptions.json", after)
         listed = [
             {"url": topic.url, "title": topic.title, "subscriptions": dict(topic.subscriptions)}
             for topic in topics
@@ -192,7 +195,7 @@ class PublicListsDoor(RoutesOnly):
             f"{document}\n".encode("utf-8", "replace"), "application/json", headers=_headers(more)
         )
 
-    async def _part(self, path: str, after: int) -> tuple[list[TopicSummary], str]:
+    async def _read_part(self, path: str, after: int) -> tuple[list[TopicSummary], str]:
         """A part of the list of topics, and the URL of the next part; empty if there is none."""
         topics = await self._topics.watched(after, PART)
         more = ""
@@ -201,13 +204,13 @@ class PublicListsDoor(RoutesOnly):
         return [topic for topic in topics if "@" not in urlsplit(topic.url).netloc], more
 
 
-def _bad(name: str, rule: str) -> Answer:
+def _bad_position(name: str, rule: str) -> Answer:
     """The answer to a request with a parameter that is no position."""
     text = f"The parameter {name} is not a position in this list: {rule}, or leave it out.\n"
     return Answer(text.encode(), PLAIN, 400)
 
 
-def _after(request: Request) -> int | None:
+def _position_after(request: Request) -> int | None:
     """The position after which a list goes on; None if the request has one that cannot be."""
     wanted = parameter(request, "after") or "0"
     return int(wanted) if _KEY.fullmatch(wanted) else None
@@ -218,7 +221,7 @@ def _headers(more: str) -> dict[str, str]:
     return {**_CACHED, "link": f'<{more}>; rel="next"'} if more else dict(_CACHED)
 
 
-def _site(ping: Ping) -> list[Flattenable]:
+def _site_cell(ping: Ping) -> list[Flattenable]:
     """The site of a ping, linked; with its address if it has another name."""
     parts: list[Flattenable] = [linked(ping.url, strangers(ping.name))]
     if ping.name != ping.url:
@@ -226,19 +229,23 @@ def _site(ping: Ping) -> list[Flattenable]:
     return parts
 
 
-def _fitting(pings: Sequence[Ping]) -> Iterator[Ping]:
+def _first_fitting(pings: Sequence[Ping]) -> Iterator[Ping]:
     """The first pings whose rows fit on a page; at least one, if there is one."""
     size = 0
     for ping in pings:
-        size += 500 + _cost(clipped(ping.name)) * 2 + _cost(ping.url) + _cost(ping.rss_url)
-        # About how many bytes the rows of such a page have at most.  A page with long URLs shows
-        # fewer.
+        size += (
+            500
+            + _size_on_page(clipped(ping.name)) * 2
+            + _size_on_page(ping.url)
+            + _size_on_page(ping.rss_url)
+        )
+        # The rows have about this many bytes at most, so that of long URLs fewer are shown.
         if size > 85_000 and ping is not pings[0]:
             return
         yield ping
 
 
-def _cost(text: str) -> int:
+def _size_on_page(text: str) -> int:
     """How many bytes a text takes in an element together with its link to a topic."""
     return len(escape(text).encode("utf-8", "replace")) + len(
         quote(text, safe="", errors="replace")

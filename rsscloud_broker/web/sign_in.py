@@ -102,13 +102,13 @@ class SignInPages:
         self._accounts = accounts
         self._callers = callers
         self._cookies = cookies
-        self._is_open = _is_open(parts.public_url)
-        self._uses = _uses(parts.running)
+        self._is_open = _is_readable(parts.public_url)
+        self._uses = _uses_sentence(parts.running)
 
     async def form(self, request: Request) -> Answer:
         """The form to sign in; who has signed in already is led on."""
         if await self._callers.caller(request) is not None:
-            return redirect(_next(request))
+            return redirect(_path_in_next(request))
         return await self._form(request, 200)
 
     async def sign_in(self, request: Request) -> Answer:
@@ -131,7 +131,7 @@ class SignInPages:
         except (ForgedForm, SignInFailed) as error:
             return await self._form(request, 403, str(error))
         begin_session(request, self._cookies, signed_in, self._clock.wall_seconds())
-        return redirect(_next(request))
+        return redirect(_path_in_next(request))
 
     async def sign_out(self, request: Request) -> Answer:
         """End the session, and lead to the front page.
@@ -161,21 +161,21 @@ class SignInPages:
             removed="removed" if parameter(request, "done") == "removed" else "",
             name=parameter(request, "name"),
             uses=self._uses,
-            next=_next(request),
+            next=_path_in_next(request),
             csrf=form_token(request, self._cookies),
             open="open" if self._is_open else "",
         )
         return Answer(page, status=status, headers={**NO_STORE, **headers})
 
 
-def _next(request: Request) -> str:
+def _path_in_next(request: Request) -> str:
     """The path to which a sign-in leads."""
     text = quote(parameter(request, "next"), safe="!#$%&'()*+,/:;=?@[]~")
     path = local_path(text, "/account")
     return "/account" if urlsplit(path).path in {"/signin", "/signout"} else path
 
 
-def _uses(running: Set[str]) -> str:
+def _uses_sentence(running: Set[str]) -> str:
     """What an account is for, in a sentence."""
     *some, last = [text for name, text in _USES.items() if name in running] or [
         "look after this broker, if you are one of its administrators"
@@ -183,7 +183,7 @@ def _uses(running: Set[str]) -> str:
     return f"With an account you {', '.join(some)}{' and ' if some else ''}{last}."
 
 
-def _is_open(public_url: str) -> bool:
+def _is_readable(public_url: str) -> bool:
     """Whether others can read what is sent to a URL: it is not HTTPS, and not of this machine."""
     parts = urlsplit(public_url)
     host = parts.hostname or ""

@@ -24,22 +24,24 @@ _SHOWN, _MOST = 20, 100
 
 @frozen
 class Period:
-    """A period that a page shows.
+    """A period that a page shows, which ends now.
 
+    :ivar name: as an address names it, such as ``day``.
+    :ivar text: as a page names it, such as "the last day".
     :ivar seconds: its length.
     :ivar step: the length of each step of its plots, in seconds.
-    :ivar interval: that length in words.
+    :ivar step_text: the same in words.
     :ivar label: the format of the name of a step, for ``strftime``.
-    :ivar marked: every this many seconds a name is written below the axis.
+    :ivar label_every: every this many seconds a name is written below the axis.
     """
 
     name: str
     text: str
     seconds: int
     step: int
-    interval: str
+    step_text: str
     label: str
-    marked: int
+    label_every: int
 
 
 PERIODS: Final = {
@@ -107,9 +109,9 @@ class Statistics:
         return [each.strftime(self.period.label).removesuffix(", 00:00") for each in times]
 
     @property
-    def marked(self) -> list[str]:
+    def marked_labels(self) -> list[str]:
         """The names of the steps that are written below an axis."""
-        each = self.period.marked
+        each = self.period.label_every
         pairs = zip(self.begins, self.labels, strict=True)
         return [label for at, label in pairs if at % each == 0]
 
@@ -228,15 +230,17 @@ async def read(
             if not name.startswith(MEASURED)
         },
         measured={
-            name.removeprefix(MEASURED): _held(begins, steps, stored[f"{MEASURED}topics"])
+            name.removeprefix(MEASURED): _last_measurements(
+                begins, steps, stored[f"{MEASURED}topics"]
+            )
             for name, steps in stored.items()
             if name.startswith(MEASURED)
         },
-        busiest=await _busiest(view, since, end, now) if with_topics else (),
+        busiest=await _find_busiest(view, since, end, now) if with_topics else (),
     )
 
 
-async def _busiest(view: IStatistics, since: int, until: int, now: float) -> list[PingedTopic]:
+async def _find_busiest(view: IStatistics, since: int, until: int, now: float) -> list[PingedTopic]:
     """The most pinged topics of a period.
 
     The busiest topics of an hour are stored within the next one.  So those of the last two hours
@@ -254,7 +258,7 @@ async def _busiest(view: IStatistics, since: int, until: int, now: float) -> lis
     return [PingedTopic(url, pings) for url, pings in ordered[:_SHOWN]]
 
 
-def _held(
+def _last_measurements(
     begins: Sequence[int], steps: Mapping[int, int], measured: Mapping[int, int]
 ) -> list[int | None]:
     """The last measurement at each step.

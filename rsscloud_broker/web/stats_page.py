@@ -59,9 +59,9 @@ class StatsDoor(RoutesOnly):
     def __init__(self, options: StatsOptions, parts: FrontDoorParts) -> None:
         self._shows_busiest = options.most_pinged
         self._parts = parts
-        self._drawn = self._kept(self._draw)
-        self._page = self._kept(self._make_page)
-        self._json = self._kept(self._make_json)
+        self._plots_of = self._caches_for(self._draw)
+        self._page = self._caches_for(self._make_page)
+        self._json = self._caches_for(self._make_json)
 
     def routes(self) -> Sequence[Route]:
         return [
@@ -69,10 +69,12 @@ class StatsDoor(RoutesOnly):
             Route("/stats.json", "GET", Answers(self._answer_with(self._json)), for_everybody=True),
         ]
 
-    def _kept(self, make: Callable[[Period], Awaitable[T]]) -> dict[str, TimedCache[Period, T]]:
-        """A memory of what is made of each period, by the name of the period."""
+    def _caches_for(
+        self, make: Callable[[Period], Awaitable[T]]
+    ) -> dict[str, TimedCache[Period, T]]:
+        """Caches for what ``make`` makes of a period, one for each period, by its name."""
         clock = self._parts.clock
-        return {name: TimedCache(make, clock, seconds, 1) for name, seconds in KEPT.items()}
+        return {name: TimedCache(make, clock, seconds, size=1) for name, seconds in KEPT.items()}
 
     def _answer_with(
         self, kept: Mapping[str, TimedCache[Period, Answer]]
@@ -113,7 +115,7 @@ class StatsDoor(RoutesOnly):
 
     async def _make_page(self, period: Period, viewer: Caller | None = None) -> Answer:
         """The page of a period, with the plots that are kept."""
-        statistics, drawn = await self._drawn[period.name].get(period)
+        statistics, drawn = await self._plots_of[period.name].get(period)
         page = await self._parts.pages.render(
             "Statistics",
             "stats.html",
@@ -124,8 +126,8 @@ class StatsDoor(RoutesOnly):
             empty="yes" if statistics.is_empty else "",
             facts="" if statistics.is_empty else _facts(statistics),
             plots="" if statistics.is_empty else [_figure(each) for each in drawn],
-            busiest=[_busy(each.url, each.pings) for each in statistics.busiest],
-            busiest_of=_busiest_of(period),
+            busiest=[_busiest_row(each.url, each.pings) for each in statistics.busiest],
+            busiest_of=_busiest_note(period),
             json=tags.a("stats.json", href=f"/stats.json?period={period.name}"),
         )
         return Answer(page, headers=private(viewer))
@@ -156,7 +158,7 @@ def draw(statistics: Statistics) -> list[Drawn]:
         for name, key in (("recorded", "pings"), ("repeated", "repeats"))
         if key in statistics.numbers
     }
-    fetches = _ordered(statistics.series("fetches"))
+    fetches = _failures_last(statistics.series("fetches"))
     by_protocol = {
         name.removesuffix(".delivered"): values
         for name, values in statistics.series("deliveries").items()
@@ -172,7 +174,7 @@ def draw(statistics: Statistics) -> list[Drawn]:
     ]
 
 
-def _ordered(series: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
+def _failures_last(series: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
     """The series with failures last, which are then drawn on top and in a colour of their own."""
     return {name: series[name] for name in ("changed", "unchanged", "failed") if name in series}
 
@@ -182,24 +184,24 @@ def _areas(
 ) -> Drawn:
     """A plot of what adds up; the legend has the totals."""
     named = {name.replace("_", " "): values for name, values in series.items() if any(values)}
-    svg = plots.areas(statistics.labels, named, statistics.marked) if named else ""
+    svg = plots.areas(statistics.labels, named, statistics.marked_labels) if named else ""
     legend = [(name, f"{sum(values):,}") for name, values in named.items()]
-    return Drawn(heading, f"{unit} in each {statistics.period.interval}", _parsed(svg), legend)
+    return Drawn(heading, f"{unit} in each {statistics.period.step_text}", _parse_svg(svg), legend)
 
 
 def _latencies(statistics: Statistics) -> Drawn:
-    """From a ping to its first notification."""
+    """The plot of the seconds from a ping to its first notification, for half of them and 95 %."""
     shares = {"half of them": 50, "95 %": 95}
     series = {name: statistics.latencies("first_latency", share) for name, share in shares.items()}
     overall = statistics.percentiles("first_latency")
     legend = [
-        (name, f"within {_seconds(overall[f'p{share}'])}")
+        (name, f"within {_short_seconds(overall[f'p{share}'])}")
         for name, share in shares.items()
         if overall[f"p{share}"] is not None
     ]
-    svg = plots.lines(statistics.labels, series, statistics.marked) if legend else ""
-    unit = f"seconds, of the pings of each {statistics.period.interval}"
-    return Drawn("From a ping to its first notification", unit, _parsed(svg), legend)
+    svg = plots.lines(statistics.labels, series, statistics.marked_labels) if legend else ""
+    unit = f"seconds, of the pings of each {statistics.period.step_text}"
+    return Drawn("From a ping to its first notification", unit, _parse_svg(svg), legend)
 
 
 def _levels(statistics: Statistics) -> Drawn:
@@ -213,12 +215,12 @@ def _levels(statistics: Statistics) -> Drawn:
     named = {name: values for name, values in named.items() if any(values)}
     svg = ""
     if named:
-        svg = plots.lines(statistics.labels, named, statistics.marked, counts=True)
+        svg = plots.lines(statistics.labels, named, statistics.marked_labels, counts=True)
     legend = [(name, f"{values[-1] or 0:,}") for name, values in named.items()]
-    return Drawn("Topics and subscriptions", "how many there were", _parsed(svg), legend)
+    return Drawn("Topics and subscriptions", "how many there were", _parse_svg(svg), legend)
 
 
-def _parsed(svg: str) -> Sequence[Flattenable]:
+def _parse_svg(svg: str) -> Sequence[Flattenable]:
     return XMLString(svg).load() if svg else ()
 
 
@@ -250,6 +252,7 @@ def _figure(drawn: Drawn) -> Tag:
 
 
 def _facts(statistics: Statistics) -> list[Tag]:
+    """The most important numbers of a period, as items of a ``dl``."""
     outcomes = {name: sum(values) for name, values in statistics.by_outcome().items()}
     first = statistics.percentiles("first_latency")
     pairs: list[tuple[str, str]] = [
@@ -263,7 +266,10 @@ def _facts(statistics: Statistics) -> list[Tag]:
     ]
     if first["p95"] is not None:
         pairs.append(
-            ("First notification", f"95 % of them within {_seconds(first['p95'])} of the ping")
+            (
+                "First notification",
+                f"95 % of them within {_short_seconds(first['p95'])} of the ping",
+            )
         )
     if (topics := statistics.last("topics")) is not None:
         watched = statistics.last("watched_topics") or 0
@@ -273,11 +279,12 @@ def _facts(statistics: Statistics) -> list[Tag]:
     return [tags.div(tags.dt(name), tags.dd(text)) for name, text in pairs]
 
 
-def _busy(url: str, pings: int) -> Tag:
+def _busiest_row(url: str, pings: int) -> Tag:
     return tags.tr(tags.td(linked(url, tags.bdi(url))), tags.td(f"{pings:,}", class_="number"))
 
 
-def _busiest_of(period: Period) -> Flattenable:
+def _busiest_note(period: Period) -> Flattenable:
+    """What the list of the busiest topics counts, in words."""
     if period.name == "hour":
         return f"Pings of {period.text}."
     return (
@@ -286,5 +293,5 @@ def _busiest_of(period: Period) -> Flattenable:
     )
 
 
-def _seconds(seconds: Any) -> str:
+def _short_seconds(seconds: Any) -> str:
     return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"

@@ -54,14 +54,14 @@ class Stream:
         """Send some bytes, and wait until the connection has room for more, or has ended."""
         for start in range(0, len(data), PIECE):
             if self._paused:
-                await self._drained()
+                await self._wait_for_room()
             if self.over:
                 return
             self.request.write(data[start : start + PIECE])
         if self._paused:
-            await self._drained()
+            await self._wait_for_room()
 
-    async def _drained(self) -> None:
+    async def _wait_for_room(self) -> None:
         """Wait until the connection has room, or has ended."""
         if not self.over:
             self._waiting = Deferred()
@@ -77,13 +77,13 @@ class Stream:
 
     def resumeProducing(self) -> None:
         self._paused = False
-        self._go_on()
+        self._wake_sender()
 
     def stopProducing(self) -> None:
         self.over = True
-        self._go_on()
+        self._wake_sender()
 
-    def _go_on(self) -> None:
+    def _wake_sender(self) -> None:
         """Wake ``send``, if it waits."""
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
@@ -101,8 +101,8 @@ class Places:
     def __init__(self, most: Callable[[], int], most_of_each: Callable[[], int]) -> None:
         self._most = most
         self._most_of_each = most_of_each
-        self._taken: Counter[str] = Counter()
-        self._all = 0
+        self._taken: Counter[str] = Counter()  # streams by key
+        self._all = 0  # streams
 
     def acquire(self, shares: Mapping[str, int]) -> bool:
         """Take a place for a stream, if there is one.

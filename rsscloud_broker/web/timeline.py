@@ -53,7 +53,7 @@ _COLOURS: Final = {
 }
 
 
-async def of_topic(log: IEventLog, url: str) -> list[LogEntry]:
+async def entries_of_topic(log: IEventLog, url: str) -> list[LogEntry]:
     """The newest entries about a topic, newest first.
 
     :raises Unavailable: the store cannot be read.
@@ -64,23 +64,23 @@ async def of_topic(log: IEventLog, url: str) -> list[LogEntry]:
         found += await log.entries(wanted, None, OF_KIND)
     found.sort(key=lambda entry: (-entry.at, -entry.id))
     # A fan-out that has ended needs no entry that says that it began.
-    over = max((entry.at for entry in found if _is(entry, "ended")), default=0.0)
-    return [entry for entry in found if entry.at > over or not _is(entry, "begun")][:SHOWN]
+    over = max((entry.at for entry in found if _is_fan_out(entry, "ended")), default=0.0)
+    return [entry for entry in found if entry.at > over or not _is_fan_out(entry, "begun")][:SHOWN]
 
 
-def _is(entry: LogEntry, outcome: str) -> bool:
+def _is_fan_out(entry: LogEntry, outcome: str) -> bool:
     """Whether an entry is of a fan-out, with this outcome."""
     return (entry.kind, entry.outcome) == ("fan-out", outcome)
 
 
-async def of_host(log: IEventLog, disclosure: Disclosure, host: str) -> list[LogEntry]:
+async def entries_of_host(log: IEventLog, disclosure: Disclosure, host: str) -> list[LogEntry]:
     """The newest entries about a host, newest first, as far as strangers may find entries by it."""
     wanted = LogFilter(host=host)
     found = await log.entries(disclosure.permitted(wanted), None, SHOWN)
     return [
         entry
         for entry in found
-        if wanted.passes(disclosure.entry(entry)) and not _is(entry, "begun")
+        if wanted.passes(disclosure.entry(entry)) and not _is_fan_out(entry, "begun")
     ]
 
 
@@ -116,5 +116,4 @@ def _sentence(entry: LogEntry, topic: str) -> Tag:
     named = topic or clipped(line.topic)
     if not line.before:
         named = f"{named[:1].upper()}{named[1:]}" if topic else named
-    # How many characters of a sentence about an entry are shown.
-    return strangers(f"{line.before}{named if line.topic else ''}{line.after}", 400)
+    return strangers(f"{line.before}{named if line.topic else ''}{line.after}", length=400)

@@ -61,14 +61,14 @@ def _faults(overview: TopicOverview, us: Us) -> Iterator[list[Flattenable]]:
     if us.has_hub and not feed.get("hubs"):
         yield [
             "Your feed names no hub, so WebSub subscribers may not find this broker. Add this line "
-            f"{_place(kind)}:",
-            _line(_hub(kind, us.public_url + HUB_PATHS[0])),
+            f"{_place_in_feed(kind)}:",
+            _code_line(_hub_line(kind, us.public_url + HUB_PATHS[0])),
         ]
     if us.has_cloud and kind.startswith("rss") and not feed.get("clouds"):
         yield [
             "Your feed names no cloud, so rssCloud readers do not find this broker. Add this line "
-            f"{_place(kind)}:",
-            _line(_cloud(us.public_url)),
+            f"{_place_in_feed(kind)}:",
+            _code_line(_cloud_line(us.public_url)),
         ]
     own = str(feed.get("self_link", ""))
     known = {status.topic.url, *status.moved_from}
@@ -76,36 +76,36 @@ def _faults(overview: TopicOverview, us: Us) -> Iterator[list[Flattenable]]:
         yield [
             "Your feed gives another address as its own. Ping with that address, or correct this "
             "line of the feed:",
-            _line(_self(kind, status.topic.url)),
+            _code_line(_self_line(kind, status.topic.url)),
         ]
 
 
-def _line(text: str) -> Tag:
+def _code_line(text: str) -> Tag:
     return tags.pre(text, class_="copy")
 
 
-def _place(kind: str) -> str:
+def _place_in_feed(kind: str) -> str:
     """Where in a feed of a format a line belongs."""
     if kind.startswith("json"):
         return "to its object"
     return "within its feed element" if kind.startswith("atom") else "within its channel"
 
 
-def _hub(kind: str, url: str) -> str:
+def _hub_line(kind: str, url: str) -> str:
     """The line by which a feed of a format names a hub."""
     if kind.startswith("json"):
         return f'"hubs": [{{"type": "WebSub", "url": "{url}"}}],'
     return f'<link xmlns="{_ATOM}" rel="hub" href={quoteattr(url)}/>'
 
 
-def _self(kind: str, url: str) -> str:
+def _self_line(kind: str, url: str) -> str:
     """The line by which a feed of a format gives its own address."""
     if kind.startswith("json"):
         return f'"feed_url": "{url}",'
     return f'<link xmlns="{_ATOM}" rel="self" href={quoteattr(url)}/>'
 
 
-def _cloud(public_url: str) -> str:
+def _cloud_line(public_url: str) -> str:
     """The line by which an RSS feed names this broker as its cloud."""
     own: Any = urlsplit(public_url)
     port = own.port or (443 if own.scheme == "https" else 80)

@@ -82,11 +82,11 @@ def lead(overview: TopicOverview, asked: str) -> Flattenable:
     topic = overview.status.topic
     if normal_form(asked) != topic.url:
         moved = tags.p("The topic has moved from there to ", linked(topic.url, topic.url), ".")
-        return [moved, _state(topic)]
-    return _state(topic)
+        return [moved, _watch_sentence(topic)]
+    return _watch_sentence(topic)
 
 
-def _state(topic: Topic) -> Tag:
+def _watch_sentence(topic: Topic) -> Tag:
     """Whether the broker watches a topic, and for how many subscribers."""
     if topic.ended:
         return tags.p(f"This topic has ended: {topic.ended}. The broker does not fetch it.")
@@ -98,7 +98,7 @@ def _state(topic: Topic) -> Tag:
     if topic.subscribers == 1:
         text = "One subscriber is notified when it changes."
     else:
-        text = f"{_number(topic.subscribers)} subscribers are notified when it changes."
+        text = f"{_subscriber_count(topic.subscribers)} subscribers are notified when it changes."
     return tags.p(f"The broker watches this feed or page (a topic). {text}")
 
 
@@ -108,13 +108,16 @@ def facts(overview: TopicOverview, us: Us, now: float) -> list[Tag]:
     What its feed says of itself is folded.
     """
     topic = overview.status.topic
-    pairs = [*_watching(overview)]
+    pairs = [*_address_facts(overview)]
     if topic.subscribers or topic.ended:  # else nobody watches it, and the event log says more
-        pairs[1:1] = _fetches(overview, now)
+        pairs[1:1] = _fetch_facts(overview, now)
     problems = overview.status.feed.get("problems") or ()
     more = f", and {counted(len(problems), 'problem')} in it" if problems else ""
     summary = tags.summary(f"What its feed says{more}")
-    return [_list_of(pairs), tags.details(summary, _list_of(_feed(overview, us)), class_="folded")]
+    return [
+        _list_of(pairs),
+        tags.details(summary, _list_of(_feed_facts(overview, us)), class_="folded"),
+    ]
 
 
 def _list_of(pairs: Iterable[tuple[str, Flattenable]]) -> Tag:
@@ -122,14 +125,14 @@ def _list_of(pairs: Iterable[tuple[str, Flattenable]]) -> Tag:
     return tags.dl(*rows, class_="facts")
 
 
-def _watching(overview: TopicOverview) -> Iterator[tuple[str, Flattenable]]:
+def _address_facts(overview: TopicOverview) -> Iterator[tuple[str, Flattenable]]:
     """The addresses of a topic and its subscriptions: names, and sentences."""
     topic = overview.status.topic
     address = tags.code(topic.url, class_="copy") if len(topic.url) <= _LONG else ""
     yield "Topic", linked(topic.url, address or strangers(topic.url, _LONG))
     old = overview.status.moved_from
     if old:
-        yield "Moved from", _list([linked(url, strangers(url, _LONG)) for url in old])
+        yield "Moved from", _bullets([linked(url, strangers(url, _LONG)) for url in old])
     counts = sorted(overview.subscriptions.items(), key=lambda pair: (-pair[1], pair[0]))
     by_protocol = ", ".join(f"{number:,} by {protocol}" for protocol, number in counts)
     total = sum(overview.subscriptions.values())
@@ -138,7 +141,7 @@ def _watching(overview: TopicOverview) -> Iterator[tuple[str, Flattenable]]:
     yield "Subscriptions", by_protocol or "none"
 
 
-def _fetches(overview: TopicOverview, now: float) -> Iterator[tuple[str, Flattenable]]:
+def _fetch_facts(overview: TopicOverview, now: float) -> Iterator[tuple[str, Flattenable]]:
     """The fetches of a topic and the next poll: names, and sentences."""
     status, topic = overview.status, overview.status.topic
     if status.asked_at is None:
@@ -169,7 +172,7 @@ def _fetches(overview: TopicOverview, now: float) -> Iterator[tuple[str, Flatten
         yield "Next poll", [moment(status.next_poll_at, now), reason]
 
 
-def _feed(overview: TopicOverview, us: Us) -> Iterator[tuple[str, Flattenable]]:
+def _feed_facts(overview: TopicOverview, us: Us) -> Iterator[tuple[str, Flattenable]]:
     """What the feed of a topic says of itself: names, and sentences."""
     feed = overview.status.feed
     if not feed:
@@ -185,47 +188,53 @@ def _feed(overview: TopicOverview, us: Us) -> Iterator[tuple[str, Flattenable]]:
     if link:
         yield "Home page", linked(link, strangers(link, _LONG))
     if own:
-        yield "Own address", [linked(own, strangers(own, _LONG)), _agrees(own, overview)]
-    yield "Cloud", _clouds(feed.get("clouds") or (), us)
-    yield "Hub", _hubs(feed.get("hubs") or (), us)
-    yield "Hints", _hints(feed.get("hints") or {})
+        yield (
+            "Own address",
+            [linked(own, strangers(own, _LONG)), _other_address_note(own, overview)],
+        )
+    yield "Cloud", _cloud_fact(feed.get("clouds") or (), us)
+    yield "Hub", _hub_fact(feed.get("hubs") or (), us)
+    yield "Hints", _hints_fact(feed.get("hints") or {})
     problems = [clipped(str(problem), _LONG) for problem in feed.get("problems") or ()]
     if problems:
-        yield "Problems", _list([f"{problem}." for problem in problems])
+        yield "Problems", _bullets([f"{problem}." for problem in problems])
 
 
-def _agrees(own: str, overview: TopicOverview) -> str:
+def _other_address_note(own: str, overview: TopicOverview) -> str:
     """The end of a sentence if a feed gives an address that the topic never had."""
     if normal_form(own) in {overview.status.topic.url, *overview.status.moved_from}:
         return ""
     return ". This is another address than the one that the broker fetches."
 
 
-def _clouds(named: Sequence[Mapping[str, Any]], us: Us) -> Flattenable:
+def _cloud_fact(named: Sequence[Mapping[str, Any]], us: Us) -> Flattenable:
     """Which clouds a feed names, and whether this broker is among them."""
     clouds = [Cloud(**cloud) for cloud in named]
     if any(map(us.is_cloud, clouds)):
         return "It names this broker as its cloud, so rssCloud readers find the broker."
     if clouds:
-        return ["It names another cloud: ", _list([strangers(each.url, _LONG) for each in clouds])]
+        return [
+            "It names another cloud: ",
+            _bullets([strangers(each.url, _LONG) for each in clouds]),
+        ]
     if us.has_cloud:
         return "It names no cloud, so rssCloud readers do not find this broker through it."
     return "It names no cloud."
 
 
-def _hubs(named: Sequence[str], us: Us) -> Flattenable:
+def _hub_fact(named: Sequence[str], us: Us) -> Flattenable:
     """Which hubs a feed names, and whether this broker is among them."""
     hubs = [str(hub) for hub in named]
     if any(map(us.is_hub, hubs)):
         return "It names this broker as its hub, so WebSub subscribers find the broker."
     if hubs:
-        return ["It names another hub: ", _list([strangers(hub, _LONG) for hub in hubs])]
+        return ["It names another hub: ", _bullets([strangers(hub, _LONG) for hub in hubs])]
     if us.has_hub:
         return "It names no hub in its content, so WebSub subscribers may not find this broker."
     return "It names no hub in its content."
 
 
-def _hints(hints: Mapping[str, Any]) -> str:
+def _hints_fact(hints: Mapping[str, Any]) -> str:
     """What a feed asks of those who poll it."""
     said = []
     if minutes := hints.get("ttl_minutes"):
@@ -239,9 +248,9 @@ def _hints(hints: Mapping[str, Any]) -> str:
     return "; ".join(said) or "It says nothing about when to poll it."
 
 
-def _list(items: Sequence[Flattenable]) -> Tag:
+def _bullets(items: Sequence[Flattenable]) -> Tag:
     return tags.ul(*(tags.li(item) for item in items))
 
 
-def _number(subscribers: int) -> str:
+def _subscriber_count(subscribers: int) -> str:
     return f"At least {COUNTED:,}" if subscribers >= COUNTED else f"{subscribers:,}"

@@ -43,7 +43,7 @@ from rsscloud_broker.model.ways import Way
 from rsscloud_broker.util.caches import TimedCache
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.web.callers import check_sender, origin_of, private, viewer_of
-from rsscloud_broker.web.timeline import of_topic, timeline
+from rsscloud_broker.web.timeline import entries_of_topic, timeline
 from rsscloud_broker.web.topic_advice import advice
 from rsscloud_broker.web.topic_overview import Us, changes_plot, facts, lead, title_of
 from rsscloud_broker.web.words import clipped
@@ -163,13 +163,13 @@ class TopicPageDoor(RoutesOnly):
                 "when it changes; if you read it, subscribe to it."
             )
             heading = url
-            shown = [self._timeline(url, entries, now)]
+            shown = [self._timeline_section(url, entries, now)]
         else:
             first = lead(overview, url)
             heading = title_of(overview) or url
             shown = [
                 changes_plot(overview.status.change_days, now),
-                self._timeline(url, entries, now),
+                self._timeline_section(url, entries, now),
                 advice(overview, self._us, has_doctor="doctor" in self._running),
                 tags.section(tags.h2("What the broker knows"), *facts(overview, self._us, now)),
             ]
@@ -219,12 +219,12 @@ class TopicPageDoor(RoutesOnly):
         if self._log is None:
             return ()
         try:
-            found = await of_topic(self._log, url)
+            found = await entries_of_topic(self._log, url)
         except Unavailable:
             return ()  # the rest of the page does not need the event log
         return [self._disclosure.entry(entry) for entry in found]
 
-    def _timeline(self, url: str, found: Sequence[LogEntry], now: float) -> Flattenable:
+    def _timeline_section(self, url: str, found: Sequence[LogEntry], now: float) -> Flattenable:
         """The section with what happened; empty if there are no entries."""
         if not found:
             return ""

@@ -25,7 +25,7 @@ class AttemptsTests(SynchronousTestCase):
         self.clock = Clock()
         self.begun: list[Deferred[BadRegistration | None]] = []
         attempts = RegistrationAttempts([self.attempt] * MANY, self.clock)
-        self.over = Deferred.fromCoroutine(attempts.one_succeeds())
+        self.over = Deferred.fromCoroutine(attempts.require_one_success())
 
     async def attempt(self) -> BadRegistration | None:
         one: Deferred[BadRegistration | None] = Deferred()

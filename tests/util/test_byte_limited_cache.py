@@ -20,7 +20,7 @@ class ByteLimitedCacheTests(SynchronousTestCase):
         )
 
     def keys(self) -> str:
-        return "".join(key for key in "abcd" if key in self.kept._found)
+        return "".join(key for key in "abcd" if key in self.kept._values_by_use)
 
     def test_those_go_that_were_not_read_for_longest(self) -> None:
         for key in "abc":

@@ -84,6 +84,7 @@ class ConnectionAttempt:
         self._task = self._loop.create_task(self._connect(host, port))
 
     async def _connect(self, host: str, port: int) -> None:
+        """Have uvloop open the connection; notify the factory if it cannot."""
         try:
             await self._loop.create_connection(lambda: _Adapter(self), host, port)
         except Exception as problem:
@@ -95,7 +96,7 @@ class ConnectionAttempt:
 
         :param peer: the name of the socket that was reached.
         """
-        factory = self._end()
+        factory = self._take_factory()
         if factory is None:
             return None
         kind = IPv6Address if ":" in peer[0] else IPv4Address
@@ -105,7 +106,7 @@ class ConnectionAttempt:
         """Give up.  The factory is notified that the connection failed."""
         self._fail(error.UserError())
 
-    def _end(self) -> ClientFactory | None:
+    def _take_factory(self) -> ClientFactory | None:
         """Take the factory, which is called once; None if it was called already."""
         factory, self._factory = self._factory, None
         if self._timer is not None and self._timer.active():
@@ -114,7 +115,7 @@ class ConnectionAttempt:
 
     def _fail(self, problem: Exception) -> None:
         """Notify the factory that there is no connection, unless it was called already."""
-        factory = self._end()
+        factory = self._take_factory()
         if factory is not None:
             self._task.cancel()
             connector: Any = self
@@ -129,8 +130,9 @@ class _Adapter(asyncio.Protocol):
     disconnecting = False
     _protocol: IProtocol | None = None
     _producer: Any = None
-    _pulls = _is_paused = False
-    _why: Failure | None = None
+    _pulls = False  # whether the producer waits to be asked for each piece
+    _is_paused = False
+    _why: Failure | None = None  # why the connection ends, once that has begun
 
     def __init__(self, attempt: ConnectionAttempt) -> None:
         self._attempt = attempt
@@ -191,6 +193,7 @@ class _Adapter(asyncio.Protocol):
         self.write(b"".join(data))
 
     def loseConnection(self) -> None:
+        """Close the connection, after a producer, if there is one, has written the rest."""
         self.disconnecting = True
         if self._producer is None:
             self._transport.close()
@@ -207,6 +210,7 @@ class _Adapter(asyncio.Protocol):
         return self._transport.get_extra_info("socket")
 
     def registerProducer(self, producer: Any, streaming: bool) -> None:
+        """Let a producer write: it is paused when the buffer fills, or asked for each piece."""
         self._producer, self._pulls = producer, not streaming
         # From now on every write that is not sent at once pauses the producer.
         self._transport.set_write_buffer_limits(0)

@@ -66,11 +66,11 @@ class OneAccountPage(AdminPage):
     path, place = "/admin/account", "/admin/accounts"
     template = "admin/account.html"
 
-    def after(self, operation: Operation, asked: Any, answer: Shape) -> str:
+    def path_after(self, operation: Operation, asked: Any, answer: Shape) -> str:
         """Lead to the page of the account that the operation was about."""
         return path(self.path, name=asked.name, done=operation.name)
 
-    def shown(self, answer: Shape) -> Flattenable:
+    def notice_after(self, answer: Shape) -> Flattenable:
         """The link of an invitation; empty for all other answers."""
         if not isinstance(answer, Invitation):
             return ""

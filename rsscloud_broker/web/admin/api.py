@@ -78,7 +78,7 @@ class Api:
 
     def routes(self) -> Sequence[Route]:
         """The routes of the API.  One takes what the table does not know, and says so."""
-        api = Answers(self._answer, _problem)
+        api = Answers(self._answer, _answer_problem)
         paths = [*{f"{BASE}{each.path}" for each in OPERATIONS if "{" not in each.path}, "/api/*"]
         return [
             Route("/api", "GET", Answers(self._describe)),
@@ -109,19 +109,19 @@ class Api:
     async def _answer(self, request: Request) -> Answer | bytes:
         """Do the operation that a request asks for; its answer as JSON, or a problem."""
         try:
-            caller = await self._caller(request)
-            operation, path_values = _operation(request)
-            asked = _asked(request, operation, path_values)
+            caller = await self._require_administrator(request)
+            operation, path_values = _find_operation(request)
+            asked = _read_asked(request, operation, path_values)
             now = self._clock.wall_seconds()
             found = await operation.run(self._verbs, caller.name, asked, now)
         except _Refusal as error:
-            return _problem(request, error.status, str(error), **error.headers)
+            return _answer_problem(request, error.status, str(error), **error.headers)
         except Unadministrable as error:
-            return _problem(request, 404 if error.missing else 422, sentence(str(error)))
+            return _answer_problem(request, 404 if error.missing else 422, sentence(str(error)))
         return Answer(msgspec.json.encode(found), _JSON, headers=NO_STORE)
 
-    async def _caller(self, request: Request) -> Caller:
-        """The administrator whose token the request has."""
+    async def _require_administrator(self, request: Request) -> Caller:
+        """The administrator whose token the request has; a refusal if there is none."""
         caller = await self._callers.caller(request)
         if caller is None or caller.session is not None:
             raise _Refusal(
@@ -150,7 +150,7 @@ def _matcher(operation: Operation) -> Callable[[str], re.Match[str] | None]:
 _MATCHERS: Final = [(each, _matcher(each)) for each in OPERATIONS]
 
 
-def _operation(request: Request) -> tuple[Operation, dict[str, str]]:
+def _find_operation(request: Request) -> tuple[Operation, dict[str, str]]:
     """The operation that a request asks for, and the values in its path; else a refusal."""
     path = request.path.decode("latin-1").rstrip("/")
     found = [(each, match.groupdict()) for each, matches in _MATCHERS if (match := matches(path))]
@@ -164,21 +164,21 @@ def _operation(request: Request) -> tuple[Operation, dict[str, str]]:
     raise _Refusal(405, f"This address takes {allowed} requests.", allow=allowed)
 
 
-def _asked(request: Request, operation: Operation, path_values: dict[str, str]) -> Any:
+def _read_asked(request: Request, operation: Operation, path_values: dict[str, str]) -> Any:
     """What a request asks of an operation, from its path, and its query or body; else a refusal."""
     if operation.method == "GET":
-        return _converted(_query(request) | path_values, operation, strict=False)
-    values = _body(request)
+        return _convert(_read_query(request) | path_values, operation, strict=False)
+    values = _read_body(request)
     if request.args:
         raise _Refusal(400, "This operation takes its values in the body, and none in the query.")
     if twice := path_values.keys() & values.keys():
         raise _Refusal(400, f"The {' and '.join(twice)} is in the path, and not in the body.")
-    return _converted(
+    return _convert(
         values | {name: int(value) for name, value in path_values.items()}, operation, strict=True
     )
 
 
-def _query(request: Request) -> dict[str, str]:
+def _read_query(request: Request) -> dict[str, str]:
     """The parameters in the query of a request; a refusal if one is there twice."""
     found = {}
     for name, values in (request.args or {}).items():
@@ -191,7 +191,7 @@ def _query(request: Request) -> dict[str, str]:
     return found
 
 
-def _body(request: Request) -> dict[str, Any]:
+def _read_body(request: Request) -> dict[str, Any]:
     """The JSON object that is the body of a request; empty if there is no body."""
     body = body_of(request)
     if len(body) > MAX_BODY:
@@ -206,7 +206,7 @@ def _body(request: Request) -> dict[str, Any]:
         raise _Refusal(400, f"The body must be a JSON object: {error}.") from error
 
 
-def _converted(values: dict[str, Any], operation: Operation, *, strict: bool) -> Any:
+def _convert(values: dict[str, Any], operation: Operation, *, strict: bool) -> Any:
     """The values as the operation takes them; a refusal if they break its rules."""
     try:
         return msgspec.convert(values, operation.asks, strict=strict)
@@ -214,7 +214,7 @@ def _converted(values: dict[str, Any], operation: Operation, *, strict: bool) ->
         raise _Refusal(400, f"{error}. GET /api describes what this operation takes.") from error
 
 
-def _problem(request: Request, status: int, text: str, **headers: str) -> bytes:
+def _answer_problem(request: Request, status: int, text: str, **headers: str) -> bytes:
     """Answer that something is wrong, as ``application/problem+json``."""
     body = shapes.Problem(title=_TITLES[status], status=status, detail=text)
     headers = {"cache_control": "no-store", **headers}

@@ -16,7 +16,7 @@ from rsscloud_broker.web.admin.api_operation import Asked
 MAX_ID: Final = 2**63 - 1
 
 
-def _says(description: str, title: str = "", **more: Any) -> msgspec.Meta:
+def _field_meta(description: str, title: str = "", **more: Any) -> msgspec.Meta:
     """What a field is.
 
     :param title: its label in the forms of the console.
@@ -24,21 +24,21 @@ def _says(description: str, title: str = "", **more: Any) -> msgspec.Meta:
     return msgspec.Meta(description=description, title=title or None, **more)
 
 
-_Id = Annotated[int, _says("The id.", ge=0, le=MAX_ID)]
-_After = Annotated[int, _says("The `next` of the page before.", ge=0, le=MAX_ID)]
-_AfterText = Annotated[str, _says("The `next` of the page before.", max_length=4096)]
-_Limit = Annotated[int, _says("The most items of the page.", ge=1, le=500)]
-_Why = Annotated[str, _says("For the event log.", "Why", max_length=500)]
+_Id = Annotated[int, _field_meta("The id.", ge=0, le=MAX_ID)]
+_After = Annotated[int, _field_meta("The `next` of the page before.", ge=0, le=MAX_ID)]
+_AfterText = Annotated[str, _field_meta("The `next` of the page before.", max_length=4096)]
+_Limit = Annotated[int, _field_meta("The most items of the page.", ge=1, le=500)]
+_Why = Annotated[str, _field_meta("For the event log.", "Why", max_length=500)]
 _PublicReason = Annotated[
-    str, _says("Those whom it concerns read it.", "Why", min_length=1, max_length=500)
+    str, _field_meta("Those whom it concerns read it.", "Why", min_length=1, max_length=500)
 ]
 _Url = Annotated[
-    str, _says("The URL of the topic, also an earlier one.", min_length=1, max_length=2048)
+    str, _field_meta("The URL of the topic, also an earlier one.", min_length=1, max_length=2048)
 ]
-_Kind = Annotated[Literal["host", "topic", "source"], _says("What is blocked.", "Kind")]
+_Kind = Annotated[Literal["host", "topic", "source"], _field_meta("What is blocked.", "Kind")]
 _Object = Annotated[
     str,
-    _says(
+    _field_meta(
         "A host such as `spam.example` or `*.spam.example`, the URL of a topic or the beginning "
         "of URLs with a `*` at its end, or an address or a network such as `192.0.2.0/24`.",
         "What",
@@ -48,7 +48,7 @@ _Object = Annotated[
 ]
 
 
-_Name = Annotated[str, _says("The name of the account.", "Name", min_length=1, max_length=32)]
+_Name = Annotated[str, _field_meta("The name of the account.", "Name", min_length=1, max_length=32)]
 
 
 class Nothing(Asked, frozen=True):
@@ -71,11 +71,11 @@ class ByIdWithReason(Asked, frozen=True):
 class Find(Asked, frozen=True):
     """A filter of subscriptions, and which page."""
 
-    topic: Annotated[str, _says("The URL of a topic.", max_length=2048)] = ""
-    host: Annotated[str, _says("The host of the callbacks.", max_length=2048)] = ""
-    protocol: Annotated[str, _says("A protocol, such as `websub`.", max_length=64)] = ""
+    topic: Annotated[str, _field_meta("The URL of a topic.", max_length=2048)] = ""
+    host: Annotated[str, _field_meta("The host of the callbacks.", max_length=2048)] = ""
+    protocol: Annotated[str, _field_meta("A protocol, such as `websub`.", max_length=64)] = ""
     state: Annotated[
-        Literal["", "active", "failing", "dropping", "waiting", "expired"], _says("A state.")
+        Literal["", "active", "failing", "dropping", "waiting", "expired"], _field_meta("A state.")
     ] = ""
     after: _After = 0
     limit: _Limit = 50
@@ -105,7 +105,7 @@ class Move(Asked, frozen=True):
     """A topic, and where it moves to."""
 
     url: _Url
-    to: Annotated[str, _says("Its new URL.", "New address", min_length=1, max_length=2048)]
+    to: Annotated[str, _field_meta("Its new URL.", "New address", min_length=1, max_length=2048)]
     reason: _Why = ""
 
 
@@ -127,7 +127,7 @@ class CloseBreaker(Asked, frozen=True):
     """A host, and why."""
 
     host: Annotated[
-        str, _says("Its name, with or without a port.", "Host", min_length=1, max_length=2048)
+        str, _field_meta("Its name, with or without a port.", "Host", min_length=1, max_length=2048)
     ]
     reason: _Why = ""
 
@@ -135,12 +135,14 @@ class CloseBreaker(Asked, frozen=True):
 class BlockPage(Asked, frozen=True):
     """Which blocks, and which page."""
 
-    kind: Annotated[Literal["", "host", "topic", "source"], _says("Only blocks of a kind.")] = ""
+    kind: Annotated[
+        Literal["", "host", "topic", "source"], _field_meta("Only blocks of a kind.")
+    ] = ""
     after: _AfterText = ""
     limit: _Limit = 50
 
 
-class Shut(Asked, frozen=True):
+class NewBlock(Asked, frozen=True):
     """What to block, and why."""
 
     kind: _Kind
@@ -148,7 +150,7 @@ class Shut(Asked, frozen=True):
     reason: _PublicReason
 
 
-class Open(Asked, frozen=True):
+class LiftBlock(Asked, frozen=True):
     """Which block to lift, and why."""
 
     kind: _Kind
@@ -159,12 +161,14 @@ class Open(Asked, frozen=True):
 class Announce(Asked, frozen=True):
     """A text, and when it is shown."""
 
-    text: Annotated[str, _says("Plain text.", "Text", min_length=1, max_length=1000)]
+    text: Annotated[str, _field_meta("Plain text.", "Text", min_length=1, max_length=1000)]
     since: Annotated[
         datetime | None,
-        _says("In UTC, such as `2026-11-22T10:30:00Z`; without it, it begins now.", "From"),
+        _field_meta("In UTC, such as `2026-11-22T10:30:00Z`; without it, it begins now.", "From"),
     ] = None
-    until: Annotated[datetime | None, _says("In UTC; without it, it has no end.", "Until")] = None
+    until: Annotated[
+        datetime | None, _field_meta("In UTC; without it, it has no end.", "Until")
+    ] = None
 
 
 class PageOfAccounts(Asked, frozen=True):
@@ -199,14 +203,16 @@ class Invite(Asked, frozen=True):
 
     name: Annotated[
         str,
-        _says(
+        _field_meta(
             "2 to 32 of the letters a to z, digits and hyphens.",
             "Name",
             min_length=1,
             max_length=32,
         ),
     ]
-    role: Annotated[Literal["member", "administrator"], _says("What it may do.", "Role")] = "member"
+    role: Annotated[Literal["member", "administrator"], _field_meta("What it may do.", "Role")] = (
+        "member"
+    )
     reason: _Why = ""
 
 
@@ -216,7 +222,7 @@ class Limit(Asked, frozen=True):
     name: _Name
     megabytes: Annotated[
         int,
-        _says(
+        _field_meta(
             "The most that each application stores for it; 0 for what the configuration says.",
             "Megabytes",
             ge=0,

@@ -62,14 +62,14 @@ def _needs(found: BrokerFindings, csrf: str, now: float) -> Iterator[list[Flatte
             ". If you know that it answers again, have it called: ",
             close,
         ]
-    yield from _of_subscriptions(found, now)
+    yield from _subscription_needs(found, now)
     for name, due_at in sorted(found.state.late_jobs.items()):
         yield [
             tags.strong(f"The job \u201c{name}\u201d stands still: "),
             f"it was due {ago(now - due_at)}. The log of the process that has claimed it says why; "
             "if nothing does, restart that process.",
         ]
-    yield from _of_nodes(found.state.nodes)
+    yield from _node_needs(found.state.nodes)
     if len(found.refused) >= MANY_REFUSED:
         name, tries = Counter(each.name for each in found.refused).most_common(1)[0]
         source, _ = Counter(each.source for each in found.refused).most_common(1)[0]
@@ -85,7 +85,7 @@ def _needs(found: BrokerFindings, csrf: str, now: float) -> Iterator[list[Flatte
         ]
 
 
-def _of_subscriptions(found: BrokerFindings, now: float) -> Iterator[list[Flattenable]]:
+def _subscription_needs(found: BrokerFindings, now: float) -> Iterator[list[Flattenable]]:
     """What needs attention of notifications and subscriptions."""
     if found.given_up >= MANY_GIVEN_UP:
         yield [
@@ -112,7 +112,7 @@ def _of_subscriptions(found: BrokerFindings, now: float) -> Iterator[list[Flatte
     ]
 
 
-def _of_nodes(nodes: Sequence[NodeState]) -> Iterator[list[Flattenable]]:
+def _node_needs(nodes: Sequence[NodeState]) -> Iterator[list[Flattenable]]:
     """What needs attention of the nodes: versions, silence, clocks."""
     versions = sorted({one.version for one in nodes})
     if len(versions) > 1:

@@ -52,9 +52,9 @@ def form(
     first = operations[0]
     where = first.name
     fields, required = fields_of(first)
-    fault = _fault(operations, given)
+    fault = _find_fault(operations, given)
     labels = [
-        _label(
+        _labelled_field(
             name, schema, name in required, given(name), fault.why if fault.field == name else ""
         )
         for name, schema in fields.items()
@@ -74,7 +74,7 @@ def form(
     title = tags.h2(heading, id=where)
     box = tags.section(title)
     if folded:
-        # What was sent and refused is open.
+        # A form that was sent and refused is open.
         is_open = {"open": "open"} if given("do") in {each.name for each in operations} else {}
         box = tags.details(tags.summary(title), class_="folded", **is_open)
     return box(
@@ -90,8 +90,10 @@ def form(
     )
 
 
-def _fault(operations: Sequence[Operation], given: Callable[[str], str]) -> InvalidField:
-    """What is wrong in a form that was sent; an error without texts if nothing is."""
+def _find_fault(operations: Sequence[Operation], given: Callable[[str], str]) -> InvalidField:
+    """What is wrong in a form that was sent; an error with empty texts if nothing is, or if none of
+    the operations was asked for.
+    """
     sent = [each for each in operations if each.name == given("do")]
     try:
         for each in sent:
@@ -109,7 +111,7 @@ def asked_by(operation: Operation, given: Callable[[str], str]) -> Asked:
     """
     fields, required = fields_of(operation)
     values = {
-        name: _value(schema, text)
+        name: _parse_value(schema, text)
         for name, schema in fields.items()
         if (text := given(name)) or name in required
     }
@@ -119,13 +121,13 @@ def asked_by(operation: Operation, given: Callable[[str], str]) -> Asked:
         found = re.search(r"\$\.(\w+)", str(error))
         schema = fields[found[1]] if found else {}
         label = schema.get("title") or (found[1] if found else "form")
-        why = _needed(schema) or str(error).partition(" - at")[0]
+        why = _rule_in_words(schema) or str(error).partition(" - at")[0]
         rule = schema.get("description", "")
         raise InvalidField(found[1] if found else "", label, why, rule) from None
     return asked
 
 
-def _needed(schema: Mapping[str, Any]) -> str:
+def _rule_in_words(schema: Mapping[str, Any]) -> str:
     """What a field needs, in words; empty if its rule says all of it."""
     if schema.get("type") == "integer":
         return f"write a whole number from {schema['minimum']:,} to {schema['maximum']:,}"
@@ -136,7 +138,7 @@ def _needed(schema: Mapping[str, Any]) -> str:
     return ""
 
 
-def _value(schema: Mapping[str, Any], text: str) -> str | datetime:
+def _parse_value(schema: Mapping[str, Any], text: str) -> str | datetime:
     """What somebody has filled in; browsers send times without seconds and without a zone."""
     if "anyOf" in schema:
         with suppress(ValueError):
@@ -150,7 +152,7 @@ def objects(operation: Operation) -> Iterator[tuple[str, str]]:
     return ((name, labels[name]) for name in fields_of(operation)[0] if name in labels)
 
 
-def _label(
+def _labelled_field(
     name: str, schema: Mapping[str, Any], required: bool, value: str, fault: str = ""
 ) -> Tag:
     """A field with its label and its rule.

@@ -43,7 +43,7 @@ def document(public_url: str) -> dict[str, Any]:
     _, schemas = msgspec.json.schema_components(kinds, ref_template=_REF)
     paths: dict[str, dict[str, Any]] = {}
     for each in OPERATIONS:
-        paths.setdefault(each.path, {})[each.method.lower()] = _described(each)
+        paths.setdefault(each.path, {})[each.method.lower()] = _describe(each)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -80,7 +80,7 @@ def _fields_of(asks: type[Asked]) -> tuple[Mapping[str, Any], frozenset[str]]:
     return schema["properties"], frozenset(schema.get("required", ()))
 
 
-def _described(operation: Operation) -> dict[str, Any]:
+def _describe(operation: Operation) -> dict[str, Any]:
     """An operation as an object of OpenAPI."""
     takes, required = fields_of(operation)
     in_path = {name for name in takes if f"{{{name}}}" in operation.path}

@@ -27,11 +27,11 @@ from rsscloud_broker.web.admin.asked import (
     End,
     Find,
     HostPage,
+    LiftBlock,
     Move,
+    NewBlock,
     Nothing,
-    Open,
     Page,
-    Shut,
 )
 from rsscloud_broker.web.admin.shapes import shape_of
 from rsscloud_broker.wire.text import clean
@@ -292,7 +292,7 @@ async def blocks(verbs: IAdministration, _: str, asked: BlockPage, now: float) -
     object="spam.example",
     reason="it sends spam",
 )
-async def block(verbs: IAdministration, account: str, asked: Shut, _: float) -> shapes.Block:
+async def block(verbs: IAdministration, account: str, asked: NewBlock, _: float) -> shapes.Block:
     """Block a host, a topic or a source, or replace the reason of a block."""
     return shape_of(
         shapes.Block, await verbs.block(account, asked.kind, asked.object, asked.reason)
@@ -310,7 +310,7 @@ async def block(verbs: IAdministration, account: str, asked: Shut, _: float) -> 
     kind="source",
     object="192.0.2.0/24",
 )
-async def unblock(verbs: IAdministration, account: str, asked: Open, _: float) -> shapes.Done:
+async def unblock(verbs: IAdministration, account: str, asked: LiftBlock, _: float) -> shapes.Done:
     """Lift a block."""
     await verbs.unblock(account, asked.kind, asked.object, asked.reason)
     return shapes.Done()

@@ -70,8 +70,8 @@ class OverviewPage(AdminPage):
                 "attention": needs,
                 "nothing": "" if needs else "yes",
                 "rates": rates(hour),
-                "busy": _busy(state),
-                "nodes": _nodes(state, now),
+                "busy": _busy_facts(state),
+                "nodes": _nodes_table(state, now),
                 "announcements": [
                     tags.p(strangers(one.text, MAX_REASON), f" ({one.account})")
                     for one in announcements
@@ -98,7 +98,7 @@ class ChangesPage(AdminPage):
         return PageContent("What administrators did", slots)
 
 
-def _busy(state: BrokerState) -> Tag:
+def _busy_facts(state: BrokerState) -> Tag:
     """What is under way and what waits; what does not is left out."""
     numbers = [(name.capitalize(), n) for name, n in state.numbers.items()]
     numbers += [(f"Events for {name.replace('_', ' ')}", n) for name, n in state.queues.items()]
@@ -129,7 +129,7 @@ def work_of(one: NodeState) -> str:
     )
 
 
-def _nodes(state: BrokerState, now: float) -> Tag:
+def _nodes_table(state: BrokerState, now: float) -> Tag:
     """The table of nodes, which pages call processes."""
     rows = (
         (
@@ -171,7 +171,7 @@ def changes_table(changes: Sequence[Change], now: float) -> Tag:
                 moment(one.at, now),
                 one.account,
                 one.verb,
-                _object(one),
+                _object_link(one),
                 strangers(one.reason, MAX_REASON) if one.reason else "",
             )
             for one in changes
@@ -180,7 +180,7 @@ def changes_table(changes: Sequence[Change], now: float) -> Tag:
     )
 
 
-def _object(one: Change) -> Flattenable:
+def _object_link(one: Change) -> Flattenable:
     """What a change concerned, with a link to it if it has a page."""
     if one.verb in _OF_SUBSCRIPTIONS and one.object.isdigit():
         return subscription_link(int(one.object), f"subscription {one.object}")

@@ -133,16 +133,16 @@ class AdminPage:
         """
         raise NotImplementedError
 
-    def after(self, operation: Operation, asked: Any, answer: Shape) -> str:
-        """The path to which an operation leads that was done.
+    def path_after(self, operation: Operation, asked: Any, answer: Shape) -> str:
+        """The path to which the browser is led after an operation.
 
-        :raises Unadministrable: the answer says that it was not done.
+        :raises Unadministrable: the answer says that the operation failed.
         """
         return path(self.path, done=operation.name)
 
-    def shown(self, answer: Shape) -> Flattenable:
-        """What the page says at once after an operation, since nobody can show it later; empty if
-        the operation leads elsewhere.
+    def notice_after(self, answer: Shape) -> Flattenable:
+        """What the page says in its answer to an operation, since nobody can show it later, such as
+        a secret; empty if the browser is led to ``path_after``.
         """
         return ""
 
@@ -174,16 +174,16 @@ class AdminPage:
         """The time, in seconds since the epoch."""
         return self._clock.wall_seconds()
 
-    async def _administrator(self, request: Request) -> Caller | Answer:
+    async def _find_administrator(self, request: Request) -> Caller | Answer:
         """The administrator who has signed in; or the answer to everybody else."""
         caller = await self._callers.caller(request)
         if caller is None or caller.session is None:
             return redirect(self._callers.sign_in_url(request))
-        return caller if caller.is_admin else _for_administrators(caller)
+        return caller if caller.is_admin else _refuse_non_administrator(caller)
 
     async def _show(self, request: Request) -> Answer:
         """Answer a GET, to an administrator."""
-        caller = await self._administrator(request)
+        caller = await self._find_administrator(request)
         if isinstance(caller, Answer):
             return caller
         success = {**_DONE, **self.done}.get(parameter(request, "done"), "")
@@ -191,28 +191,28 @@ class AdminPage:
 
     async def _act(self, request: Request) -> Answer:
         """Answer a POST: do what the form asks for, if an administrator sent it from a page."""
-        caller = await self._administrator(request)
+        caller = await self._find_administrator(request)
         if isinstance(caller, Answer):
             return caller
         try:
             self._callers.check_form(request, caller)
         except ForgedForm as error:
             return refused(error)
-        return await self._done(request, caller)
+        return await self._run_operation(request, caller)
 
-    async def _done(self, request: Request, caller: Caller) -> Answer:
-        """Do what a form asks for that has passed the check."""
+    async def _run_operation(self, request: Request, caller: Caller) -> Answer:
+        """Run the operation of a checked form; ask once more before what nobody can undo."""
         operation = self._operations.get(parameter(request, "do"))
         if operation is None:
             return await self._page(request, caller, "This form asks for nothing known here.", 400)
         try:
             asked = asked_by(operation, partial(parameter, request))
             if operation.final and parameter(request, "sure") != "yes":
-                return await self._question(caller, operation, asked)
+                return await self._ask_again(caller, operation, asked)
             answer = await operation.run(self.verbs, caller.name, asked, self.now())
-            if shown := self.shown(answer):
+            if shown := self.notice_after(answer):
                 return await self._page(request, caller, success=shown)
-            return redirect(self.after(operation, asked, answer))
+            return redirect(self.path_after(operation, asked, answer))
         except Unadministrable as error:
             return await self._page(
                 request, caller, sentence(str(error)), 404 if error.missing else 400
@@ -233,7 +233,7 @@ class AdminPage:
             return Answer(f"{sentence(str(problem))}\n".encode(), PLAIN, 404, NO_STORE)
         if content.error:
             error, status = error or content.error, content.status
-        return await self._rendered(
+        return await self._render(
             content.title,
             self.template,
             caller,
@@ -241,8 +241,8 @@ class AdminPage:
             {"error": error, "success": success, **content.slots},
         )
 
-    async def _question(self, caller: Caller, operation: Operation, asked: Asked) -> Answer:
-        """The page that asks whether to do what nobody can undo."""
+    async def _ask_again(self, caller: Caller, operation: Operation, asked: Asked) -> Answer:
+        """The page that asks whether to run an operation that nobody can undo."""
         fields = {name: str(value) for name, value in structs.asdict(asked).items()}
         assert operation.form is not None
         slots: dict[str, Flattenable] = {
@@ -258,9 +258,9 @@ class AdminPage:
                 self.path, **{name: fields.get(name, "") for name in ("id", "url", "name")}
             ),
         }
-        return await self._rendered("Are you sure?", "admin/question.html", caller, 200, slots)
+        return await self._render("Are you sure?", "admin/question.html", caller, 200, slots)
 
-    async def _rendered(
+    async def _render(
         self,
         title: str,
         template: str,
@@ -283,8 +283,8 @@ def _places(here: str) -> list[Tag]:
     ]
 
 
-def _for_administrators(caller: Caller) -> Answer:
-    """The answer to somebody who has signed in and is no administrator."""
+def _refuse_non_administrator(caller: Caller) -> Answer:
+    """The refusal for somebody who has signed in and is no administrator."""
     text = f"This page is for administrators, and {caller.name} is not an administrator's account."
     return plain(403, text, NO_STORE)
 

@@ -101,7 +101,7 @@ class OneSubscriptionPage(AdminPage):
     place = "/admin/subscriptions"
     template = "admin/subscription.html"
 
-    def after(self, operation: Operation, asked: Any, answer: Shape) -> str:
+    def path_after(self, operation: Operation, asked: Any, answer: Shape) -> str:
         """Lead back to the subscription, or to the list if it was removed."""
         if operation is remove:
             return path("/admin/subscriptions", done=operation.name)
@@ -145,7 +145,7 @@ def _facts(found: SubscriptionDetails, now: float) -> list[tuple[str, Flattenabl
         ("Asked for", strangers(one.topic, MAX_URL) if one.moved_to else ""),
         ("The topic has ended", strangers(one.ended, MAX_REASON) if one.ended else ""),
         ("Callback", strangers(one.callback.url, MAX_URL)),
-        ("Host", tags.a(strangers(one.callback.host), href=_of_host(one))),
+        ("Host", tags.a(strangers(one.callback.host), href=_host_path(one))),
         ("Protocol", one.callback.protocol),
         ("Procedure", strangers(one.callback.procedure) if one.callback.procedure else ""),
         ("Options", tags.ul(*options) if options else ""),
@@ -158,7 +158,7 @@ def _facts(found: SubscriptionDetails, now: float) -> list[tuple[str, Flattenabl
     ]
 
 
-def _of_host(one: Subscription) -> str:
+def _host_path(one: Subscription) -> str:
     """The path of the list of subscriptions at the same host."""
     return path("/admin/subscriptions", host=one.callback.host)
 

@@ -32,8 +32,12 @@ class TopicPage(AdminPage):
         "failed": "The topic could not be fetched; see the last fetch below.",
     }
 
-    def after(self, operation: Operation, asked: Any, answer: Shape) -> str:
-        """Lead back to the topic, at its new URL if it was moved."""
+    def path_after(self, operation: Operation, asked: Any, answer: Shape) -> str:
+        """Lead back to the topic, at its new URL if it was moved.
+
+        :raises Unadministrable: a fetch failed, and the broker does not know the topic, so that it
+            has no page.
+        """
         done = operation.name
         if isinstance(answer, Reading):
             if answer.problem and answer.status is None:
