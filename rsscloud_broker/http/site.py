@@ -107,7 +107,7 @@ class Root(Resource):
             (at.count("/") for at in self._methods_at if at.endswith("/*")), default=0
         )
         self._headers_at = {path: self._headers_of(path) for path in self._methods_at}
-        self._large_routes: dict[str, list[Route]] = {}
+        self._large_routes: dict[str, list[Route]] = {}  # those with a ``body_limit``, by path
         for route in offers.routes:
             if route.body_limit:
                 self._large_routes.setdefault(route.path, []).append(route)

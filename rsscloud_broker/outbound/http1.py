@@ -226,7 +226,7 @@ class Http1(Protocol):
         Nobody is notified.
         """
         if self._answered is not None:
-            self._end()
+            self._end_request()
             if self.connected:
                 self.abort()
             else:
@@ -254,7 +254,7 @@ class Http1(Protocol):
     def fail(self, reason: OutboundError | Unavailable) -> None:
         """Fail the request under way, if there is one: there will be no connection for it."""
         if self._answered is not None:
-            self._end()(reason)
+            self._end_request()(reason)
 
     def give_up(self) -> None:
         """Fail the request under way, because other answers need the memory.
@@ -396,15 +396,15 @@ class Http1(Protocol):
         except OutboundError as error:
             self._fail(error)
         else:
-            self._end()(answer)
+            self._end_request()(answer)
 
     def _fail(self, reason: OutboundError) -> None:
         """End the connection, and the request with an error."""
         self.abort()
-        self._end()(reason)
+        self._end_request()(reason)
 
-    def _end(self) -> Done[HTTPAnswer]:
-        """The request is over: free its memory, and return who is to be called with the result."""
+    def _end_request(self) -> Done[HTTPAnswer]:
+        """End the request: free its memory, and return who is to be called with the result."""
         answered, self._answered = self._answered, None
         assert answered is not None  # the callers have checked it
         del self._parser  # it refers back to this, a cycle for the garbage collector

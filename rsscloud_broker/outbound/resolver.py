@@ -103,12 +103,12 @@ class Resolver(Service):
         self._reactor = reactor
         self._servers = servers
         self._channel: Channel | None = None
-        self._sockets: dict[int, _Socket] = {}
+        self._sockets: dict[int, _Socket] = {}  # those that are watched, by c-ares's descriptors
         self._changes: deque[tuple[int, bool, bool, int | None]] = deque()  # what ``_watch`` got
         self._names = Names(reactor)
         self._waiting: dict[str, list[Deferred[list[str]]]] = {}  # who waits for which host
         self._results: deque[tuple[str, AddressFamily, AddrInfoResult | int]] = deque()
-        self._is_handling = False
+        self._is_handling = False  # whether ``_handle_results`` runs
         self._timer: IDelayedCall | None = None
         self._lack = ""  # why the last lookup failed, if for a lack of the broker's own means
         self._lacked_at = -LACK_LASTS

@@ -87,7 +87,7 @@ def target_of(url: str) -> Target:
         breaks.
     """
     match = _PLAIN.fullmatch(url)
-    if match is None or match[4]:
+    if match is None or match[4]:  # an IPv6 address, which may be malformed
         check_url(url)
         match = match or _PLAIN.fullmatch(_encoded(url))
         if match is None:

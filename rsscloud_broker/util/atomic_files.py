@@ -62,7 +62,7 @@ class _TwoFiles:
         for file in self._files:
             file.flush()
             if modified_at is not None:
-                time = round(modified_at * 1e6) * 1000
+                time = round(modified_at * 1e6) * 1000  # microseconds, as ``is_version`` has them
                 os.utime(file.fileno(), ns=(time, time))
             os.fsync(file.fileno())
             file.close()

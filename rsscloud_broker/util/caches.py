@@ -138,7 +138,7 @@ class ByteLimitedCache(Generic[K, V]):
         return found
 
     def keep(self, key: K, value: V) -> None:
-        """Keep a value, in place of the one before."""
+        """Keep a value, in place of the one before; a value that is too large is not kept."""
         self.drop(key)
         size = self._size_of(value)
         if size > self._largest:

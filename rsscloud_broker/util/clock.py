@@ -138,7 +138,7 @@ class EachPeriod(Service):
         self._timer: IDelayedCall | None = None
         self._turn = 0  # the number of the period since the epoch that was looked at last
         self._run: Deferred[None] | None = None  # fires when the run under way is over
-        self._began_at = 0.0  # when the last run did
+        self._began_at = 0.0  # when the last run began
         self._rest: Deferred[object] | None = None  # the pause between two portions
         self._stopped = self._is_unavailable = False
 

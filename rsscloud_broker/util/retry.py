@@ -76,9 +76,8 @@ class StoreRetry:
             await self.pause()
 
     def _log_put_off(self, error: Unavailable, of: str) -> None:
-        """Log that the work is put off, once a minute."""
+        """Log that the work is put off, once a minute, however many operations wait."""
         now = self._clock.seconds()
-        # One line a minute, however many operations wait.
         if now - self._logged_at >= 60.0:
             self._logged_at = now
             what = " ".join(filter(None, (self._what, of)))

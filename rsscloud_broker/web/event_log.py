@@ -216,7 +216,7 @@ class LogPage:
 
 
 def select(name: str, words: Sequence[str], chosen: str, everything: str) -> Tag:
-    """A field of the form in which one word is chosen, or all."""
+    """A ``select`` field: one of some words, or all of them, which ``everything`` names."""
     options = [tags.option(everything, value="")]
     for word in words:
         more = {"selected": "selected"} if word == chosen else {}

@@ -163,7 +163,7 @@ class SignInPages:
             uses=self._uses,
             next=_path_in_next(request),
             csrf=form_token(request, self._cookies),
-            open="open" if self._is_open else "",
+            open="open" if self._is_open else "",  # a warning: others can read the password
         )
         return Answer(page, status=status, headers={**NO_STORE, **headers})
 

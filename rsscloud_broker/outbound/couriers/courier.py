@@ -76,8 +76,7 @@ class Courier:
     :param greeting: gives the messages that every new process gets first.
     :param spawn: starts a process.
     :param limits: says when it is replaced; it is asked each time.
-    :ivar idle, idle_topics: how many connections it keeps open for further requests and for
-        further readings, as it said lately.
+    :ivar idle, idle_topics: connections that it keeps for further requests, and for readings.
     :ivar readings: how many topics it is reading.
     """
 
@@ -139,10 +138,9 @@ class Courier:
         return await from_callback(lambda done: self._begin(done, TO_NOTIFY, send))
 
     async def read(self, make: Callable[[int], Read]) -> ReadDone | Unread:
-        """Have a topic read.
+        """Have a topic read, and return what was found.
 
         :param make: makes the message with a number.
-        :returns: what was found.
         :raises CallsUnavailable: no courier can be started, or the broker stops.
         """
         self.readings += 1
@@ -170,6 +168,7 @@ class Courier:
         return partial(self._break_off, self._pending.begin(done, answers, send))
 
     def _send_notify(self, notification: Notification, number: int) -> None:
+        """Send a notification under its number; a large content crosses once for all."""
         link, callback, content = self._link, notification.callback, notification.content
         assert link is not None  # it is sent where there is one
         carried: tuple[Any, ...] = ()
@@ -188,6 +187,7 @@ class Courier:
         )
 
     def _send_call(self, request: OutboundRequest, number: int) -> None:
+        """Send a request under its number; a large body crosses once for all."""
         link = self._link
         assert link is not None  # it is sent where there is one
         body, signing = self._bodies.send_once(request.body, link), request.signing

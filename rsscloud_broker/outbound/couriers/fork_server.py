@@ -89,7 +89,9 @@ class ForkServer:
     def spawn(
         self, descriptor: int, exited: Callable[[str], object], order: bytes = COURIER
     ) -> tuple[Forked, StandardError]:
-        """Start a process: see ``spawning.spawn``.
+        """Have the server fork a process; the server is started first if need be.
+
+        The other parameters and what is returned are those of ``spawning.spawn``.
 
         :param order: ``COURIER`` or ``PARSER``.
         """

@@ -161,12 +161,11 @@ class Parser:
         self._ended()
 
     def look(self) -> None:
-        """End the process if it gives no answer, or has long had nothing to do."""
+        """End the process if it hangs, or has long had nothing to do.  Called each second."""
         self._looks += 1
-        # For how many looks a parser may work at a document.  The kernel limits its processor time;
-        # this is for one that is stopped.  Looks count and not the time, for it may have been the
-        # broker that stood still.
-        # Without a document it ends after 120 looks, to give its memory back.
+        # The kernel limits the processor time of a document; 60 looks are for a parser that is
+        # stopped.  Looks count and not the time, for it may have been the broker that stood still.
+        # Without a document a parser ends after 120 looks, to give its memory back.
         if self.is_up and self._looks > (60 if self.is_working else 120):
             self.kill()
 

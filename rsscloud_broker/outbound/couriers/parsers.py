@@ -248,7 +248,7 @@ class Parsers(Service):
             # A parser that was of no use is followed by another one after a second only.
             self._not_before = now + 1.0
         elif answer is None or now - document.began > 0.5:
-            # Its document has taken half a second, or ended a parser.
+            # An owner is slow whose document has taken half a second, or ended a parser.
             self._slow[document.owner] = now
         result = self._result_for_caller(document, answer)
         if not document.done.called:  # nobody has cancelled it

@@ -150,26 +150,32 @@ def numbers(table: str, column: int) -> dict[str, int]:
 
 
 def _filter_steps(column: int, known_as: int) -> list[_Step]:
-    """The filter, for a column of the tables and a machine as the kernel knows it."""
+    """The instructions of the filter: they end at the first that returns; the last allows the call.
+
+    Behind IF_EQUAL and IF_AT_LEAST are the instructions to skip if it is so, and if it is not.
+
+    :param column: the column of the tables for this machine.
+    :param known_as: the machine as the kernel knows it.
+    """
     refuse, allow = (
         _Step(_Bpf.RETURN, 0, 0, _Say.ERROR | EPERM),
         _Step(_Bpf.RETURN, 0, 0, _Say.ALLOW),
     )
     first = _Step(_Bpf.LOAD, 0, 0, _FIRST)
 
-    def only(*values: int, of: int | None = None) -> list[_Step]:
+    def allow_only(*values: int, of: int | None = None) -> list[_Step]:
         """Allow a call if its first argument has one of some values, in these bits of it."""
         masked = [] if of is None else [_Step(_Bpf.AND, 0, 0, of)]
         each = [step for value in values for step in (_Step(_Bpf.IF_EQUAL, 0, 1, value), allow)]
         return [first, *masked, *each, refuse]
 
     special = {
-        "clone": only(_Clone.THREAD, of=_Clone.NEW | _Clone.THREAD),
+        "clone": allow_only(_Clone.THREAD, of=_Clone.NEW | _Clone.THREAD),
         # A filter cannot see its flags.  The C library uses clone where there is none.
         "clone3": [_Step(_Bpf.RETURN, 0, 0, _Say.ERROR | ENOSYS)],
-        "socket": only(*_INTERNET),
-        "prlimit64": only(0),  # this process
-        "tgkill": only(os.getpid()),
+        "socket": allow_only(*_INTERNET),
+        "prlimit64": allow_only(0),  # this process
+        "tgkill": allow_only(os.getpid()),
     }
     steps = [
         _Step(_Bpf.LOAD, 0, 0, _MACHINE),

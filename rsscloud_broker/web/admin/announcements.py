@@ -39,8 +39,7 @@ class AnnouncementsPage(AdminPage):
 def _row(one: Announcement, csrf: str, now: float) -> tuple[Flattenable, ...]:
     """A row of the table of announcements."""
     return (
-        # No more characters of it are shown.
-        strangers(one.text, 1000),
+        strangers(one.text, 1000),  # none is longer
         moment(one.since, now),
         "it is withdrawn" if one.until is None else moment(one.until, now),
         one.account,

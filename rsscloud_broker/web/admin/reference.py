@@ -77,7 +77,7 @@ def _curl(
     operation: Mapping[str, Any],
     body: Mapping[str, Any] | None,
 ) -> str:
-    """A command that does an operation."""
+    """The curl command that does an operation, with the examples of what the operation takes."""
     examples = {
         each["in"]: {
             other["name"]: other["example"]

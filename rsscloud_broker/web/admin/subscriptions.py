@@ -153,7 +153,7 @@ def _facts(found: SubscriptionDetails, now: float) -> list[tuple[str, Flattenabl
         ("Lease ends", moment(one.lease.expires_at, now)),
         ("Failed in a row", errors if one.consecutive_errors else ""),
         ("Last failure", strangers(one.last_error, MAX_REASON) if one.last_error else ""),
-        ("Waiting", _pending(found, now)),
+        ("Waiting", _pending_sentence(found, now)),
         ("Blocked", blocked(found.block)),
     ]
 
@@ -163,7 +163,7 @@ def _host_path(one: Subscription) -> str:
     return path("/admin/subscriptions", host=one.callback.host)
 
 
-def _pending(found: SubscriptionDetails, now: float) -> Flattenable:
+def _pending_sentence(found: SubscriptionDetails, now: float) -> Flattenable:
     """The notification that waits, in a sentence; empty if none does."""
     one = found.pending
     if one is None:

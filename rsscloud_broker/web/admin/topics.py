@@ -33,7 +33,7 @@ class TopicPage(AdminPage):
     }
 
     def path_after(self, operation: Operation, asked: Any, answer: Shape) -> str:
-        """Lead back to the topic, at its new URL if it was moved.
+        """Lead back to the topic, at its new URL if it was moved, and say what a fetch brought.
 
         :raises Unadministrable: a fetch failed, and the broker does not know the topic, so that it
             has no page.
