@@ -4,13 +4,13 @@
 (() => {
   const UNITS = [["day", 86400], ["hour", 3600], ["minute", 60]];
   const ABSOLUTE = /^\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?$/;
-  const words = new Intl.RelativeTimeFormat("en");
+  const english = new Intl.RelativeTimeFormat("en");
 
   function relative(at) {
     const seconds = (at - Date.now()) / 1000;
     const unit = UNITS.find(([, length]) => Math.abs(seconds) >= length);
     if (!unit) return seconds > 0 ? "any moment" : "just now";
-    return words.format(Math.trunc(seconds / unit[1]), unit[0]);
+    return english.format(Math.trunc(seconds / unit[1]), unit[0]);
   }
 
   function showTime(time) {
@@ -19,10 +19,13 @@
     const local = at.toLocaleString("sv"); // as the pages write times: 2026-11-21 02:30:00
     // The server says how long ago some times were, with the time itself in the title.
     time.dataset.says ??= time.title ? "relative" : ABSOLUTE.test(time.textContent) ? "absolute" : "";
-    if (time.dataset.says === "relative") time.textContent = relative(at);
+    // What is over by the server's clock is over, also if the reader's clock is behind.
+    time.dataset.over ??= /^(in |any)/.test(time.textContent) ? "" : "over";
+    const words = relative(time.dataset.over ? Math.min(at, Date.now()) : at);
+    if (time.dataset.says === "relative") time.textContent = words;
     if (time.dataset.says === "absolute") time.textContent = local.slice(0, time.textContent.length);
     const utc = at.toISOString().slice(0, 19).replace("T", " ");
-    time.title = `${local} (${utc} UTC), ${relative(at)}`;
+    time.title = `${local} (${utc} UTC), ${words}`;
   }
 
   function offerCopy(wanted) {

@@ -12,7 +12,7 @@ from rsscloud_broker.model.disclosure import Disclosure
 from rsscloud_broker.model.log_entry import LogEntry, LogFilter
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.web.log_lines import PLAIN_WORDS, line_of
-from rsscloud_broker.web.words import clipped, moment, strangers
+from rsscloud_broker.web.words import clipped, counted, moment, strangers
 
 #: Of each of these kinds and outcomes (all if empty) the timeline of a topic has some entries, so
 #: that many notifications that failed leave room for the fetches before them.
@@ -82,6 +82,26 @@ async def entries_of_host(log: IEventLog, disclosure: Disclosure, host: str) -> 
         for entry in found
         if wanted.passes(disclosure.entry(entry)) and not _is_fan_out(entry, "begun")
     ]
+
+
+def verdict(entries: Sequence[LogEntry], now: float) -> Flattenable:
+    """Whether the last change reached the subscribers, in a sentence.
+
+    :param entries: those of a topic, newest first.
+    :returns: empty if the entries say of no change that somebody had to be notified.
+    """
+    last = next((entry for entry in entries if entry.kind == "fan-out"), None)
+    if last is None:
+        return ""
+    if last.outcome == "begun":
+        return tags.p("Its subscribers are being notified of the last change.")
+    notified = int(last.numbers.get("delivered", 0))
+    others = int(last.numbers.get("failed", 0) + last.numbers.get("waiting", 0))
+    if not notified + others:
+        return ""
+    what = f", reached {notified:,} of {counted(notified + others, 'subscriber')} at once"
+    more = "; below stands what became of the others" if others else ""
+    return tags.p("The last change, ", moment(last.at, now), f"{what}{more}.")
 
 
 def timeline(entries: Sequence[LogEntry], now: float, topic: str = "") -> Tag:

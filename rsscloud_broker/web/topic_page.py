@@ -43,7 +43,7 @@ from rsscloud_broker.model.ways import Way
 from rsscloud_broker.util.caches import TimedCache
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.web.callers import check_sender, origin_of, private, viewer_of
-from rsscloud_broker.web.timeline import entries_of_topic, timeline
+from rsscloud_broker.web.timeline import entries_of_topic, timeline, verdict
 from rsscloud_broker.web.topic_advice import advice
 from rsscloud_broker.web.topic_overview import Us, changes_plot, facts, lead, title_of
 from rsscloud_broker.web.words import clipped
@@ -165,11 +165,11 @@ class TopicPageDoor(RoutesOnly):
             heading = url
             shown = [self._timeline_section(url, entries, now)]
         else:
-            first = lead(overview, url)
+            first = [lead(overview, url), verdict(entries, now)]
             heading = title_of(overview) or url
             shown = [
-                changes_plot(overview.status.change_days, now),
                 self._timeline_section(url, entries, now),
+                changes_plot(overview.status.change_days, now),
                 advice(overview, self._us, has_doctor="doctor" in self._running),
                 tags.section(tags.h2("What the broker knows"), *facts(overview, self._us, now)),
             ]

@@ -4,7 +4,7 @@ and buttons that copy; and the page of a topic, which has all three.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
 from playwright.sync_api import Page, expect
@@ -123,6 +123,14 @@ class TimesTests(BrowserTestCase):
         time = page.locator(".timeline time").first
         self.assertRegex(time.inner_text(), "ago|just now|in |any moment")
         self.assertIn(" UTC), ", time.get_attribute("title") or "")
+
+    def test_a_clock_that_is_behind(self) -> None:
+        """What happened does not lie ahead of a reader whose clock is ten minutes behind."""
+        page = self.page()
+        page.clock.set_fixed_time(datetime.now(UTC) - timedelta(minutes=10))
+        page.goto(f"{self.busy.broker.url}/topic?url={quote(self.busy.feed)}")
+        time = page.locator(".timeline time", has_text="just now").first
+        self.assertRegex(time.get_attribute("title") or "", r" UTC\), just now$")
 
     def test_without_a_script(self) -> None:
         """Times are in UTC, and there are no buttons that would do nothing."""

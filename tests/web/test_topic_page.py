@@ -311,6 +311,27 @@ class SentencesTests(TopicPageTestCase):
         self.assertIn("This topic has ended.", page.text_content())
         self.assertNotIn("fan-out", page.xpath("string(//main)"))
 
+    def test_whom_the_last_change_reached(self) -> None:
+        """What a publisher wants to know first stands first."""
+        old = LogEntry("fan-out", "ended", NOON - 600, topic=FEED, numbers={"delivered": 9})
+        for numbers, said in (
+            ({"delivered": 2}, "reached 2 of 2 subscribers at once."),
+            ({"delivered": 1}, "reached 1 of 1 subscriber at once."),
+            (
+                {"delivered": 1, "failed": 2, "waiting": 1},
+                "reached 1 of 4 subscribers at once; below stands what became of the others.",
+            ),
+            ({"delivered": 0}, ""),
+        ):
+            new = LogEntry("fan-out", "ended", NOON - 300, topic=FEED, numbers=numbers)
+            self.log = FakeLog([old, new])
+            page = self.shown(TopicOverview(self.status()))
+            whole = f"The last change, 5 minutes ago, {said}" if said else ""
+            self.assertEqual(page.xpath("string(//*[@class='lead']/p[2])"), whole)
+        self.log = FakeLog([old, LogEntry("fan-out", "begun", NOON, topic=FEED)])
+        page = self.shown(TopicOverview(self.status()))
+        self.assertIn("are being notified", page.xpath("string(//*[@class='lead'])"))
+
     def test_what_is_folded(self) -> None:
         """The earlier entries, and what the feed says of itself."""
         self.log = FakeLog([LogEntry("fetch", "unchanged", NOON - n, topic=FEED) for n in range(9)])
