@@ -72,6 +72,7 @@ class Cutter(Service):
         self._is_shown = is_shown
         self._changed = changed
         self._writer = EntryWriter(feeds.public_url)
+        # Whether the logs exist, and when old entries are removed next.
         self._opened = False
         self._sweep_at = 0.0
         self._pause: Deferred[None] | None = None
@@ -128,10 +129,10 @@ class Cutter(Service):
             await self._database.write(partial(rows.open_feeds, feeds=self._feeds, at=now))
             self._opened = True
         for cut_some in (self._cut_changes, self._cut_pings):
-            while await self._gently(cut_some) and self.running:
+            while await self._cut_gently(cut_some) and self.running:
                 pass
 
-    async def _gently(self, cut_some: Callable[[], Awaitable[bool]]) -> bool:
+    async def _cut_gently(self, cut_some: Callable[[], Awaitable[bool]]) -> bool:
         """Cut a portion of the rows, and rest for as long as that took if there may be more.
 
         There may be millions, if the feeds are new or nothing was cut for days, and others need
@@ -144,18 +145,21 @@ class Cutter(Service):
             await self._rest(min(seconds, 1.0))
         return more
 
-    async def _source(self, name: str) -> int:
+    async def _last_cut_row(self, name: str) -> int:
         """The id of the last row of the store that was cut into the log with a name."""
         found = await self._database.read(partial(log.find_log, name=name))
         return int(found.source)
 
     async def _cut_changes(self) -> bool:
         """Make entries of some changes; returns whether there may be more."""
-        before = await self._source(CHANGES)
+        before = await self._last_cut_row(CHANGES)
         changes = await self._changes.kept_changes(before, CHANGES_AT_ONCE)
         if not changes:
             return False
-        cut = [self._writer.change(each, await self._content(each)) for each in changes]
+        cut = [
+            self._writer.make_change_entries(each, await self._parse_content(each))
+            for each in changes
+        ]
         appending = partial(rows.append_changes, feeds=self._feeds, before=before, cut=cut)
         appended = await self._database.write(appending)
         if appended is None:  # another process has appended these changes, or does so now
@@ -165,7 +169,7 @@ class Cutter(Service):
         await self._remove_files([RemovedDocuments(each, None) for each in appended.removed])
         return True
 
-    async def _content(self, change: KeptChange) -> EntryContent | None:
+    async def _parse_content(self, change: KeptChange) -> EntryContent | None:
         """The content of an entry, or None if the store keeps none; as bytes if it cannot be
         parsed.
         """
@@ -179,11 +183,11 @@ class Cutter(Service):
 
     async def _cut_pings(self) -> bool:
         """Make entries of some pings; returns whether there may be more."""
-        before = await self._source(PINGS)
+        before = await self._last_cut_row(PINGS)
         pings = await self._changes.pings_after(before, PINGS_AT_ONCE)
         if not pings:
             return False
-        entries = self._writer.pings(pings, self._is_shown)
+        entries = self._writer.make_ping_entries(pings, self._is_shown)
         last = pings[-1].id
         appending = partial(rows.append_pings, before=before, last=last, entries=entries)
         if not await self._database.write(appending):  # another process has appended them

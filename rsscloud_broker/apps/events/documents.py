@@ -65,7 +65,7 @@ _SAFE: Final = {
 _TYPE: Final = "application/atom+xml; charset=utf-8"
 
 #: Compresses a body.  Takes some milliseconds.
-_packed: Final = partial(gzip.compress, compresslevel=6, mtime=0)
+_compress: Final = partial(gzip.compress, compresslevel=6, mtime=0)
 
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}")
 _HOST: Final = re.compile(r"[a-z0-9_.:-]{1,255}")
@@ -126,7 +126,7 @@ class ReadyDocument:
         send(request, self.answers.answer_to(request))
 
 
-def asked(path: str, query: str) -> DocumentQuery:
+def requested_document(path: str, query: str) -> DocumentQuery:
     """The document that a path and a query ask for.
 
     :raises NotAsked: they name no document that can exist.
@@ -135,20 +135,20 @@ def asked(path: str, query: str) -> DocumentQuery:
         return DocumentQuery(name)
     for prefix, name in _DOCUMENTS.items():
         if path.startswith(prefix):
-            return DocumentQuery(name, _number(path.removeprefix(prefix)))
+            return DocumentQuery(name, _parse_number(path.removeprefix(prefix)))
     try:
         fields = parse_qs(query, keep_blank_values=True, max_num_fields=20)
     except ValueError:
         fields = {}
     # Reversed, so that of names which differ in case only, the first one counts.
     first = {name.lower(): values[0] for name, values in reversed(fields.items())}
-    number = _number(first["document"]) if "document" in first else None
+    number = _parse_number(first["document"]) if "document" in first else None
     if path == f"{PREFIX}/topic":
-        return DocumentQuery(TOPIC + _topic(first.get("url", "")), number)
-    return DocumentQuery(HOST + _host(first.get("name", "")), number)
+        return DocumentQuery(TOPIC + _parse_topic(first.get("url", "")), number)
+    return DocumentQuery(HOST + _parse_host(first.get("name", "")), number)
 
 
-def _number(text: str) -> int:
+def _parse_number(text: str) -> int:
     """The number of a document; raises ``NotAsked`` if the text is none."""
     if not _NUMBER.fullmatch(text):
         raise NotAsked(
@@ -159,7 +159,7 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _topic(text: str) -> str:
+def _parse_topic(text: str) -> str:
     """The URL of a topic, in normal form; raises ``NotAsked`` if it cannot be one."""
     example = f"{PREFIX}/topic?url=http://blog.example/rss.xml"
     if not text:
@@ -178,7 +178,7 @@ def _topic(text: str) -> str:
     return normal_form(text)
 
 
-def _host(text: str) -> str:
+def _parse_host(text: str) -> str:
     """The name of a host, as the broker writes it; raises ``NotAsked`` if it cannot be one."""
     example = f"{PREFIX}/host?name=blog.example"
     if not text:
@@ -206,8 +206,8 @@ class EventDocuments(Answers):
             BYTES, LARGEST, lambda ready: ready.answers.size
         )
 
-    def changed(self, names: Sequence[str]) -> None:
-        """Take note that logs have new entries, so that their recent documents are written anew."""
+    def forget_recent(self, names: Sequence[str]) -> None:
+        """Forget the recent documents of logs that have new entries: they are written anew."""
         for name in names:
             self._feeds.changed(name)
             self._cache.drop((name, None))
@@ -216,7 +216,7 @@ class EventDocuments(Answers):
         """The recent document at a URL of this broker, as a topic for the broker; or None."""
         parts = urlsplit(url.removeprefix(self._public_url))
         try:
-            wanted = asked(parts.path, parts.query)
+            wanted = requested_document(parts.path, parts.query)
         except NotAsked:
             return None
         found = await self._feeds.recent(wanted.name) if wanted.number is None else None
@@ -225,7 +225,7 @@ class EventDocuments(Answers):
     def render(self, request: Request) -> int:
         """Answer at once if the document is in memory and fresh; else look it up (``_respond``)."""
         try:
-            wanted = _asked_by(request)
+            wanted = _requested_by(request)
         except NotAsked as error:
             send(request, Answer(f"{error}\n".encode(), PLAIN, error.status))
             return NOT_DONE_YET
@@ -237,7 +237,7 @@ class EventDocuments(Answers):
 
     async def _respond(self, request: Request) -> Answer | None:
         """Look a document up and send it; returns an answer, if there is none, that says why."""
-        wanted = _asked_by(request)
+        wanted = _requested_by(request)
         try:
             found = await self._find(wanted)
         except DocumentGone as error:
@@ -245,7 +245,7 @@ class EventDocuments(Answers):
         if found is None:
             if wanted.number is None and wanted.name in _RECENT.values():
                 return _UNMADE
-            return Answer(f"{await self._missing(wanted)}\n".encode(), PLAIN, 404)
+            return Answer(f"{await self._explain_missing(wanted)}\n".encode(), PLAIN, 404)
         self._cache.keep(wanted.key, found)
         if request.channel is not None:  # None: it has hung up
             found.send(request)
@@ -255,37 +255,37 @@ class EventDocuments(Answers):
         """The document, ready to be sent; None if there is no such log or document."""
         if wanted.number is None:
             written = await self._feeds.recent(wanted.name)
-            return None if written is None else await self._recent(wanted, written)
+            return None if written is None else await self._prepare_recent(wanted, written)
         found = await self._feeds.document(wanted.name, wanted.number)
         if isinstance(found, Filed):
-            return await self._archived(wanted, found)
-        return None if found is None else await self._recent(wanted, found)
+            return await self._prepare_archived(wanted, found)
+        return None if found is None else await self._prepare_recent(wanted, found)
 
-    async def _recent(self, wanted: DocumentQuery, written: Written) -> ReadyDocument:
+    async def _prepare_recent(self, wanted: DocumentQuery, written: Written) -> ReadyDocument:
         """The recent document, or the same at its permanent URL; it is compressed if it is new."""
         known = self._cache.get(wanted.key)
         is_same = known is not None and known.answers.plain.etag == written.etag
         if known and is_same:
             packed = known.answers.packed.whole.body
         else:
-            packed = await self._in_thread(_packed, written.body)
+            packed = await self._in_thread(_compress, written.body)
         # A change later in the same second must not look like the same version.
         at = ceil(written.updated)
         is_topic = self._has_hub and wanted.number is None
         link = hub_and_self(self._public_url, recent_path(wanted.name)) if is_topic else ""
         until = self._clock.seconds() + FRESH
         tag = written.etag.strip('"')
-        return self._ready(wanted, written.body, packed, tag, at, RECENT, until, link)
+        return self._make_answers(wanted, written.body, packed, tag, at, RECENT, until, link)
 
-    async def _archived(self, wanted: DocumentQuery, found: Filed) -> ReadyDocument:
+    async def _prepare_archived(self, wanted: DocumentQuery, found: Filed) -> ReadyDocument:
         """An archived document, read from its file and from the compressed twin of that."""
-        body, packed, at = await self._in_thread(_contents, found)
+        body, packed, at = await self._in_thread(_read_file_and_copy, found)
         tag = f"{found.file.parent().basename()}-{found.file.basename()}"
         # So a document that is removed, as it is too old, may still be served for a minute.
         until = self._clock.seconds() + 60.0
-        return self._ready(wanted, body, packed, tag, at, ARCHIVED, until)
+        return self._make_answers(wanted, body, packed, tag, at, ARCHIVED, until)
 
-    def _ready(
+    def _make_answers(
         self,
         wanted: DocumentQuery,
         body: bytes,
@@ -307,7 +307,7 @@ class EventDocuments(Answers):
         answers = FeedAnswers.of(body, packed, _TYPE, tag, at, now, link, more, is_styled=True)
         return ReadyDocument(answers, until)
 
-    async def _missing(self, wanted: DocumentQuery) -> str:
+    async def _explain_missing(self, wanted: DocumentQuery) -> str:
         """Why there is no such document, for people."""
         kind, _, of = wanted.name.partition(":")
         if wanted.number is not None and await self._feeds.recent(wanted.name) is not None:
@@ -321,17 +321,18 @@ class EventDocuments(Answers):
         return f"Nothing has changed at {of} that this broker knows of."
 
 
-def _asked_by(request: Request) -> DocumentQuery:
+def _requested_by(request: Request) -> DocumentQuery:
     """The document that a request asks for; raises ``NotAsked``."""
-    return _parsed(request.path, request.uri.partition(b"?")[2])
+    return _parse_target(request.path, request.uri.partition(b"?")[2])
 
 
 @lru_cache(maxsize=1000)
-def _parsed(path: bytes, query: bytes) -> DocumentQuery:
-    return asked(path.decode("utf-8", "replace"), query.decode("utf-8", "replace"))
+def _parse_target(path: bytes, query: bytes) -> DocumentQuery:
+    """``requested_document`` of the bytes of a URL; cached, as most ask for the same few."""
+    return requested_document(path.decode("utf-8", "replace"), query.decode("utf-8", "replace"))
 
 
-def _contents(found: Filed) -> tuple[bytes, bytes, int]:
+def _read_file_and_copy(found: Filed) -> tuple[bytes, bytes, int]:
     """The body of a file, the same compressed, and its time."""
     file = found.file
     return (

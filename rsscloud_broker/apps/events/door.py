@@ -25,7 +25,7 @@ from rsscloud_broker.apps.events.documents import EventDocuments
 from rsscloud_broker.apps.events.names import PREFIX, recent_path, urls_of
 from rsscloud_broker.apps.events.options import EventsOptions, history
 from rsscloud_broker.apps.events.page import EventsPage
-from rsscloud_broker.apps.events.rows import EventFeeds as Described
+from rsscloud_broker.apps.events.rows import EventFeeds
 from rsscloud_broker.apps.events.stream import EntrySource, EntryStream
 from rsscloud_broker.http.answering import Answers
 from rsscloud_broker.interfaces import (
@@ -56,7 +56,8 @@ class EventsDoor(RoutesOnly, Service):
             raise ValueError("the feeds need what FrontDoorParts describes as database")
         self._clock = parts.clock
         self._published = parts.published
-        self._waiting: set[str] = set()
+        # The names of the logs whose feeds have changed since their subscribers were notified.
+        self._to_notify: set[str] = set()
         self._timer: IDelayedCall | None = None
         url = parts.public_url
         archive = Archive(directory)
@@ -71,7 +72,7 @@ class EventsDoor(RoutesOnly, Service):
         )
         self._documents = EventDocuments(feeds, parts)
         self._cutter = Cutter(
-            Described(options, url),
+            EventFeeds(options, url),
             changes,
             database,
             archive,
@@ -79,7 +80,7 @@ class EventsDoor(RoutesOnly, Service):
             parts.in_thread,
             parts.parse,
             history(options, url, ()).has,
-            self._changed,
+            self._note_new_entries,
         )
         places = Places(parts.max_connections, parts.max_connections_per_address)
         broadcast = Broadcast(
@@ -119,22 +120,22 @@ class EventsDoor(RoutesOnly, Service):
             self._timer = None
         return self._cutter.stopService()
 
-    def _changed(self, names: Sequence[str]) -> None:
+    def _note_new_entries(self, names: Sequence[str]) -> None:
         """Take note that feeds have new entries; their subscribers are notified soon."""
-        self._documents.changed(names)
+        self._documents.forget_recent(names)
         if not self.running:
             return
         # How many feeds may wait for such a notification.
-        self._waiting.update(names[: 10_000 - len(self._waiting)])
+        self._to_notify.update(names[: 10_000 - len(self._to_notify)])
         if self._timer is None:
-            self._push()
+            self._notify_subscribers()
 
-    def _push(self) -> None:
+    def _notify_subscribers(self) -> None:
         """Notify the subscribers of the feeds that have changed, and again after a pause."""
         self._timer = None
-        waiting, self._waiting = self._waiting, set()
+        waiting, self._to_notify = self._to_notify, set()
         if waiting:
             # Seconds between two notifications of the subscribers of a feed, at least.
-            self._timer = self._clock.callLater(5.0, self._push)
+            self._timer = self._clock.callLater(5.0, self._notify_subscribers)
         for name in sorted(waiting):
             self._published(recent_path(name))

@@ -58,14 +58,16 @@ class EntryWriter:
         self._public_url = public_url
         self._scheme = f"{public_url}/events#way"
 
-    def pings(self, pings: Sequence[Ping], is_shown: Callable[[str], bool]) -> list[Entry]:
+    def make_ping_entries(
+        self, pings: Sequence[Ping], is_shown: Callable[[str], bool]
+    ) -> list[Entry]:
         """Make entries of pings, but of none that names a URL which may not be shown.
 
         :param is_shown: whether a URL may be in the feeds.
         """
         return [entry_of(each) for each in pings if all(map(is_shown, each.named_urls))]
 
-    def change(self, change: KeptChange, content: EntryContent | None) -> Cut:
+    def make_change_entries(self, change: KeptChange, content: EntryContent | None) -> Cut:
         """Make the entries of a change.
 
         :param content: what the topic has now; None if that is not kept.

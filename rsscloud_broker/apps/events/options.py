@@ -13,7 +13,7 @@ from rsscloud_broker.apps.events.names import PREFIX, TOPIC, recent_path
 from rsscloud_broker.model.work import History
 
 
-def _is_prefix(_: object, key: attrs.Attribute[Any], text: str) -> None:
+def _require_prefix(_: object, key: attrs.Attribute[Any], text: str) -> None:
     """Require the beginning of a URL with a whole host: a part of one would begin others, too."""
     if "://" not in text or text.count("/") < 3:
         raise ValueError(
@@ -22,9 +22,9 @@ def _is_prefix(_: object, key: attrs.Attribute[Any], text: str) -> None:
         )
 
 
-def _are_prefixes(instance: object, key: attrs.Attribute[Any], texts: Sequence[str]) -> None:
+def _require_prefixes(instance: object, key: attrs.Attribute[Any], texts: Sequence[str]) -> None:
     for text in texts:
-        _is_prefix(instance, key, text)
+        _require_prefix(instance, key, text)
 
 
 @frozen
@@ -37,7 +37,7 @@ class KeptTopics:
     :ivar days: for how many days they are kept; 0 forever.
     """
 
-    topic: str = field(validator=_is_prefix)
+    topic: str = field(validator=_require_prefix)
     entries: int = field(default=100, validator=ge(1))
     days: float = field(default=30.0, validator=ge(0))
 
@@ -55,7 +55,7 @@ class EventsOptions:
     days: float = field(default=0.0, validator=ge(0))
     pings_days: float = field(default=30.0, validator=ge(0))
     keep: tuple[KeptTopics, ...] = ()
-    leave_out: tuple[str, ...] = field(default=(), validator=_are_prefixes)
+    leave_out: tuple[str, ...] = field(default=(), validator=_require_prefixes)
 
     def kept(self, url: str) -> KeptTopics:
         """How long the contents of a topic are kept, by the longest prefix that it has.
@@ -67,10 +67,10 @@ class EventsOptions:
 
 
 def history(options: EventsOptions, public_url: str, pushed: Sequence[str]) -> History:
-    """See ``IKeepsFeeds``.  The feeds themselves are in no feed: each change would cause another.
+    """Which changes of topics the store keeps for the feeds, and which contents with them.
 
-    The contents of topics that are pushed to the broker are always kept, since nobody else may
-    have them.
+    The feeds themselves are in no feed: each change would cause another.  The contents of
+    ``pushed`` topics are always kept, since nobody else may have them.
     """
     contents = (*(each.topic for each in options.keep), *pushed)
     left_out = (f"{public_url}{PREFIX}/", *options.leave_out)

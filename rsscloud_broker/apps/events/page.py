@@ -34,7 +34,7 @@ class EventsPage:
     async def show(self, request: Request) -> Answer:
         """Render the page for anybody."""
         viewer = await viewer_of(self._callers, request)
-        found = await self._database.read(_logs)
+        found = await self._database.read(_find_listed_logs)
         now = self._clock.wall_seconds()
         page = await self._pages.render(
             "Feeds of events",
@@ -42,19 +42,19 @@ class EventsPage:
             viewer,
             here="/events",
             url=self._public_url,
-            feeds=list(map(partial(_row, now=now), found)),
+            feeds=list(map(partial(_describe_feed, now=now), found)),
             none="" if found else "none",
         )
         return Answer(page, headers={"cache-control": "no-cache" if viewer is None else "no-store"})
 
 
-def _logs(conn: Connection) -> list[LogState]:
+def _find_listed_logs(conn: Connection) -> list[LogState]:
     """The logs of the feeds that the page lists, as far as they exist."""
     return [found for name in _LISTED if (found := log.find_log(conn, name)) is not None]
 
 
-def _row(found: LogState, now: float) -> Flattenable:
-    """A feed in the list."""
+def _describe_feed(found: LogState, now: float) -> Flattenable:
+    """A feed in the list: its name, its path, how many entries it has, and since when."""
     path = recent_path(found.name)
     newest = ["the newest ", moment(found.updated, now)] if found.count else ["none yet"]
     return tags.div(

@@ -129,10 +129,10 @@ def _make_room(
         return []
     stalest = log.stalest_logs(conn, prefix, excess + len(of_kind))
     surplus = [each for each in stalest if each.name not in names][:excess]
-    return [each.feed_id for each in surplus if _remove(conn, each)]
+    return [each.feed_id for each in surplus if _remove_log(conn, each)]
 
 
-def _remove(conn: Connection, found: LogState) -> bool:
+def _remove_log(conn: Connection, found: LogState) -> bool:
     """Remove a log; or some of its entries, if it has very many.
 
     :returns: whether it was removed.
@@ -164,7 +164,7 @@ def sweep(
     found = log.logs(conn, after, SWEPT_AT_ONCE)
     removed: list[RemovedDocuments] = []
     for one in found:
-        swept, more = _sweep(conn, feeds.options, one, now)
+        swept, more = _sweep_log(conn, feeds.options, one, now)
         if more:
             return after, removed
         after = one.name
@@ -172,10 +172,10 @@ def sweep(
     return (after if len(found) == SWEPT_AT_ONCE else None), removed
 
 
-def _sweep(
+def _sweep_log(
     conn: Connection, options: EventsOptions, found: LogState, now: float
 ) -> tuple[RemovedDocuments | None, bool]:
-    """Remove what is too old from a log: entries with their documents, or all of the log.
+    """Remove entries that are too old or too many, with their documents; or all of a stale log.
 
     :returns: what was removed, None if nothing was; and whether more of it is still to be removed.
     """
@@ -188,7 +188,7 @@ def _sweep(
         most, days = kept.entries, kept.days
     before = now - days * 86_400.0 if days else 0.0
     if ":" in found.name and found.updated < before:
-        is_removed = _remove(conn, found)
+        is_removed = _remove_log(conn, found)
         return (RemovedDocuments(found.feed_id, None) if is_removed else None), not is_removed
     through = pruning.archived_before(conn, found.name, before)
     if most:

@@ -92,16 +92,16 @@ class EntryPage:
     lines: Sequence[_Line]
     after: StreamPosition
     # What ``data`` has returned, since many clients want the same bytes.
-    _made: dict[tuple[str, bool], bytes] = field(factory=dict, init=False)
+    _made_bytes: dict[tuple[str, bool], bytes] = field(factory=dict, init=False)
 
     def data(self, kind: str, *, as_lines: bool) -> bytes:
         """The bytes of the lines of a kind, with gaps; of all kinds if it is empty."""
         key = kind, as_lines
-        if key not in self._made:
+        if key not in self._made_bytes:
             make = _as_line if as_lines else _as_event
             chosen = (one for one in self.lines if kind in ("", one.kind) or one.kind == "gap")
-            self._made[key] = b"".join(map(make, chosen))
-        return self._made[key]
+            self._made_bytes[key] = b"".join(map(make, chosen))
+        return self._made_bytes[key]
 
 
 def _as_line(line: _Line) -> bytes:
@@ -122,11 +122,11 @@ def newest(conn: Connection) -> StreamPosition:
 def read_page(conn: Connection, after: StreamPosition, until: StreamPosition) -> EntryPage:
     """The entries between two positions, the oldest first, as many as fit; after a gap, if any."""
     lines: list[_Line] = []
-    start = _without_gap(conn, after, until)
+    start = _skip_gap(conn, after, until)
     if start != after:
-        lines.append(_line("gap", start, b"{}"))
-    changes = _entries(conn, CHANGES, start.changes, until.changes)
-    pings = _entries(conn, PINGS, start.pings, until.pings)
+        lines.append(_make_line("gap", start, b"{}"))
+    changes = _read_entries(conn, CHANGES, start.changes, until.changes)
+    pings = _read_entries(conn, PINGS, start.pings, until.pings)
     both = [("change", each) for each in changes] + [("ping", each) for each in pings]
     position = start
     for kind, entry in sorted(both, key=lambda each: each[1].updated):
@@ -134,11 +134,11 @@ def read_page(conn: Connection, after: StreamPosition, until: StreamPosition) ->
             position = evolve(position, changes=position.changes + 1)
         else:
             position = evolve(position, pings=position.pings + 1)
-        lines.append(_line(kind, position, json.encode(entry, "")))
+        lines.append(_make_line(kind, position, json.encode(entry, "")))
     return EntryPage(lines, position)
 
 
-def _without_gap(conn: Connection, after: StreamPosition, until: StreamPosition) -> StreamPosition:
+def _skip_gap(conn: Connection, after: StreamPosition, until: StreamPosition) -> StreamPosition:
     """The position at which a page can begin: the given one, or a later one if entries that
     follow were removed; or the newest, if the client has the given one from another database.
     """
@@ -150,14 +150,14 @@ def _without_gap(conn: Connection, after: StreamPosition, until: StreamPosition)
     )
 
 
-def _entries(conn: Connection, name: str, after: int, until: int) -> list[Entry]:
+def _read_entries(conn: Connection, name: str, after: int, until: int) -> list[Entry]:
     """The entries of a log behind its first ``after`` ones, as many as fit on a page."""
     limit = min(PAGE, until - after)
     found = log.entries_after(conn, name, after, limit) if limit > 0 else []
     return [entry for _, entry in found or []]
 
 
-def _line(kind: str, position: StreamPosition, data: bytes) -> _Line:
+def _make_line(kind: str, position: StreamPosition, data: bytes) -> _Line:
     """A line whose JSON begins with its position and kind, followed by the members of ``data``."""
     head = b'{"position":"%s","kind":"%s"' % (str(position).encode(), kind.encode())
     return _Line(kind, position, head + (b"," if data != b"{}" else b"") + data[1:])
@@ -182,7 +182,7 @@ class EntrySource:
         self._database = database
         self._reads = DeferredSemaphore(2)
         # Many clients read the same pages: 32 of them are kept, each for 60 seconds.
-        self._pages = TimedCache(self._read, clock, 60.0, 32)
+        self._pages = TimedCache(self._read_between, clock, 60.0, 32)
 
     async def newest(self, before: StreamPosition | None) -> StreamPosition:
         """The position behind all entries; reads those since ``before`` ahead, for many clients."""
@@ -199,7 +199,7 @@ class EntrySource:
         page = await self._pages.get((after, until))
         return EventPage(page.data(wanted.kind, as_lines=wanted.as_lines), page.after)
 
-    async def _read(self, between: tuple[StreamPosition, StreamPosition]) -> EntryPage:
+    async def _read_between(self, between: tuple[StreamPosition, StreamPosition]) -> EntryPage:
         """Read the entries between two positions; at most two such reads run at a time."""
         after, until = between
         operation = partial(read_page, after=after, until=until)

@@ -39,14 +39,17 @@ class MissingHours:
         self._documents = documents
         self._clock = parts.clock
         self._failed_reads = parts.counters.follow_reads.labels(host_of(source.url), "failed")
+        # Which missing hours are done, and how often each could not be read.
         self._done: set[int] = set()
-        self._tried: Counter[int] = Counter()
+        self._failed_times: Counter[int] = Counter()
+        # How many reads in a row failed, and when the next one may be.
         self._failures = 0
         self._not_before = 0.0
-        # The first missing hour since all were done last; then which hours to read once more, when.
-        self._begun: int | None = None
-        self._again: tuple[int, int, float] | None = None
-        self._is_again = False
+        # The first missing hour since all were done last; then the first and the last hour to read
+        # once more, and when; and whether that is what is read now.
+        self._first_missing: int | None = None
+        self._second_look: tuple[int, int, float] | None = None
+        self._is_second_look = False
 
     @property
     def earliest(self) -> int:
@@ -60,41 +63,45 @@ class MissingHours:
         :returns: the first and the last hour that are missing now; None if none are.
         :raises Unavailable: their pings cannot be stored.
         """
-        self._begun = first if self._begun is None else min(first, self._begun)
-        first = self._without_old(first, last)
-        for hour in self._next(first, last):
+        self._first_missing = (
+            first if self._first_missing is None else min(first, self._first_missing)
+        )
+        first = self._give_up_old(first, last)
+        for hour in self._hours_to_read(first, last):
             if self._clock.seconds() < self._not_before:
                 break
             try:
                 if await self._read(hour):
                     self._done.add(hour)
             except CannotRead as error:
-                self._note(hour, error)
+                self._record_failure(hour, error)
                 break
             self._failures = 0
         while first in self._done:
             first += 1
         if first <= last:
             return first, last
-        if not self._is_again:
+        if not self._is_second_look:
             # Seconds after which the archives are read once more.
-            self._again = self._begun, last, self._clock.seconds() + 900.0
-        self._begun, self._is_again = None, False
+            self._second_look = self._first_missing, last, self._clock.seconds() + 900.0
+        self._first_missing, self._is_second_look = None, False
         self._failures, self._not_before = 0, 0.0
         self._done.clear()
-        self._tried.clear()
+        self._failed_times.clear()
         return None
 
-    def second_look(self) -> tuple[int, int] | None:
-        """The first and the last hour to read once more now; None if there are none."""
-        if self._again is None or self._clock.seconds() < self._again[2]:
+    def begin_second_look(self) -> tuple[int, int] | None:
+        """Begin to read hours once more if it is time; returns the first and the last; or None."""
+        if self._second_look is None:
             return None
-        first, last, _ = self._again
-        self._again, self._is_again = None, True
+        first, last, begins_at = self._second_look
+        if self._clock.seconds() < begins_at:
+            return None
+        self._second_look, self._is_second_look = None, True
         return max(first, self.earliest), last
 
-    def _without_old(self, first: int, last: int) -> int:
-        """The first missing hour that is not too old, or ``last + 1``.  The others are given up."""
+    def _give_up_old(self, first: int, last: int) -> int:
+        """Give up the hours that are too old; returns the first other one, or ``last + 1``."""
         begin = min(max(first, self.earliest), last + 1) if self._source.archives else last + 1
         if lost := [hour for hour in range(first, begin) if hour not in self._done]:
             self.log.warn(
@@ -105,7 +112,7 @@ class MissingHours:
             )
         return begin
 
-    def _next(self, first: int, last: int) -> list[int]:
+    def _hours_to_read(self, first: int, last: int) -> list[int]:
         """The hours to read in this turn, those first that have failed least."""
         now = self._clock.wall_seconds()
         hours = [
@@ -114,7 +121,7 @@ class MissingHours:
             if hour not in self._done and now - (hour + 1) * HOUR >= ARCHIVED_AFTER
         ]
         # How many archives are read in one turn.
-        return sorted(hours, key=lambda hour: (self._tried[hour], hour))[:4]
+        return sorted(hours, key=lambda hour: (self._failed_times[hour], hour))[:4]
 
     async def _read(self, hour: int) -> bool:
         """Read the archive of an hour; returns whether that is done: False if it may still come."""
@@ -126,14 +133,14 @@ class MissingHours:
         await self._documents.take_in(await self._documents.understand(reply, made_at=end))
         return True
 
-    def _note(self, hour: int, error: CannotRead) -> None:
-        """Note that an archive cannot be read, and log it the first time."""
+    def _record_failure(self, hour: int, error: CannotRead) -> None:
+        """Count that an archive cannot be read, pause the reads, and log it the first time."""
         self._failed_reads.inc()
         self._failures += 1
-        self._tried[hour] += 1
+        self._failed_times[hour] += 1
         pause = pause_after(self._failures, self._source.every, error.retry_after)
         self._not_before = self._clock.seconds() + pause
-        if self._tried[hour] == 1:
+        if self._failed_times[hour] == 1:
             self.log.warn(
                 "{url}: the archive {archive} cannot be read: {reason}; it is tried again, until "
                 "it is {hours} hours old.",

@@ -53,8 +53,10 @@ class Understood:
     keys: frozenset[int]
 
 
-def _understood(found: ReadList, seen: frozenset[int], complete_until: float | None) -> Understood:
-    """What is new in a document; see ``SourceDocuments.understand``."""
+def _find_new_pings(
+    found: ReadList, seen: frozenset[int], complete_until: float | None
+) -> Understood:
+    """A document with the pings that are new in it; see ``SourceDocuments.understand``."""
     # Pings without exact times are taken for new if they are not older than ten minutes before the
     # last reading: the clock of the list's server may have been set back since.
     since = 0.0 if complete_until is None else min(complete_until, found.made_at) - 600.0
@@ -79,6 +81,7 @@ class SourceDocuments:
         self._parts = parts
         self._label = host_of(source.url)
         parts.counters.begin_source(self._label)
+        # Whether the last document had faults, or a clock ahead of ours: those are logged once.
         self._faulty = self._ahead = False
 
     @property
@@ -146,10 +149,10 @@ class SourceDocuments:
             )
         except DocumentFault as error:
             raise CannotRead(str(error)) from error
-        return _understood(found, seen, complete_until)
+        return _find_new_pings(found, seen, complete_until)
 
     async def take_in(self, understood: Understood) -> None:
-        """Take in the new pings of a document.
+        """Take in the new pings of a document, count them, and log the faults of the document.
 
         :raises Unavailable: see ``IPingIntake.take_in``.
         """
@@ -165,9 +168,9 @@ class SourceDocuments:
                 counts.update(attrs.asdict(taken))
         for outcome, count in counts.items():
             self._parts.counters.follows.labels(self._label, outcome).inc(count)
-        self._tell_faults(found)
+        self._log_faults(found)
 
-    def _tell_faults(self, found: ReadList) -> None:
+    def _log_faults(self, found: ReadList) -> None:
         """Log what is wrong with a document, once until it is right again."""
         if found.invalid and not self._faulty:
             self.log.warn(

@@ -44,10 +44,10 @@ class FollowsDoor(RoutesOnly, MultiService):
         self._following: _Following | None = None
         if options.sources or options.feeds:
             self._following = following = _Following(options, parts)
-            held: IService = following
+            running: IService = following
             if parts.jobs is not None:
-                held = RunOnOneNode(following, parts.jobs, parts.clock, name=self.name)
-            held.setServiceParent(self)
+                running = RunOnOneNode(following, parts.jobs, parts.clock, name=self.name)
+            running.setServiceParent(self)
 
     def routes(self) -> Sequence[Route]:
         return [] if self._following is None else self._following.pushing.routes()
@@ -66,7 +66,7 @@ class _Following(Service):
         if parts.intake is None or parts.follows is None or parts.web is None:
             raise ValueError("a follower needs what FrontDoorParts describes as intake")
         self._store = parts.follows
-        given = FollowParts(
+        common = FollowParts(
             parts.intake,
             parts.follows,
             parts.web,
@@ -74,9 +74,9 @@ class _Following(Service):
             parts.counters,
             parts.parse,
         )
-        self._lists = [ListFollower(source, given) for source in options.sources]
-        self._feeds = [FeedFollower(feed, given) for feed in options.feeds]
-        followed: list[Pushed] = [*self._lists, *self._feeds]
+        self._lists = [ListFollower(source, common) for source in options.sources]
+        self._feeds = [FeedFollower(feed, common) for feed in options.feeds]
+        followed: list[Pushed] = [*self._lists, *self._feeds]  # those to subscribe to at hubs
         if not identity(parts.public_url):  # no hub could call it
             followed = []
         followed = [each for each in followed if each.is_pushed]
@@ -102,14 +102,14 @@ class _Following(Service):
         """Look up how far the lists were read, and begin to follow lists and feeds."""
         what = "Looking up how far others were followed"
         with suppress(CancelledError):  # the service stops
-            states = await self._store_retry.until_done(self._states, what)
+            states = await self._store_retry.until_done(self._load_states, what)
             for follower, state in zip(self._lists, states, strict=True):
                 follower.start(state)
             for feed in self._feeds:
                 feed.start()
 
-    async def _states(self) -> Sequence[FollowedList]:
-        """How far each list was read.  Others that nobody read for a week are forgotten."""
+    async def _load_states(self) -> Sequence[FollowedList]:
+        """Load how far each list was read, and forget others that nobody read for a week."""
         before = self._clock.wall_seconds() - (7 * 86_400.0)
         lists = [source.url for source in self._options.sources]
         feeds = [feed.url for feed in self._options.feeds]

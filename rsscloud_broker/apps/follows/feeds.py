@@ -62,7 +62,7 @@ class StoredMarker:
 
 @implementer(IEntryHandler)
 class PingTaker:
-    """Takes in the pings that the entries of a feed tell.
+    """Takes in the pings that are in the entries of a feed.
 
     :param on_success: called each time that pings were taken in.
     """
@@ -88,7 +88,7 @@ class PingTaker:
         counts: Counter[str] = Counter(invalid=0, too_old=0)
         pings = []
         for entry in entries:
-            ping = self._read(entry, document)
+            ping = self._read_ping(entry, document)
             if ping is None:
                 counts["invalid"] += 1
             elif ping.received_at < since:
@@ -109,7 +109,7 @@ class PingTaker:
         for outcome, count in counts.items():
             self._parts.counters.follows.labels(host_of(self._feed.url), outcome).inc(count)
 
-    def _read(self, entry: Entry, document: str) -> Ping | None:
+    def _read_ping(self, entry: Entry, document: str) -> Ping | None:
         """The ping of an entry; None, and a line in the log, if it has a fault."""
         try:
             return ping_of(entry, self._source)
@@ -140,7 +140,9 @@ class FeedFollower:
         self._parts = parts
         self._clock = parts.clock
         self._follower: Follower | None = None
-        self._told = ""
+        # What is wrong with the feed, as logged last; empty if nothing is.
+        self._logged_fault = ""
+        # What ``_work`` returned.
         self._run: Deferred[None] | None = None
 
     @property
@@ -155,10 +157,10 @@ class FeedFollower:
     def stop(self) -> Deferred[None]:
         """Stop; the Deferred fires when the position is stored."""
         over = succeed(None) if self._follower is None else self._follower.stop()
-        return over.addCallback(lambda _: self._end())
+        return over.addCallback(lambda _: self._cancel_work())
 
-    def _end(self) -> None:
-        """End what is left of the work, such as a pause after a failure."""
+    def _cancel_work(self) -> None:
+        """End ``_work``, which may be in a pause after a failure."""
         if self._run is not None:
             self._run.cancel()
 
@@ -176,7 +178,7 @@ class FeedFollower:
                 try:
                     await self._follow()
                 except FollowError as error:
-                    self._tell(str(error))
+                    self._log_fault(str(error))
                 except CancelledError:
                     raise
                 except Exception:  # log a bug
@@ -198,13 +200,13 @@ class FeedFollower:
         self._follower = Follower(
             parts.web,
             feed.url,
-            PingTaker(feed, parts, self._succeeded),
+            PingTaker(feed, parts, self._log_recovery),
             marker,
             parts.clock,
             parse=parts.parse,
             # If entries were pruned that were not read, all others are still wanted.
             begin=Begin.OLDEST if known else Begin(feed.begin),
-            tell=self._tell,
+            tell=self._log_fault,
             limits=FollowerLimits(
                 shortest=feed.every,
                 usual=feed.every,
@@ -216,19 +218,20 @@ class FeedFollower:
         )
         await self._follower.run()
 
-    def _succeeded(self) -> None:
-        if self._told:
-            self._told = ""
+    def _log_recovery(self) -> None:
+        """Log that the feed can be read again, if a fault was logged before."""
+        if self._logged_fault:
+            self._logged_fault = ""
             self.log.info("{url} can be read again.", url=self._feed.url)
 
-    def _tell(self, sentence: str) -> None:
+    def _log_fault(self, sentence: str) -> None:
         """Log what is wrong with the feed, unless that was logged last."""
         # Cut off what differs each time, such as the seconds until the next attempt.
         what, _, again = clean(sentence).partition(" Trying again")
         what = what.removeprefix(f"{self._feed.url} cannot be followed: ")
-        if what == self._told:
+        if what == self._logged_fault:
             return
-        self._told = what
+        self._logged_fault = what
         self.log.warn(
             "{url} cannot be followed as it should be: {reason}",
             url=self._feed.url,

@@ -61,11 +61,12 @@ class ListFollower:
         self._clock = parts.clock
         self._label = host_of(source.url)
         self._documents = SourceDocuments(source, parts)
-        self._hours = MissingHours(source, self._documents, parts)
+        self._missing_hours = MissingHours(source, self._documents, parts)
         # The pings of the last read: see ``Understood.keys``.  And until when the list is complete
         # here, which ``_state`` has too, but not after answers with 304.
         self._seen: frozenset[int] = frozenset()
         self._complete_until: float | None = None
+        # The pause that ``hint`` ends; and whether a hint came since the last turn began.
         self._sleeping: Deferred[None] | None = None
         self._hinted = False
         self._run: Deferred[None] | None = None
@@ -91,7 +92,7 @@ class ListFollower:
                 await deferLater(self._clock, min(max(left, 0.0), LONGEST_PAUSE))
             while True:
                 self._hinted = False
-                pause = await self._turn()
+                pause = await self._take_turn()
                 if not self._hinted or self._state.failures:
                     await self._sleep(pause)
         except CancelledError:
@@ -115,7 +116,7 @@ class ListFollower:
         finally:
             self._sleeping = None
 
-    async def _turn(self) -> float:
+    async def _take_turn(self) -> float:
         """Read the list and some archives once, and return the seconds until the next turn."""
         source = self._source
         try:
@@ -125,18 +126,18 @@ class ListFollower:
                 await self._save(failures=0, retry_at=None)
                 self.log.info("{url} can be read again.", url=source.url)
         except CannotRead as error:
-            return await self._failed(str(error), error.retry_after)
+            return await self._record_failure(str(error), error.retry_after)
         except Unavailable as error:
-            return await self._failed(str(error), None)
+            return await self._record_failure(str(error), None)
         except CancelledError:
             raise
         except Exception:  # log a bug; the next turn may succeed
             self.log.failure("Following {url} failed.", url=source.url)
-            return await self._failed("the broker made a mistake", None)
+            return await self._record_failure("the broker made a mistake", None)
         return source.every * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 # no secret
 
-    async def _failed(self, reason: str, retry_after: float | None) -> float:
-        """Note that a read failed, and return the seconds until the next one."""
+    async def _record_failure(self, reason: str, retry_after: float | None) -> float:
+        """Count, log and store that a read failed; returns the seconds until the next one."""
         self._parts.counters.follow_reads.labels(self._label, "failed").inc()
         failures = self._state.failures + 1
         pause = pause_after(failures, self._source.every, retry_after)
@@ -169,11 +170,11 @@ class ListFollower:
     async def _read(self) -> None:
         """Read the list once, take its pings in, and store what is missing since the last read."""
         source, state, documents = self._source, self._state, self._documents
-        reply = await documents.get(source.url, _conditions(state.validators))
+        reply = await documents.get(source.url, _conditional_headers(state.validators))
         self.hub = hub_named(reply.headers, reply.url or source.url)
         if reply.status == 304:
             self._parts.counters.follow_reads.labels(self._label, "unchanged").inc()
-            self._confirm(reply.headers)
+            self._note_unchanged(reply.headers)
             return
         understood = await documents.understand(
             reply, seen=self._seen, complete_until=state.complete_until
@@ -181,10 +182,10 @@ class ListFollower:
         await documents.take_in(understood)
         self._seen = understood.keys
         found = understood.found
-        missing = self._missing(found, SHORT_COVERS if source.is_short else LONG_COVERS)
+        missing = self._find_gap(found, SHORT_COVERS if source.is_short else LONG_COVERS)
         if missing is not None and source.is_short:
-            missing = await self._without_longer(missing)
-        changes = {} if missing is None else self._noted(missing)
+            missing = await self._narrow_gap(missing)
+        changes = {} if missing is None else self._hours_to_store(missing)
         validators = Validators(
             reply.headers.get("etag", "")[:1000], reply.headers.get("last-modified", "")[:100]
         )
@@ -192,8 +193,8 @@ class ListFollower:
         await self._save(validators=validators, complete_until=found.made_at, **changes)
         self._complete_until = found.made_at
 
-    def _confirm(self, headers: Mapping[str, str]) -> None:
-        """Note that the list is still the one that was read.
+    def _note_unchanged(self, headers: Mapping[str, str]) -> None:
+        """Note that the list is complete here until now, since it is the one that was read.
 
         That is not stored: after a restart some archives may be read for nothing.
         """
@@ -203,8 +204,8 @@ class ListFollower:
             until = now if said is None or said > now + AHEAD else said
             self._complete_until = max(self._complete_until, until)
 
-    async def _without_longer(self, missing: tuple[float, float]) -> tuple[float, float] | None:
-        """Read the longer list, if there is one.
+    async def _narrow_gap(self, missing: tuple[float, float]) -> tuple[float, float] | None:
+        """Take in the pings of the longer list, if there is one, to fill a gap.
 
         :param missing: from when to when pings are missing.
         :returns: from when to when pings are missing now; None if none are.
@@ -215,9 +216,9 @@ class ListFollower:
             return missing
         longer = await documents.understand(reply, complete_until=self._state.complete_until)
         await documents.take_in(longer)
-        return self._missing(longer.found, LONG_COVERS)
+        return self._find_gap(longer.found, LONG_COVERS)
 
-    def _missing(self, found: ReadList, covers: float) -> tuple[float, float] | None:
+    def _find_gap(self, found: ReadList, covers: float) -> tuple[float, float] | None:
         """From when to when pings are missing; None if there is no gap since the last read.
 
         :param covers: how many seconds the list covers, even if its records do not show it.
@@ -231,8 +232,11 @@ class ListFollower:
             begins = min(begins, found.made_at - covers)
         return (before, begins) if begins > before else None
 
-    def _noted(self, missing: tuple[float, float]) -> dict[str, Any]:
-        """The hours to store as missing, for ``FollowedList``; empty if no archives help."""
+    def _hours_to_store(self, missing: tuple[float, float]) -> dict[str, Any]:
+        """Log a gap, and return the hours to store as missing, as changes of ``FollowedList``.
+
+        Empty if no archives help.
+        """
         source, state = self._source, self._state
         first, last = (datetime.fromtimestamp(max(time, 0), UTC) for time in missing)
         if not source.archives:
@@ -254,20 +258,20 @@ class ListFollower:
         begin, end = (int(time // HOUR) for time in missing)
         begin = begin if state.missing_from is None else min(begin, state.missing_from)
         end = end if state.missing_to is None else max(end, state.missing_to)
-        begin = max(begin, self._hours.earliest)
+        begin = max(begin, self._missing_hours.earliest)
         return {"missing_from": begin, "missing_to": end} if begin <= end else {}
 
     async def _catch_up(self) -> None:
-        """Read the archives of missing hours, some at a time."""
+        """Read some archives of missing hours, and store which hours are missing then."""
         first, last = self._state.missing_from, self._state.missing_to
         if first is None:
-            first, last = self._hours.second_look() or (None, None)
+            first, last = self._missing_hours.begin_second_look() or (None, None)
         if first is not None and last is not None:
-            first, last = await self._hours.read_some(first, last) or (None, None)
+            first, last = await self._missing_hours.read_some(first, last) or (None, None)
             await self._save(missing_from=first, missing_to=last)
 
 
-def _conditions(validators: Validators) -> dict[str, str]:
+def _conditional_headers(validators: Validators) -> dict[str, str]:
     """The headers of a conditional request (RFC 9110, section 13.1)."""
     if validators == NO_VALIDATORS:
         return {}

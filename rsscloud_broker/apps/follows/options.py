@@ -23,7 +23,7 @@ MAX_SOURCES: Final = 50
 Begin: TypeAlias = Literal["newest", "oldest"]
 
 
-def _is_readable(source: Any, key: attrs.Attribute[Any], url: str) -> None:
+def _require_readable(source: Any, key: attrs.Attribute[Any], url: str) -> None:
     """Require a URL that can be read, or none."""
     if url and (fault := fault_of(url)):
         raise ValueError(
@@ -32,7 +32,7 @@ def _is_readable(source: Any, key: attrs.Attribute[Any], url: str) -> None:
         )
 
 
-def _is_not_empty(source: Any, key: attrs.Attribute[Any], url: str) -> None:
+def _require_url(source: Any, key: attrs.Attribute[Any], url: str) -> None:
     if not url:
         raise ValueError(f"'{key.name}' must not be empty")
 
@@ -50,11 +50,11 @@ class Source:
     :ivar catch_up_hours: how far back archives are read; no older ping is taken in.
     """
 
-    url: str = field(validator=and_(_is_not_empty, _is_readable))
+    url: str = field(validator=and_(_require_url, _require_readable))
     unit: Unit = field(default="minutes", validator=in_(("minutes", "seconds")))
     every: float = field(default=60.0, validator=and_(ge(1), le(86_400)))
     push: bool = False
-    archives: str = field(default="", validator=_is_readable)
+    archives: str = field(default="", validator=_require_readable)
     catch_up_hours: int = field(default=24, validator=and_(ge(1), le(24)))
 
     @property
@@ -80,14 +80,15 @@ class FollowedFeed:
     :ivar catch_up_hours: how old a ping may be to be taken in.
     """
 
-    url: str = field(validator=and_(_is_not_empty, _is_readable))
+    url: str = field(validator=and_(_require_url, _require_readable))
     every: float = field(default=60.0, validator=and_(ge(1), le(86_400)))
     push: bool = True
     begin: Begin = "newest"
     catch_up_hours: int = field(default=24, validator=and_(ge(1), le(720)))
 
 
-def _are_different(options: FollowsOptions, key: attrs.Attribute[Any], sources: Any) -> None:
+def _require_distinct(options: FollowsOptions, key: attrs.Attribute[Any], sources: Any) -> None:
+    """Require few enough lists or feeds, each with a URL of its own."""
     if len(sources) > MAX_SOURCES:
         raise ValueError(
             f"'{key.name}' has {len(sources)} {key.name}; at most {MAX_SOURCES} may be"
@@ -105,5 +106,5 @@ class FollowsOptions:
     :ivar feeds: the feeds that are followed.
     """
 
-    sources: tuple[Source, ...] = field(default=(), validator=_are_different)
-    feeds: tuple[FollowedFeed, ...] = field(default=(), validator=_are_different)
+    sources: tuple[Source, ...] = field(default=(), validator=_require_distinct)
+    feeds: tuple[FollowedFeed, ...] = field(default=(), validator=_require_distinct)

@@ -42,7 +42,7 @@ _HEAD: Final = re.compile(
 _FEEDS: Final = ("application/rss+xml", "application/rdf+xml", "application/atom+xml")
 
 
-def _place(content: Served) -> int | None:
+def _find_place(content: Served) -> int | None:
     """Where in a feed the instruction can stand; None if it is no feed, or names a sheet already.
 
     The document is not parsed, since it is a stranger's.
@@ -56,12 +56,12 @@ class FileAnswers:
     """The answers to requests for a file.
 
     :ivar exact: those with its bytes.
-    :ivar shown: makes those for people who open it in a browser; None if they get the same.  They
-        are few, so nothing of it is kept in memory.
+    :ivar make_shown: makes those for people who open it in a browser; None if they get the same.
+        They are few, so nothing of it is kept in memory.
     """
 
     exact: FeedAnswers
-    shown: Callable[[], FeedAnswers] | None
+    make_shown: Callable[[], FeedAnswers] | None
 
     @classmethod
     def of(cls, content: Served, link: str, now: float, sheet: str) -> FileAnswers:
@@ -73,7 +73,7 @@ class FileAnswers:
         """
         tag, at = content.digest.hex()[:32], content.modified_at
         exact = partial(FeedAnswers.of, content.body, content.packed, content.media_type, tag, at)
-        if (place := _place(content)) is None:
+        if (place := _find_place(content)) is None:
             return cls(exact(now, link, SAFE), None)
         varying = {**SAFE, "vary": STYLED_VARY}
         # The sheet may be at another host than the feeds.
@@ -83,14 +83,14 @@ class FileAnswers:
         _, _, charset = content.media_type.partition(";")
         instruction = f"<?xml-stylesheet {style_data(sheet)}?>".encode("ascii")
 
-        def shown() -> FeedAnswers:
+        def make_shown() -> FeedAnswers:
             """The answers with the name of the style sheet put in; their ETag depends on it too."""
             body = content.body[:place] + instruction + content.body[place:]
             kind = f"application/xml;{charset}"
             shown_tag = f"{tag}-{crc32(sheet.encode()):08x}"
             return FeedAnswers.of(body, b"", kind, shown_tag, at, now, link, more)
 
-        return cls(exact(now, link, varying), shown)
+        return cls(exact(now, link, varying), make_shown)
 
     @property
     def size(self) -> int:
@@ -99,6 +99,6 @@ class FileAnswers:
 
     def answer_to(self, request: Request) -> Answer:
         """The answer to a request."""
-        if self.shown is not None and wants_page(header(request, "accept"), _FEEDS):
-            return self.shown().answer_to(request)
+        if self.make_shown is not None and wants_page(header(request, "accept"), _FEEDS):
+            return self.make_shown().answer_to(request)
         return self.exact.answer_to(request)

@@ -24,7 +24,7 @@ from twisted.web.server import Request
 from twisted.web.xmlrpc import XMLRPC, withRequest
 from zope.interface import implementer
 
-from rsscloud_broker.apps.hosting.documents import FEED, NotStored, encoded, of_form
+from rsscloud_broker.apps.hosting.documents import FEED, NotStored, bytes_of_form_field, encode_text
 from rsscloud_broker.apps.hosting.gate import Gate
 from rsscloud_broker.apps.hosting.hosting import Hosting
 from rsscloud_broker.errors import Refused
@@ -83,7 +83,7 @@ class SaveRss:
         if name is None or password is None or not isinstance(feed, str | bytes):
             raise NotStored("The username, the password and the rsstext must be strings.", 400)
         caller = await self._gate.by_password(request, name, password)
-        body = encoded(feed) if isinstance(feed, str) else feed
+        body = encode_text(feed) if isinstance(feed, str) else feed
         await self.hosting.save(caller, FEED, body, client_address(request))
         return self.hosting.url_of(caller.name, FEED)
 
@@ -119,7 +119,7 @@ class SaveRssDoor:
         self._save_rss = save_rss
 
     def routes(self) -> Sequence[Route]:
-        path, page = "/rsscloud/saveRss", Answers(self._rest)
+        path, page = "/rsscloud/saveRss", Answers(self._answer_rest)
         limit = _FORM_FACTOR * self._save_rss.hosting.max_bytes + _BESIDE
         forms = frozenset({_FORM})
         return [
@@ -131,7 +131,7 @@ class SaveRssDoor:
         return {"rssCloud": SaveProcedures(self._save_rss)}
 
     def soap_services(self) -> Sequence[SoapService]:
-        operation = SoapOperation(self._soap, _NAMES, takes_request=True)
+        operation = SoapOperation(self._answer_soap, _NAMES, takes_request=True)
         limit = _CALL_FACTOR * self._save_rss.hosting.max_bytes + _BESIDE
         return [
             SoapService(
@@ -139,13 +139,13 @@ class SaveRssDoor:
             )
         ]
 
-    async def _soap(self, values: Mapping[str, Any], request: Request) -> str:
+    async def _answer_soap(self, values: Mapping[str, Any], request: Request) -> str:
         """Answer a call of the SOAP operation: save the feed, and return its public URL."""
         if absent := [name for name in _NAMES if values.get(name) is None]:
             raise Refused(rsscloud.missing(absent))
         return await self._save_rss.save(request, *(values[name] for name in _NAMES))
 
-    async def _rest(self, request: Request) -> Answer:
+    async def _answer_rest(self, request: Request) -> Answer:
         """Answer a request by REST with a document that says whether the feed was saved."""
         kind = preferred(request.getHeader("accept"), _KINDS)
         if kind is None:
@@ -168,4 +168,4 @@ class SaveRssDoor:
         if absent:
             raise Refused(rsscloud.missing(absent))
         name, password, feed = (value or b"" for value in sent)
-        return await self._save_rss.save(request, name, password, of_form(feed))
+        return await self._save_rss.save(request, name, password, bytes_of_form_field(feed))

@@ -1,7 +1,7 @@
 """What can be stored: feeds, and a few other kinds of files that are safe to serve.
 
 A feed is stored and served byte for byte as it came.  A text that came in a call was decoded with
-the call; ``encoded`` makes the bytes of it that its own XML declaration describes.
+the call; ``encode_text`` makes the bytes of it that its own XML declaration describes.
 
 The extension of a file's name says what the file must be.  Nothing is ever served as active
 content: there are neither scripts nor SVG, and HTML is served as plain text.
@@ -29,7 +29,7 @@ FEED: Final = "rss.xml"
 #: The longest path, and how many directories deep it may be.
 MAX_PATH, MAX_DEPTH = 200, 8
 
-#: A document of at most this many bytes is examined in a millisecond or two.
+#: A document of at most this many bytes is checked in a millisecond or two.
 SMALL: Final = 8 * 1024
 
 _SEGMENT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
@@ -143,7 +143,7 @@ def is_xml(path: str) -> bool:
     return _extension(path) in _XML_FILES
 
 
-def encoded(text: str) -> bytes:
+def encode_text(text: str) -> bytes:
     """The bytes of an XML document that came as a text.
 
     The text is encoded as its declaration says, so that it need not be changed.  If that is
@@ -163,7 +163,7 @@ def encoded(text: str) -> bytes:
     return f"{declared[1]}utf-8{text[declared.end() :]}".encode("utf-8", "replace")
 
 
-def of_form(body: bytes) -> bytes:
+def bytes_of_form_field(body: bytes) -> bytes:
     """The bytes of an XML document that came in the field of a form.
 
     Browsers and most libraries send forms as UTF-8, whatever the declaration in the field says;
@@ -173,17 +173,17 @@ def of_form(body: bytes) -> bytes:
     if declared is None or declared[2].lower() in {"utf-8", "utf8"} or body.isascii():
         return body
     try:
-        return encoded(body.decode("utf-8"))
+        return encode_text(body.decode("utf-8"))
     except UnicodeDecodeError:
         return body
 
 
-def examined(path: str, body: bytes, content_type: str = "") -> HostedDocument:
-    """Check a small document, and return it as it can be stored: see ``judged``."""
-    return HostedDocument(body, *judged(path, body, content_type))
+def make_document(path: str, body: bytes, content_type: str = "") -> HostedDocument:
+    """Check a small document, and return it as it can be stored: see ``check_document``."""
+    return HostedDocument(body, *check_document(path, body, content_type))
 
 
-def judged(path: str, body: bytes, content_type: str) -> tuple[str, bytes, bool]:
+def check_document(path: str, body: bytes, content_type: str) -> tuple[str, bytes, bool]:
     """Check a document.
 
     A large one may take very long, so a parser process calls this (``interfaces.Parsing``).
@@ -231,16 +231,16 @@ def _type_of_xml(body: bytes, content_type: str, *, is_feed: bool) -> str:
 
     :raises NotStored: it is neither, or is not well-formed.
     """
-    root = _root(body, content_type)
-    charset = _charset(body, content_type)
+    root = _parse_root(body, content_type)
+    charset = _charset_of(body, content_type)
     if xml.local_name(root) == "opml":
         return f"text/x-opml; charset={charset}"
     if not is_feed:
         raise NotStored("This is no OPML: its root element must be opml.")
-    return f"{_FEED_TYPES[_kind(root)]}; charset={charset}"
+    return f"{_FEED_TYPES[_kind_of_feed(root)]}; charset={charset}"
 
 
-def _root(body: bytes, content_type: str) -> etree._Element:
+def _parse_root(body: bytes, content_type: str) -> etree._Element:
     """The root element of a document; raises ``NotStored`` if it is malformed or not safe."""
     # How many bytes are searched for a DOCTYPE, which is more than may come before a root element.
     beginning = body[: 512 * 1024].replace(b"\0", b"")  # UTF-16 has NULs between ASCII letters
@@ -271,7 +271,7 @@ def _root(body: bytes, content_type: str) -> etree._Element:
     return tree.root
 
 
-def _kind(root: etree._Element) -> str:
+def _kind_of_feed(root: etree._Element) -> str:
     """The name of the root element of a feed, in lower case.
 
     :raises NotStored: it is not that of a feed.
@@ -303,7 +303,7 @@ _CHARSET: Final = re.compile(
 )
 
 
-def _charset(body: bytes, content_type: str) -> str:
+def _charset_of(body: bytes, content_type: str) -> str:
     """The encoding by which ``wire.xml`` has read a document."""
     for mark, charset in _MARKS:
         if body.startswith(mark):

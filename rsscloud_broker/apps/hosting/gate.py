@@ -76,7 +76,7 @@ class Gate:
         """
         said = header(request, "authorization")
         if basic := _BASIC.fullmatch(said):
-            return await self.by_password(request, *_name_and_password(basic[1]))
+            return await self.by_password(request, *_parse_basic(basic[1]))
         caller = await self._callers.caller(request) if said else None
         if caller is None or caller.session is not None:
             raise NotSaid(
@@ -86,7 +86,7 @@ class Gate:
         return caller
 
 
-def _name_and_password(encoded: str) -> tuple[str, str]:
+def _parse_basic(encoded: str) -> tuple[str, str]:
     """The name and the password in credentials of Basic; raises ``NotSaid`` if unreadable."""
     try:
         text = b64decode(encoded, validate=True).decode("utf-8")

@@ -59,9 +59,9 @@ class Hosting:
         # People have a handful of feeds.
         self._limits = AccountLimits(options.max_account_bytes, 100)
         rate = options.saves_per_account
-        # Takes the name of an account, and returns 0 or the seconds to wait.  After a quiet time an
-        # account may save at once as often as in 100 seconds.
-        self._take = parts.rate_limit(rate, max(1, round(100 * rate)))
+        # Counts a save of the account with a name, and returns 0 or, if it is too many, the seconds
+        # to wait.  After a quiet time an account may save at once as often as in 100 seconds.
+        self._seconds_to_wait = parts.rate_limit(rate, max(1, round(100 * rate)))
         self._publisher = parts.publisher
         self._database = parts.database
         self._store = HostingStore(parts.database)
@@ -70,7 +70,7 @@ class Hosting:
         self._hub = parts.public_url + HUB_PATHS[0] if parts.has_hub else ""
         # If the feeds have another host, the URL is a whole one: that host need not have the sheet.
         self._sheet = f"{parts.public_url if options.base_url else ''}{STYLE_SHEET}"
-        self.cache = Cache(self._store.present, self._answers, parts.clock)
+        self.cache = Cache(self._store.present, self._make_answers, parts.clock)
 
     def url_of(self, name: str, path: str = "") -> str:
         """The public URL of a file, or of the files of an account.
@@ -93,8 +93,8 @@ class Hosting:
         :raises Forbidden, Unavailable: see ``IPublisher.publish``.
         """
         self._admit(caller)
-        document = await self._checked_document(caller, path, body, content_type)
-        return await self._put(caller, path, document, source)
+        document = await self._check_document(caller, path, body, content_type)
+        return await self._store_and_publish(caller, path, document, source)
 
     async def restore(self, caller: Caller, path: str, version: int, source: str) -> bool:
         """Make an earlier version of a file the present one, by saving it again.
@@ -106,7 +106,7 @@ class Hosting:
         document = await self.version(caller, path, version)
         if document is None:
             return False
-        await self._put(caller, path, document, source)
+        await self._store_and_publish(caller, path, document, source)
         return True
 
     async def remove(self, caller: Caller, path: str, source: str) -> bool:
@@ -121,7 +121,7 @@ class Hosting:
         found = next((each for each in files if each.path == path), None)
         if found is None:
             return False
-        operation = partial(_removing, caller=caller, path=path)
+        operation = partial(_remove_file, caller=caller, path=path)
         url, reason = self.url_of(*key), "its author has deleted it"
         with self.cache.changing(key):
             if not found.is_topic:
@@ -135,8 +135,8 @@ class Hosting:
         :param account: its id.
         :raises Unavailable: the database cannot be used.
         """
-        while (file := await self._store.one_of(account)) is not None:
-            await self._withdraw(file, "the account of its author was removed", _nothing)
+        while (file := await self._store.next_file_of(account)) is not None:
+            await self._withdraw(file, "the account of its author was removed", _record_nothing)
         await self._store.disown(account)
 
     async def published_by(self, name: str, limit: int) -> list[PublishedWork]:
@@ -165,7 +165,7 @@ class Hosting:
     async def take_down(self, url: str, reason: str, record: Callable[[Any], None]) -> bool:
         """Delete a file for an administrator: see ``ServedTopics.take_down``."""
         name, _, path = url.removeprefix(f"{self.base}/").partition("/")
-        file = await self._store.public(name, path) if is_path(f"{name}/{path}") else None
+        file = await self._store.public_file(name, path) if is_path(f"{name}/{path}") else None
         return file is not None and await self._withdraw(file, reason, record)
 
     async def _withdraw(self, file: Public, reason: str, record: Callable[[Any], None]) -> bool:
@@ -174,7 +174,7 @@ class Hosting:
         :param record: an operation that is part of the same transaction, if there was the file.
         :returns: whether there was the file.
         """
-        operation = partial(_withdrawing, file=file, record=record)
+        operation = partial(_take_down_and_record, file=file, record=record)
         key = (file.account, file.path)
         removed: bool
         with self.cache.changing(key):
@@ -212,7 +212,7 @@ class Hosting:
             return None
         return Content(found.content.body, found.content.media_type)
 
-    async def _checked_document(
+    async def _check_document(
         self, caller: Caller, path: str, body: bytes, content_type: str = ""
     ) -> HostedDocument:
         """Check the body of a file, and make the document that can be stored.
@@ -226,12 +226,14 @@ class Hosting:
                 f"This has {len(body):,} bytes; a feed or file may have {self.max_bytes:,}.", 413
             )
         if len(body) <= documents.SMALL:
-            return documents.examined(path, body, content_type)
+            return documents.make_document(path, body, content_type)
         try:
-            judged = await self._parse(caller.name, documents.judged, path, body, content_type)
+            facts = await self._parse(
+                caller.name, documents.check_document, path, body, content_type
+            )
         except DocumentUnread as error:
             raise NotStored(f"This is not stored: {error.reason}.") from error
-        return HostedDocument(body, *judged)
+        return HostedDocument(body, *facts)
 
     def _check_scope(self, caller: Caller) -> None:
         """Raise ``MayNot`` if the token of a caller does not allow to save."""
@@ -241,10 +243,12 @@ class Hosting:
     def _admit(self, caller: Caller) -> None:
         """Let a caller change files now, or raise ``MayNot`` or ``TooMany``."""
         self._check_scope(caller)
-        if pause := self._take(caller.name):
+        if pause := self._seconds_to_wait(caller.name):
             raise TooMany("your account saves too often", pause)
 
-    async def _put(self, caller: Caller, path: str, document: HostedDocument, source: str) -> Saved:
+    async def _store_and_publish(
+        self, caller: Caller, path: str, document: HostedDocument, source: str
+    ) -> Saved:
         """Store a document as the new version of a file, and publish it if it is a topic."""
         key = (caller.name, path)
         wanted = Save(
@@ -260,7 +264,7 @@ class Hosting:
             )
             return saved
 
-    def _answers(self, key: Key, content: Served) -> FileAnswers:
+    def _make_answers(self, key: Key, content: Served) -> FileAnswers:
         """Make the answers for a file; those of a topic name the hub, if there is one."""
         link = ""
         if self._hub and content.is_topic:
@@ -268,11 +272,11 @@ class Hosting:
         return FileAnswers.of(content, link, self._clock.wall_seconds(), self._sheet)
 
 
-def _nothing(conn: Any) -> None:
+def _record_nothing(conn: Any) -> None:
     """Record nothing."""
 
 
-def _withdrawing(conn: Any, file: Public, record: Callable[[Any], None]) -> bool:
+def _take_down_and_record(conn: Any, file: Public, record: Callable[[Any], None]) -> bool:
     """Delete a file of any account, and record that; returns whether it was there."""
     was_there = rows.take_down(conn, file.account, file.path)
     if was_there:
@@ -280,5 +284,5 @@ def _withdrawing(conn: Any, file: Public, record: Callable[[Any], None]) -> bool
     return was_there
 
 
-def _removing(conn: Any, caller: Caller, path: str) -> bool:
+def _remove_file(conn: Any, caller: Caller, path: str) -> bool:
     return rows.remove(conn, caller.account, path)

@@ -22,7 +22,7 @@ _MB = 1024 * 1024
 _LARGEST_FEED = 7 * _MB
 
 
-def _is_base(_: object, key: attrs.Attribute[Any], url: str) -> None:
+def _require_base(_: object, key: attrs.Attribute[Any], url: str) -> None:
     """Require the beginning of http or https URLs, or no text."""
     if not url:
         return
@@ -48,7 +48,7 @@ def prefixes_of(base: str) -> list[str]:
     return sorted({PREFIX, urlsplit(base).path} - {""})
 
 
-def _as_base(url: str) -> str:
+def _normalize_base(url: str) -> str:
     """A URL in normal form, without a slash at the end."""
     return normal_form(url).rstrip("/")
 
@@ -65,7 +65,7 @@ class HostingOptions:
     :ivar allow_plain_passwords: whether passwords are accepted over plain HTTP from other machines.
     """
 
-    base_url: str = field(default="", converter=_as_base, validator=_is_base)
+    base_url: str = field(default="", converter=_normalize_base, validator=_require_base)
     max_feed_bytes: int = field(default=_MB, validator=and_(ge(1024), le(_LARGEST_FEED)))
     # XML-RPC has no larger integers.
     max_account_bytes: int = field(default=20 * _MB, validator=and_(ge(1024), le(2**31 - 1)))

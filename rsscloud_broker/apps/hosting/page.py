@@ -60,12 +60,12 @@ class FeedsDoor(RoutesOnly):
             return redirect(self._callers.sign_in_url(request))
         path, version = parameter(request, "file"), parameter(request, "version")
         if path and version:
-            return await self._version(caller, path, version)
-        return await self._page(caller, path, done=_DONE.get(parameter(request, "done"), ""))
+            return await self._show_version(caller, path, version)
+        return await self._render(caller, path, done=_DONE.get(parameter(request, "done"), ""))
 
-    async def _version(self, caller: Caller, path: str, key: str) -> Answer:
+    async def _show_version(self, caller: Caller, path: str, key: str) -> Answer:
         """A version of a file: an image as it is, everything else as plain text."""
-        found = await self._hosting.version(caller, path, _number(key))
+        found = await self._hosting.version(caller, path, _parse_number(key))
         if found is None:
             return Answer(b"There is no such version here.\n", PLAIN, 404, NO_STORE)
         charset = found.media_type.partition("charset=")[2] or "utf-8"
@@ -81,29 +81,29 @@ class FeedsDoor(RoutesOnly):
         path = parameter(request, "file")
         try:
             self._callers.check_form(request, caller)
-            return await self._do(request, caller, path)
+            return await self._delete_or_restore(request, caller, path)
         except ForgedForm as error:
             return refused(error)
         except Refused as error:
             status = 429 if isinstance(error, TooMany) else 400
-            return await self._page(caller, path, problem=sentence(str(error)), status=status)
+            return await self._render(caller, path, problem=sentence(str(error)), status=status)
 
-    async def _do(self, request: Request, caller: Caller, path: str) -> Answer:
+    async def _delete_or_restore(self, request: Request, caller: Caller, path: str) -> Answer:
         """Delete a file or restore a version, as a form asks for, and answer."""
         source, do = client_address(request), parameter(request, "do")
         if do == "delete":
             if await self._hosting.remove(caller, path, source):
                 return redirect(f"{PREFIX}?done=deleted")
-            return await self._page(caller, problem="There is no such file any more.", status=404)
+            return await self._render(caller, problem="There is no such file any more.", status=404)
         if do != "restore":
-            return await self._page(caller, problem="This form asks for nothing known here.")
-        version = _number(parameter(request, "version"))
+            return await self._render(caller, problem="This form asks for nothing known here.")
+        version = _parse_number(parameter(request, "version"))
         if await self._hosting.restore(caller, path, version, source):
             return redirect(f"{PREFIX}?done=restored&file={quote(path, safe='')}")
         problem = "There is no such version any more: newer ones have taken its place."
-        return await self._page(caller, path, problem=problem, status=404)
+        return await self._render(caller, path, problem=problem, status=404)
 
-    async def _page(
+    async def _render(
         self,
         caller: Caller,
         path: str = "",
@@ -121,10 +121,10 @@ class FeedsDoor(RoutesOnly):
             caller,
             here=PREFIX,
             name=caller.name,
-            used=_used(usage),
-            files=[self._file(each, caller) for each in usage.files] or tags.li("None yet."),
+            used=_usage_in_words(usage),
+            files=[self._file_item(each, caller) for each in usage.files] or tags.li("None yet."),
             path=path if versions else "",
-            versions=[_version(path, each, caller) for each in versions],
+            versions=[_version_item(path, each, caller) for each in versions],
             own=self._hosting.url_of(caller.name, FEED),
             rpc=f"{self._public_url}/RPC2",
             problem=problem,
@@ -132,7 +132,7 @@ class FeedsDoor(RoutesOnly):
         )
         return Answer(page, status=status if problem else 200, headers=NO_STORE)
 
-    def _file(self, file: File, caller: Caller) -> Tag:
+    def _file_item(self, file: File, caller: Caller) -> Tag:
         """An item of the list of files."""
         link = tags.a(file.path, href=self._hosting.url_of(caller.name, file.path))
         versions = "1 version" if file.versions == 1 else f"{file.versions} versions"
@@ -144,10 +144,12 @@ class FeedsDoor(RoutesOnly):
         facts = tags.span(
             f"{file.size:,} bytes, saved ", _time(file.saved_at), ", ", where, ".", class_="where"
         )
-        return tags.li(tags.span(link), facts, _form("Delete", caller, file.path, do="delete"))
+        return tags.li(
+            tags.span(link), facts, _one_button_form("Delete", caller, file.path, do="delete")
+        )
 
 
-def _version(path: str, version: Version, caller: Caller) -> Tag:
+def _version_item(path: str, version: Version, caller: Caller) -> Tag:
     """An item of the list of versions."""
     address = f"{PREFIX}?file={quote(path, safe='')}&version={version.id}"
     link = tags.a(_time(version.saved_at), href=address)
@@ -155,11 +157,13 @@ def _version(path: str, version: Version, caller: Caller) -> Tag:
     if version.is_present:
         return tags.li(tags.span(link), facts, tags.span("This one is served."))
     fields = {"do": "restore", "version": str(version.id)}
-    what = f"the version of {_shown(version.saved_at)}"
-    return tags.li(tags.span(link), facts, _form("Restore", caller, path, what, **fields))
+    what = f"the version of {_time_in_words(version.saved_at)}"
+    return tags.li(
+        tags.span(link), facts, _one_button_form("Restore", caller, path, what, **fields)
+    )
 
 
-def _form(text: str, caller: Caller, path: str, what: str = "", **fields: str) -> Tag:
+def _one_button_form(text: str, caller: Caller, path: str, what: str = "", **fields: str) -> Tag:
     """A form with nothing but a button.
 
     :param what: what the button is for, for screen readers; empty for the file.
@@ -170,7 +174,7 @@ def _form(text: str, caller: Caller, path: str, what: str = "", **fields: str) -
     return tags.form(*hidden, button, action=PREFIX, method="post")
 
 
-def _used(usage: Usage) -> str:
+def _usage_in_words(usage: Usage) -> str:
     files = "1 file" if len(usage.files) == 1 else f"{len(usage.files)} files"
     return (
         f"{files} of at most {usage.limits.files}, with {usage.bytes:,} of at most "
@@ -180,14 +184,14 @@ def _used(usage: Usage) -> str:
 
 def _time(seconds: float) -> Tag:
     """A time for people, in UTC."""
-    return tags.time(_shown(seconds), datetime=iso_time(seconds))
+    return tags.time(_time_in_words(seconds), datetime=iso_time(seconds))
 
 
-def _shown(seconds: float) -> str:
+def _time_in_words(seconds: float) -> str:
     """A time to the second, in UTC: "2026-11-21 02:30:00"."""
     return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _number(text: str) -> int:
+def _parse_number(text: str) -> int:
     """A whole number of at most 18 digits; 0 if the text is none."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0

@@ -113,7 +113,7 @@ def remove(conn: Connection, account: Account, path: str) -> bool:
 
     :returns: whether there was such a file.
     """
-    return _empty(conn, feed.c.account_id == account.id, feed.c.path == path)
+    return _delete_versions(conn, feed.c.account_id == account.id, feed.c.path == path)
 
 
 def take_down(conn: Connection, account: str, path: str) -> bool:
@@ -121,10 +121,10 @@ def take_down(conn: Connection, account: str, path: str) -> bool:
 
     :param account: the name of the account.
     """
-    return _empty(conn, feed.c.account == account, feed.c.path == path)
+    return _delete_versions(conn, feed.c.account == account, feed.c.path == path)
 
 
-def _empty(conn: Connection, *which: ColumnElement[bool]) -> bool:
+def _delete_versions(conn: Connection, *which: ColumnElement[bool]) -> bool:
     """Delete the versions of a file, whose row stays; returns whether it had any."""
     key = conn.execute(select(feed.c.id).where(*which, feed.c.version_id.is_not(None))).scalar()
     if key is None:
@@ -135,14 +135,14 @@ def _empty(conn: Connection, *which: ColumnElement[bool]) -> bool:
     return True
 
 
-def one_of(conn: Connection, account_id: int) -> Public | None:
-    """A file of an account that is gone; None if it has no more."""
+def next_file_of(conn: Connection, account_id: int) -> Public | None:
+    """The first file that is still stored of an account that is gone; None if none is."""
     mine = (feed.c.account_id == account_id, feed.c.version_id.is_not(None))
     row = conn.execute(select(feed).where(*mine).order_by(feed.c.id).limit(1)).first()
     return None if row is None else Public(row.account, row.path, row.is_topic)
 
 
-def public(conn: Connection, account: str, path: str) -> Public | None:
+def public_file(conn: Connection, account: str, path: str) -> Public | None:
     """A file that is served; None if there is none.
 
     :param account: the name of the account.
@@ -161,17 +161,17 @@ def disown(conn: Connection, account_id: int) -> None:
 def files(conn: Connection, account: Account) -> list[File]:
     """The files of an account, by path."""
     mine = (feed.c.account_id == account.id, feed.c.version_id.is_not(None))
-    return list(map(_file, conn.execute(FILES.where(*mine).order_by(feed.c.path))))
+    return list(map(_file_of_row, conn.execute(FILES.where(*mine).order_by(feed.c.path))))
 
 
 def files_named(conn: Connection, account: str, limit: int) -> list[File]:
     """The files that are served below the name of an account, the newest first."""
     named = (feed.c.account == account, feed.c.version_id.is_not(None))
     newest = FILES.where(*named).order_by(version.c.saved_at.desc(), feed.c.path).limit(limit)
-    return list(map(_file, conn.execute(newest)))
+    return list(map(_file_of_row, conn.execute(newest)))
 
 
-def _file(row: Row[Any]) -> File:
+def _file_of_row(row: Row[Any]) -> File:
     return File(row.path, row.size, row.versions, to_seconds(row.saved_at), row.is_topic)
 
 

@@ -69,7 +69,8 @@ class Saved:
 _OF_ACCOUNTS = FILES.where(feed.c.account.in_(bindparam("names", expanding=True)))
 _ADD_FEEDS = insert(feed).returning(feed.c.id, sort_by_parameter_order=True)
 _ADD_VERSIONS = insert(version).returning(version.c.id, sort_by_parameter_order=True)
-_COUNT = (
+# A parameter with the name of another column sets that column, too.
+_ADD_TO_COUNTS = (
     update(feed)
     .where(feed.c.id == bindparam("key"))
     .values(stored=feed.c.stored + bindparam("more"), versions=feed.c.versions + bindparam("one"))
@@ -89,7 +90,7 @@ def save_all(conn: Connection, saves: Sequence[Save]) -> list[Saved | NotStored]
     """
     outcomes: list[Saved | NotStored] = []
     for some in in_turns(saves, lambda each: [each.account.name]):
-        outcomes += _save_some(conn, some)
+        outcomes += _save_for_different(conn, some)
     return outcomes
 
 
@@ -119,7 +120,7 @@ class _Place:
         return self.known is None or self.known.version_id is None
 
 
-def _save_some(conn: Connection, saves: Sequence[Save]) -> list[Saved | NotStored]:
+def _save_for_different(conn: Connection, saves: Sequence[Save]) -> list[Saved | NotStored]:
     """As ``save_all``, for accounts that are all different."""
     of_accounts: defaultdict[str, list[Row[Any]]] = defaultdict(list)
     for row in conn.execute(_OF_ACCOUNTS, {"names": [each.account.name for each in saves]}):
@@ -128,14 +129,14 @@ def _save_some(conn: Connection, saves: Sequence[Save]) -> list[Saved | NotStore
     places: list[_Place] = []
     for each in saves:
         try:
-            place = _place(conn, each, of_accounts[each.account.name])
+            place = _find_place(conn, each, of_accounts[each.account.name])
         except NotStored as error:
             outcomes.append(error)
             continue
         if place is not None:
             places.append(place)
         outcomes.append(Saved(bool(place and place.is_new), changed=place is not None))
-    for some in _portions(_with_feeds(conn, places)):
+    for some in _portions(_make_feed_rows(conn, places)):
         _add_versions(conn, some)
     return outcomes
 
@@ -153,14 +154,14 @@ def _portions(places: Sequence[_Place]) -> Iterator[Sequence[_Place]]:
         yield places[begin:]
 
 
-def _place(conn: Connection, wanted: Save, rows: Sequence[Row[Any]]) -> _Place | None:
+def _find_place(conn: Connection, wanted: Save, rows: Sequence[Row[Any]]) -> _Place | None:
     """Make room for a new version, and say where it belongs; None if the file has this content.
 
     :param rows: the files of the account, deleted ones too.
     :raises NotStored: the account has no room for it.
     """
     account, document, limits = wanted.account, wanted.document, wanted.limits
-    rows = _with_taken_over(conn, account, rows)
+    rows = _take_over_deleted(conn, account, rows)
     known = next((row for row in rows if row.path == wanted.path), None)
     is_there = known is not None and known.version_id is not None
     if (
@@ -181,7 +182,7 @@ def _place(conn: Connection, wanted: Save, rows: Sequence[Row[Any]]) -> _Place |
     return _Place(wanted, None, 0)
 
 
-def _with_feeds(conn: Connection, places: Sequence[_Place]) -> list[_Place]:
+def _make_feed_rows(conn: Connection, places: Sequence[_Place]) -> list[_Place]:
     """The same places, each with the id of its file; files that are new are made."""
     empty = {"size": 0, "stored": 0, "versions": 0, "is_topic": False}
     unknown = [
@@ -194,7 +195,7 @@ def _with_feeds(conn: Connection, places: Sequence[_Place]) -> list[_Place]:
 
 def _add_versions(conn: Connection, places: Sequence[_Place]) -> None:
     """Store new versions, make them the present ones, and delete versions that are too many."""
-    made = conn.scalars(_ADD_VERSIONS, [_version(each) for each in places]).all()
+    made = conn.scalars(_ADD_VERSIONS, [_version_columns(each) for each in places]).all()
     present = [
         {
             "key": each.feed_id,
@@ -206,7 +207,7 @@ def _add_versions(conn: Connection, places: Sequence[_Place]) -> None:
         }
         for each, key in zip(places, made, strict=True)
     ]
-    conn.execute(_COUNT, present)
+    conn.execute(_ADD_TO_COUNTS, present)
     _prune(conn, [row.id for row in (each.known for each in places) if row and _is_full(row)])
 
 
@@ -215,7 +216,7 @@ def _is_full(row: Row[Any]) -> bool:
     return int(row.versions) >= VERSIONS
 
 
-def _version(place: _Place) -> dict[str, object]:
+def _version_columns(place: _Place) -> dict[str, object]:
     """The columns of a new version; ``modified_at`` is in a later second than the last one's."""
     document, account = place.save.document, place.save.account
     known = place.known
@@ -233,7 +234,7 @@ def _version(place: _Place) -> dict[str, object]:
     }
 
 
-def _with_taken_over(
+def _take_over_deleted(
     conn: Connection, account: Account, rows: Sequence[Row[Any]]
 ) -> Sequence[Row[Any]]:
     """Take over the deleted files of a removed account that had the same name.
@@ -287,7 +288,7 @@ def _make_room(
     old = select(version.c.id, version.c.feed_id, version.c.size).where(mine)
     for row in conn.execute(old.order_by(version.c.id)).all():
         if excess > 0 and row.id not in present:
-            _delete(conn, [row])
+            _delete_versions(conn, [row])
             excess -= row.size
 
 
@@ -302,10 +303,12 @@ def _prune(conn: Connection, feed_ids: Sequence[int]) -> None:
         if kept[row.feed_id] > VERSIONS:
             surplus.append(row)
     if surplus:
-        _delete(conn, surplus)
+        _delete_versions(conn, surplus)
 
 
-def _delete(conn: Connection, rows: Sequence[Any]) -> None:
+def _delete_versions(conn: Connection, rows: Sequence[Any]) -> None:
     """Delete versions, given their rows."""
     conn.execute(_DELETE_VERSION, [{"key": row.id} for row in rows])
-    conn.execute(_COUNT, [{"key": row.feed_id, "more": -row.size, "one": -1} for row in rows])
+    conn.execute(
+        _ADD_TO_COUNTS, [{"key": row.feed_id, "more": -row.size, "one": -1} for row in rows]
+    )

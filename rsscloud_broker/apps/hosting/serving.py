@@ -19,12 +19,12 @@ class FileResource(Answers):
     """
 
     def __init__(self, cache: Cache, prefix: str) -> None:
-        super().__init__(self._read)
+        super().__init__(self._answer_from_store)
         self._cache = cache
         self._start = len(prefix) + 1
 
     def render(self, request: Request) -> int:
-        """Answer at once if the file is in memory and fresh; else read it (``_read``)."""
+        """Answer at once if the file is in memory and fresh; else look it up."""
         entry = self._cache.fresh(self._key(request))
         if entry is None:
             return super().render(request)
@@ -37,7 +37,7 @@ class FileResource(Answers):
         name, _, rest = path.partition("/")
         return name, rest
 
-    async def _read(self, request: Request) -> Answer:
+    async def _answer_from_store(self, request: Request) -> Answer:
         """The answer with a file: 404 if there never was one, 410 if it was deleted."""
         name, path = self._key(request)
         may_be = documents.is_path(f"{name}/{path}")  # otherwise it need not be looked up

@@ -28,6 +28,6 @@ class HostingStore:
     versions = reading(rows.versions)
     one_version = reading(rows.one_version)
     present = reading(rows.present)
-    public = reading(rows.public)
-    one_of = reading(rows.one_of)
+    public_file = reading(rows.public_file)
+    next_file_of = reading(rows.next_file_of)
     disown = writing(rows.disown)

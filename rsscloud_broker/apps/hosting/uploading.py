@@ -70,7 +70,7 @@ class UploadDoor(RoutesOnly):
     async def _put(self, prefix: str, request: Request) -> Answer:
         """Save the body of a request as a file."""
         try:
-            caller, path = await self._allowed(prefix, request)
+            caller, path = await self._caller_and_path(prefix, request)
             said = header(request, "content-type")
             saved = await self._hosting.save(
                 caller, path, body_of(request), client_address(request), said
@@ -78,23 +78,24 @@ class UploadDoor(RoutesOnly):
         except TooMany:
             raise  # ``Answers`` makes 429 of it, with the seconds to wait
         except Refused as error:
-            return _refused(error)
+            return _answer_refusal(error)
         headers = {"location": self._hosting.url_of(caller.name, path)}
         return Answer(b"", PLAIN, 201 if saved.created else 204, headers)
 
     async def _delete(self, prefix: str, request: Request) -> Answer:
+        """Delete the file at the URL of a request; 404 if there is none."""
         try:
-            caller, path = await self._allowed(prefix, request)
+            caller, path = await self._caller_and_path(prefix, request)
             was_there = await self._hosting.remove(caller, path, client_address(request))
         except TooMany:
             raise  # ``Answers`` makes 429 of it, with the seconds to wait
         except Refused as error:
-            return _refused(error)
+            return _answer_refusal(error)
         if not was_there:
             return Answer(b"There is no such file here.\n", PLAIN, 404)
         return Answer(b"", PLAIN, 204)
 
-    async def _allowed(self, prefix: str, request: Request) -> tuple[Caller, str]:
+    async def _caller_and_path(self, prefix: str, request: Request) -> tuple[Caller, str]:
         """The caller, and the path below the account's name; raises ``Refused`` if not allowed."""
         caller = await self._gate.by_header(request)
         whole = request.path.decode("latin-1").removeprefix(f"{prefix}/")
@@ -104,7 +105,7 @@ class UploadDoor(RoutesOnly):
         return caller, check_path(path)
 
 
-def _refused(error: Refused) -> Answer:
+def _answer_refusal(error: Refused) -> Answer:
     """The answer to a request that was refused, with the status that the module describes."""
     text = str(error)
     headers: dict[str, str] = {}

@@ -101,13 +101,13 @@ class Discovery:
                 f"{url} answered with HTTP status {reply.status}; look whether the address is right"
             )
         try:
-            return await self._read(url, reply)
+            return await self._read_as_feed(url, reply)
         except DocumentTooCostly as error:
             raise InvalidFeed(f"{url} cannot be read: {error.reason}") from error
         except DocumentFault as error:
             problem = error.reason
-        for candidate in await self._candidates(reply):
-            found = await self._try(candidate)
+        for candidate in await self._candidate_urls(reply):
+            found = await self._find_or_none(candidate)
             if found is not None:
                 return found
         raise InvalidFeed(
@@ -115,11 +115,11 @@ class Discovery:
             "give the address of the feed itself"
         )
 
-    async def _try(self, url: str) -> FoundFeed | None:
+    async def _find_or_none(self, url: str) -> FoundFeed | None:
         """The feed at a URL; None if there is none, or no answer."""
         try:
             reply = await self._get(url)
-            return await self._read(url, reply) if reply.success else None
+            return await self._read_as_feed(url, reply) if reply.success else None
         except (OutboundError, DocumentFault):
             return None
 
@@ -128,7 +128,7 @@ class Discovery:
             OutboundRequest("GET", url, {"accept": "*/*"}, redirects=REDIRECTS)
         )
 
-    async def _read(self, url: str, reply: OutboundReply) -> FoundFeed:
+    async def _read_as_feed(self, url: str, reply: OutboundReply) -> FoundFeed:
         """Read an answer as a feed, whose URL is the new one if all redirects were permanent."""
         moved = bool(reply.hops) and all(status in _PERMANENT for status, _ in reply.hops)
         own = normal_form(without_fragment(reply.url if moved else url))
@@ -139,9 +139,9 @@ class Discovery:
         digest = Content(reply.body).digest
         return FoundFeed(own, digest, evolve(document, offers=(*headers, *document.offers)))
 
-    async def _candidates(self, reply: OutboundReply) -> Sequence[str]:
+    async def _candidate_urls(self, reply: OutboundReply) -> Sequence[str]:
         """The URLs at which the feed of a page may be, the likeliest first."""
-        named = _in_header(reply)
+        named = _header_alternates(reply)
         try:
             page = reply.body[:_HEAD_BYTES]
             named += await self._parse(host_of(reply.url), feeds_in_page, page, reply.url)
@@ -153,7 +153,7 @@ class Discovery:
         return [url for url in dict.fromkeys(found) if url not in known][:MAX_TRIES]
 
 
-def _in_header(reply: OutboundReply) -> list[str]:
+def _header_alternates(reply: OutboundReply) -> list[str]:
     """The first three alternates that the Link header names; an empty URL for an unusable one."""
     found = links.parse_or_empty(reply.headers.get("link", ""))
     return [web_url(target, reply.url) for target in links.targets(found, "alternate")][:3]

@@ -86,24 +86,27 @@ class RiverDoor(RoutesOnly):
     def routes(self) -> Sequence[Route]:
         """The routes of programs, hubs and clouds, which the module describes."""
         return [
-            Route("/river.json", "GET", Answers(self._for_caller(self._json))),
-            Route("/river/opml", "GET", Answers(self._for_caller(self._export))),
+            Route("/river.json", "GET", Answers(self._for_caller(self._answer_json_feed))),
+            Route("/river/opml", "GET", Answers(self._for_caller(self._export_opml))),
             Route(
-                "/river/opml", "POST", Answers(self._for_caller(self._import)), body_limit=MAX_BYTES
+                "/river/opml",
+                "POST",
+                Answers(self._for_caller(self._import_opml)),
+                body_limit=MAX_BYTES,
             ),
             Route("/river/subscribe", "POST", Answers(self._for_caller(self._subscribe))),
             Route("/river/unsubscribe", "POST", Answers(self._for_caller(self._unsubscribe))),
             Route(
                 "/river/river.js",
                 "GET",
-                Answers(self._river_js),
+                Answers(self._answer_river_js),
                 requires=frozenset({"account"}),
                 for_everybody=True,
             ),
             # The largest document that a hub may push, in bytes.
             *callback_routes(WEBSUB_PATH, self._pushing, 2 * 1024 * 1024),
-            Route(f"{CLOUD_PATH}*", "GET", Answers(self._challenge)),
-            Route(f"{CLOUD_PATH}*", "POST", Answers(self._pinged)),
+            Route(f"{CLOUD_PATH}*", "GET", Answers(self._repeat_challenge)),
+            Route(f"{CLOUD_PATH}*", "POST", Answers(self._take_ping)),
         ]
 
     # --- for programs -------------------------------------------------------------
@@ -127,7 +130,7 @@ class RiverDoor(RoutesOnly):
 
         return answer
 
-    async def _json(self, request: Request, caller: Caller) -> Answer:
+    async def _answer_json_feed(self, request: Request, caller: Caller) -> Answer:
         """Answer with a page of the caller's river, as a JSON Feed."""
         text = parameter(request, "before")
         if text and not (text.isascii() and text.isdigit() and len(text) < 19):
@@ -142,13 +145,13 @@ class RiverDoor(RoutesOnly):
         body = await self._in_thread(formats.json_feed, title, url, feeds, items, seen, more)
         return Answer(body, "application/feed+json", headers=_NO_STORE)
 
-    async def _export(self, request: Request, caller: Caller) -> Answer:
+    async def _export_opml(self, request: Request, caller: Caller) -> Answer:
         """Answer with the reading list of the caller, as a file."""
         body = await self._river.export_opml(caller)
         name = {"content-disposition": f'attachment; filename="{caller.name}.opml"'}
         return Answer(body, _OPML, headers={**name, **_NO_STORE})
 
-    async def _import(self, request: Request, caller: Caller) -> Answer:
+    async def _import_opml(self, request: Request, caller: Caller) -> Answer:
         """Follow the feeds of a list, and answer with what that did, as JSON."""
         self._callers.check_form(request, caller)
         imported = await self._river.import_opml(caller, body_of(request), client_address(request))
@@ -178,7 +181,7 @@ class RiverDoor(RoutesOnly):
             return plain(404, text, _NO_STORE)
         return _as_json({"id": left.id, "url": left.url})
 
-    async def _river_js(self, request: Request) -> Answer:
+    async def _answer_river_js(self, request: Request) -> Answer:
         """Answer with the river of an account as river.js, if it is public."""
         try:
             body = await self._public.get(parameter(request, "account"))
@@ -200,22 +203,25 @@ class RiverDoor(RoutesOnly):
 
     # --- for clouds ---------------------------------------------------------------
 
-    async def _challenge(self, request: Request) -> Answer:
+    async def _repeat_challenge(self, request: Request) -> Answer:
         """Repeat the challenge of a cloud, if the river asked it to register the callback."""
         challenge = parameter(request, "challenge")
         if not challenge:
             return plain(400, "url and challenge must come here, as a cloud sends them.")
-        if not await self._pushing.challenge(callback_key(request), parameter(request, "url")):
+        if not await self._pushing.expects_challenge(
+            callback_key(request), parameter(request, "url")
+        ):
             return plain(404, UNKNOWN)
         return confirmed(challenge)
 
-    async def _pinged(self, request: Request) -> Answer:
+    async def _take_ping(self, request: Request) -> Answer:
+        """Have the broker read the feed of a callback; 410 if nobody follows it."""
         if not await self._pushing.pinged(callback_key(request), client_address(request)):
             return plain(410, UNKNOWN)
-        return _thanks(request)
+        return _thank(request)
 
 
-def _thanks(request: Request) -> Answer:
+def _thank(request: Request) -> Answer:
     """What a cloud expects as the answer to a notification, by the protocol of the notification."""
     body = body_of(request)
     if request.getHeader("soapaction") is not None:

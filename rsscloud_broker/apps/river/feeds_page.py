@@ -87,7 +87,7 @@ class FeedsPage:
         caller = await self._callers.caller(request)
         if caller is None or caller.session is None:
             return redirect(self._callers.sign_in_url(request))
-        return await self._page(caller)
+        return await self._render(caller)
 
     async def act(self, request: Request) -> Answer:
         """Do what a form asks for."""
@@ -95,7 +95,7 @@ class FeedsPage:
         if caller is None or caller.session is None:
             return redirect(self._callers.sign_in_url(request))
         try:
-            await self._read_files(request)
+            await self._spread_file_form(request)
             action = self._actions.get(parameter(request, "do"))
             self._callers.check_form(request, caller)
             if action is None:
@@ -106,11 +106,11 @@ class FeedsPage:
         except Refused as error:
             status = 429 if isinstance(error, TooMany) else 400
             typed = parameter(request, "url")[:2048]
-            return await self._page(
+            return await self._render(
                 caller, problem=sentence(str(error)), typed=typed, status=status
             )
 
-    async def _read_files(self, request: Request) -> None:
+    async def _spread_file_form(self, request: Request) -> None:
         """Put the fields and files of a form with files where those of other forms are.
 
         :raises UnreadableForm: it is no such form.
@@ -127,13 +127,13 @@ class FeedsPage:
         feed = await self._river.subscribe(caller, parameter(request, "url").strip(), source)
         when = " now." if feed.is_new else " already."
         done = tags.transparent("You follow ", strangers(feed.title, _TITLE), when)
-        return await self._page(caller, done=done)
+        return await self._render(caller, done=done)
 
     async def _unsubscribe(self, request: Request, caller: Caller) -> Answer:
         number = feed_number(parameter(request, "id"))
         if number is None or not await self._river.unsubscribe(caller, number):
             raise InvalidFeed("you do not follow this feed; you may have left it already")
-        return await self._page(caller, done="You do not follow this feed any more.")
+        return await self._render(caller, done="You do not follow this feed any more.")
 
     async def _mute(self, request: Request, caller: Caller) -> Answer:
         """Have the river leave the items of a feed out, or show them again, as the form says."""
@@ -143,7 +143,7 @@ class FeedsPage:
         if number is None or not await self._river.store.mute_feed(account_id, number, is_muted):
             raise InvalidFeed("you do not follow this feed; you may have left it already")
         shown = "does not show" if is_muted else "shows"
-        return await self._page(caller, done=f"Your river {shown} the items of this feed now.")
+        return await self._render(caller, done=f"Your river {shown} the items of this feed now.")
 
     async def _import(self, request: Request, caller: Caller) -> Answer:
         """Follow the feeds of an OPML document: a file, or else the text in the form."""
@@ -155,16 +155,16 @@ class FeedsPage:
             raise InvalidFeed("there is no OPML: choose a file, or paste the document")
         source = client_address(request)
         imported: ImportedFeeds = await self._river.import_opml(caller, data, source)
-        return await self._page(caller, done=_imported(imported), failed=imported.failed)
+        return await self._render(caller, done=_import_in_words(imported), failed=imported.failed)
 
     async def _share(self, request: Request, caller: Caller) -> Answer:
         """Let everybody read the river, or nobody else, as the form asks for."""
         is_public = bool(parameter(request, "public"))
         await self._river.store.set_public(caller.account.id, caller.name, is_public)
         who = "Everybody" if is_public else "Nobody but you"
-        return await self._page(caller, done=f"{who} may read your river now.")
+        return await self._render(caller, done=f"{who} may read your river now.")
 
-    async def _page(
+    async def _render(
         self,
         caller: Caller,
         *,
@@ -186,11 +186,11 @@ class FeedsPage:
             problem=problem,
             done=done,
             typed=typed,
-            failed=[_failed(*each) for each in failed[:_NAMED]],
+            failed=[_failure_item(*each) for each in failed[:_NAMED]],
             count=counted(len(feeds), "feed"),
-            ways=_ways(feeds),
+            ways=_ways_in_words(feeds),
             progress=_progress(feeds),
-            feeds=[_feed(each, caller, self._clock) for each in feeds],
+            feeds=[_feed_item(each, caller, self._clock) for each in feeds],
             nothing="" if feeds else "none",
             public="public" if is_public else "",
             private="" if is_public else "private",
@@ -220,7 +220,7 @@ def feed_number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
-def _imported(imported: ImportedFeeds) -> str:
+def _import_in_words(imported: ImportedFeeds) -> str:
     """What an import did, for people."""
     text = f"You follow {counted(imported.added, 'feed')} more now. The broker reads them soon."
     if not imported.added:
@@ -231,7 +231,7 @@ def _imported(imported: ImportedFeeds) -> str:
     return text
 
 
-def _ways(feeds: Sequence[Feed]) -> str:
+def _ways_in_words(feeds: Sequence[Feed]) -> str:
     """How many feeds come in which way."""
     number = Counter(_HOW[feed.how][0] for feed in feeds)
     said = [f"{number[word]:,} {word}" for word, _ in _HOW.values() if number[word]]
@@ -249,11 +249,11 @@ def _progress(feeds: Sequence[Feed]) -> list[Flattenable]:
     return [bar, tags.span(said), tags.a("Load the page again", href=PATH)]
 
 
-def _failed(url: str, reason: str) -> Tag:
+def _failure_item(url: str, reason: str) -> Tag:
     return tags.li(strangers(url, _TITLE), f": {reason}")
 
 
-def _feed(feed: Feed, caller: Caller, clock: IClock) -> Tag:
+def _feed_item(feed: Feed, caller: Caller, clock: IClock) -> Tag:
     """An item of the reading list."""
     now = clock.wall_seconds()
     title = strangers(feed.title, _TITLE)

@@ -42,17 +42,17 @@ _NEW: Final[Mapping[str, object]] = {
 
 def feed_of(conn: Connection, feed_id: int) -> FeedRecord | None:
     """A feed by its id."""
-    return _one(conn, feed.c.id == feed_id)
+    return _select_feed(conn, feed.c.id == feed_id)
 
 
 def feed_by_key(conn: Connection, key: str) -> FeedRecord | None:
     """A feed by the key in the paths of its callbacks."""
-    return _one(conn, feed.c.key == key)
+    return _select_feed(conn, feed.c.key == key)
 
 
 def feed_by_url(conn: Connection, url: str) -> FeedRecord | None:
     """A feed by its URL in normal form."""
-    return _one(conn, feed.c.url == url)
+    return _select_feed(conn, feed.c.url == url)
 
 
 def add_feed(
@@ -116,14 +116,16 @@ def due_feeds(conn: Connection, now: float, furthest: float, limit: int) -> list
         )
     )
     found = select(*_COLUMNS).where(feed.c.id.in_(due))
-    return [_record(row) for row in conn.execute(found.order_by(feed.c.read_due_at).limit(limit))]
+    return [
+        _record_of_row(row) for row in conn.execute(found.order_by(feed.c.read_due_at).limit(limit))
+    ]
 
 
 def abandoned_feeds(conn: Connection, limit: int) -> list[FeedRecord]:
     """Feeds that nobody follows, for instance because an account was deleted."""
     followed = exists().where(follow.c.feed_id == feed.c.id)
     rows = conn.execute(select(*_COLUMNS).where(~followed).order_by(feed.c.id).limit(limit))
-    return [_record(row) for row in rows]
+    return [_record_of_row(row) for row in rows]
 
 
 def remove_feed(conn: Connection, feed_id: int) -> bool:
@@ -208,7 +210,7 @@ def followed_feeds(conn: Connection, account_id: int) -> list[tuple[FeedRecord, 
     more = (follow.c.added_at, follow.c.is_muted)
     wanted = select(*_COLUMNS, *more).join(follow, follow.c.feed_id == feed.c.id)
     rows: Iterable[Row[Any]] = conn.execute(wanted.where(follow.c.account_id == account_id))
-    return [(_record(row), to_seconds(row.added_at), row.is_muted) for row in rows]
+    return [(_record_of_row(row), to_seconds(row.added_at), row.is_muted) for row in rows]
 
 
 # --- accounts ---------------------------------------------------------------
@@ -272,22 +274,22 @@ def _make_reader(conn: Connection, account_id: int) -> None:
 # --- rows -------------------------------------------------------------------
 
 
-def _one(conn: Connection, condition: Any) -> FeedRecord | None:
+def _select_feed(conn: Connection, condition: Any) -> FeedRecord | None:
     """The feed that a condition selects; None if there is none."""
     row = conn.execute(select(*_COLUMNS).where(condition)).first()
-    return None if row is None else _record(row)
+    return None if row is None else _record_of_row(row)
 
 
-def _record(row: Row[Any]) -> FeedRecord:
+def _record_of_row(row: Row[Any]) -> FeedRecord:
     """The feed in a row: times become seconds, and JSON becomes offers."""
     values = {column.name: getattr(row, column.name) for column in _COLUMNS}
     for name in _TIMES:
         values[name] = to_seconds_or_none(values[name])
-    values["offers"] = tuple(map(_offer, json.loads(values["offers"])))
+    values["offers"] = tuple(map(_load_offer, json.loads(values["offers"])))
     return FeedRecord(**values)
 
 
-def _offer(stored: dict[str, Any]) -> Offer:
+def _load_offer(stored: dict[str, Any]) -> Offer:
     """An offer as ``_columns`` has stored it; its own dict is used up."""
     cloud = stored.pop("cloud")
     return Offer(**stored, cloud=None if cloud is None else Cloud(**cloud))

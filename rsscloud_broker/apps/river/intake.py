@@ -35,7 +35,7 @@ _KEY: Final = "key"
 
 @implementer(INotifier)
 class RiverIntake:
-    """Stores documents, and is the notifier of the river's own subscriptions.
+    """Stores documents, and is the notifier by which the broker notifies the river itself.
 
     :ivar on_new: called when new items have been stored.
     :ivar on_silent: called with a feed whose hub or cloud has missed new items.
@@ -84,7 +84,7 @@ class RiverIntake:
         try:
             await self.take(feed, content.body, content.content_type, whole=True)
         except DocumentFault as error:
-            await self._store.change_feed(feed.id, {"problem": _unreadable(error)})
+            await self._store.change_feed(feed.id, {"problem": _problem_of(error)})
         return Outcome(True)
 
     async def deny(self, denial: Denial) -> Outcome:
@@ -126,7 +126,7 @@ class RiverIntake:
         :returns: None if nobody follows the feed any more.
         """
         now = self._clock.wall_seconds()
-        values = self._learned(feed, document, now) if whole else {}
+        values = self._values_learned(feed, document, now) if whole else {}
         way: Way = "pushed" if not whole or await self._was_pinged(feed, now) else "polled"
         stored = await self._store.store_document(
             feed.id, document, way, whole, now, self._bounds, values
@@ -157,7 +157,9 @@ class RiverIntake:
         # Seconds after a ping in which new items count as pushed.
         return pinged_at is not None and abs(now - pinged_at) < 600.0
 
-    def _learned(self, feed: FeedRecord, document: ReadDocument, now: float) -> Mapping[str, Any]:
+    def _values_learned(
+        self, feed: FeedRecord, document: ReadDocument, now: float
+    ) -> Mapping[str, Any]:
         """What a whole document says about its feed, as values for ``change_feed``."""
         values: dict[str, Any] = {"is_found": True, "problem": "", "failures": 0}
         values |= {"title": document.title or feed.title, "link": document.link}
@@ -167,11 +169,11 @@ class RiverIntake:
         # Each once; of two with the same protocol and URL, the first counts.
         offers = tuple({(offer.kind, offer.url): offer for offer in reversed(named)}.values())[::-1]
         if offers != feed.offers:
-            values |= {"offers": offers, **_kept_offer(feed, offers, now)}
+            values |= {"offers": offers, **_choose_offer(feed, offers, now)}
         return values
 
 
-def _kept_offer(feed: FeedRecord, offers: tuple[Offer, ...], now: float) -> Mapping[str, Any]:
+def _choose_offer(feed: FeedRecord, offers: tuple[Offer, ...], now: float) -> Mapping[str, Any]:
     """Which of the new hubs and clouds of a feed is used: the same as before, or else the first.
 
     A new one gets a new key, which the old one does not know.
@@ -190,5 +192,5 @@ def _kept_offer(feed: FeedRecord, offers: tuple[Offer, ...], now: float) -> Mapp
     }
 
 
-def _unreadable(error: DocumentFault) -> str:
+def _problem_of(error: DocumentFault) -> str:
     return f"what its server sends cannot be read as a feed: {error.reason}"

@@ -80,8 +80,10 @@ def store_document(
     entries = document.entries[: bounds.items]
     # Oldest first, so that newer items get greater ids.  What is only pushed is not known to be
     # in the feed, and may be deleted.
-    rows = [_row(feed_id, entry, way, turn - (not whole), now) for entry in reversed(entries)]
-    known = _known(conn, feed_id, [row["guid_digest"] for row in rows])
+    rows = [
+        _columns_of(feed_id, entry, way, turn - (not whole), now) for entry in reversed(entries)
+    ]
+    known = _find_known(conn, feed_id, [row["guid_digest"] for row in rows])
     fresh = [row for row in rows if row["guid_digest"] not in known]
     if fresh:
         announce(conn, "river_item")
@@ -96,7 +98,7 @@ def store_document(
         conn.execute(update(item).where(item.c.id.in_(same)).values(turn=turn))
     _remove_old(conn, feed_id, turn, now, bounds)
     changed = change_feed(
-        conn, feed_id, {"turn": turn, **values, **_counts(before, len(fresh), way, now)}
+        conn, feed_id, {"turn": turn, **values, **_changed_counters(before, len(fresh), way, now)}
     )
     assert changed is not None
     return StoredItems(changed, len(fresh))
@@ -106,7 +108,7 @@ def store_document(
 _EDITED = ("digest", "title", "text_html", "link", "more", "published_at")
 
 
-def _counts(before: FeedRecord, new: int, way: Way, now: float) -> dict[str, int]:
+def _changed_counters(before: FeedRecord, new: int, way: Way, now: float) -> dict[str, int]:
     """The counters of a feed that change.  Items in the first document are not counted."""
     if way == "pushed":
         return {"missed": 0, "pushed": before.pushed + (new if before.turn else 0)}
@@ -115,7 +117,7 @@ def _counts(before: FeedRecord, new: int, way: Way, now: float) -> dict[str, int
     return {}
 
 
-def _known(
+def _find_known(
     conn: Connection, feed_id: int, digests: Sequence[bytes]
 ) -> dict[bytes, tuple[int, bytes]]:
     """The ids and digests of the items that are stored already, by the digests of their guids."""
@@ -141,12 +143,16 @@ def items_before(conn: Connection, account_id: int, before: int | None, limit: i
     :param before: only items with a smaller id; None at first.
     """
     edge = _LAST if before is None else before
-    return list(map(_item, conn.execute(_next_items(account_id, edge, limit, forwards=False))))
+    return list(
+        map(_item_of_row, conn.execute(_next_items(account_id, edge, limit, forwards=False)))
+    )
 
 
 def items_after(conn: Connection, account_id: int, after: int, limit: int) -> list[Item]:
     """The oldest items with a greater id, oldest first."""
-    return list(map(_item, conn.execute(_next_items(account_id, after, limit, forwards=True))))
+    return list(
+        map(_item_of_row, conn.execute(_next_items(account_id, after, limit, forwards=True)))
+    )
 
 
 #: No item has an id as large as this.
@@ -194,7 +200,9 @@ def arrivals(
     wanted = select(item).where(item.c.id > after, item.c.id <= until).order_by(item.c.id)
     if account_id is not None:
         wanted = _next_items(account_id, after, limit, forwards=True)
-    found = [each for row in conn.execute(wanted.limit(limit)) if (each := _item(row)).id <= until]
+    found = [
+        each for row in conn.execute(wanted.limit(limit)) if (each := _item_of_row(row)).id <= until
+    ]
     feeds = {each.feed_id for each in found}
     titles = {
         row.id: (row.title or row.url, row.link)
@@ -222,7 +230,7 @@ def newest_id(conn: Connection) -> int:
 # --- rows -------------------------------------------------------------------
 
 
-def _row(feed_id: int, entry: ReadItem, way: Way, turn: int, now: float) -> dict[str, Any]:
+def _columns_of(feed_id: int, entry: ReadItem, way: Way, turn: int, now: float) -> dict[str, Any]:
     """The columns of an item as it is in a document.  ``digest`` changes if the item is edited."""
     more = json.dumps(
         {
@@ -247,7 +255,7 @@ def _row(feed_id: int, entry: ReadItem, way: Way, turn: int, now: float) -> dict
     }
 
 
-def _item(row: Row[Any]) -> Item:
+def _item_of_row(row: Row[Any]) -> Item:
     more = json.loads(row.more)
     return Item(
         id=row.id,

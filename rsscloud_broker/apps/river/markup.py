@@ -70,8 +70,8 @@ def elements(text: str) -> list[Any]:
 
     :param text: HTML, which need not be well-formed.
     """
-    root = _parsed(text)
-    return [] if root is None else _inside(root, "div", 0, in_link=False)
+    root = _parse(text)
+    return [] if root is None else _convert_inside(root, "div", 0, in_link=False)
 
 
 def plain(text: str, most: int) -> str:
@@ -79,11 +79,11 @@ def plain(text: str, most: int) -> str:
 
     :param most: how many characters of it are wanted.  There may be fewer if it has very many tags.
     """
-    root = _parsed(text[: 20 * most])
-    return "" if root is None else " ".join("".join(_texts(root)).split())
+    root = _parse(text[: 20 * most])
+    return "" if root is None else " ".join("".join(_visible_texts(root)).split())
 
 
-def _parsed(text: str) -> Any:
+def _parse(text: str) -> Any:
     """A ``div`` with the elements of some HTML in it; None if there is nothing in it."""
     text = legal(text)
     if not text.strip():
@@ -95,17 +95,17 @@ def _parsed(text: str) -> Any:
         return None  # there is nothing in it, such as a comment alone
 
 
-def _texts(element: Any) -> list[str]:
+def _visible_texts(element: Any) -> list[str]:
     """The texts in an element that people read."""
     found = [element.text or ""]
     for child in element:
         if isinstance(child.tag, str) and child.tag not in _SILENT:
-            found += _texts(child)
+            found += _visible_texts(child)
         found.append(child.tail or "")
     return found
 
 
-def _inside(element: Any, parent: str, depth: int, *, in_link: bool) -> list[Any]:
+def _convert_inside(element: Any, parent: str, depth: int, *, in_link: bool) -> list[Any]:
     """What is in an element.
 
     :param parent: the name of the element that it becomes.
@@ -116,27 +116,27 @@ def _inside(element: Any, parent: str, depth: int, *, in_link: bool) -> list[Any
         if isinstance(child.tag, str) and child.tag not in _SILENT:
             # Elements deeper than this are left out; only their texts stay.
             if depth < 30:
-                found.append(_made(child, parent, depth + 1, in_link))
+                found.append(_convert(child, parent, depth + 1, in_link))
             else:
-                found += _texts(child)
+                found += _visible_texts(child)
         found.append(child.tail or "")
     return [each for each in found if each not in ("", None)]
 
 
-def _made(element: Any, parent: str, depth: int, in_link: bool) -> Any:
+def _convert(element: Any, parent: str, depth: int, in_link: bool) -> Any:
     """What an element becomes."""
     name = _OTHERS.get(element.tag, element.tag)
     if name == "img":
-        made = _image(element)
+        made = _convert_image(element)
         return tags.li(made) if parent in _LISTS and made else made
     if name == "a" and not in_link:
-        return _link(element, depth)
+        return _convert_link(element, depth)
     if name == "li" and parent not in _LISTS:
         name = "div"
-    inside = _inside(element, name if name in _PLAIN else parent, depth, in_link=in_link)
+    inside = _convert_inside(element, name if name in _PLAIN else parent, depth, in_link=in_link)
     if name not in _PLAIN:
         return tags.transparent(*inside)
-    made = Tag(name, children=inside)(**_attributes(element))
+    made = Tag(name, children=inside)(**_kept_attributes(element))
     if parent in _LISTS and name != "li":
         return tags.li(made)
     if name == "table":
@@ -146,11 +146,11 @@ def _made(element: Any, parent: str, depth: int, in_link: bool) -> Any:
     return made
 
 
-def _link(element: Any, depth: int) -> Any:
+def _convert_link(element: Any, depth: int) -> Any:
     """A link to where a stranger wants it to lead; only its text if that is no page."""
-    inside = _inside(element, "a", depth, in_link=True)
+    inside = _convert_inside(element, "a", depth, in_link=True)
     url = legal(element.get("href") or "").strip()
-    has_name = "".join(_texts(element)).strip() or any(
+    has_name = "".join(_visible_texts(element)).strip() or any(
         (image.get("alt") or "").strip() for image in element.iter("img")
     )
     if not has_name:
@@ -158,12 +158,12 @@ def _link(element: Any, depth: int) -> Any:
     return linked(url, *inside)
 
 
-def _image(element: Any) -> Tag | str:
+def _convert_image(element: Any) -> Tag | str:
     """A picture, which the browser loads when it comes near to the screen."""
     url = legal(element.get("src") or "").strip()
     if not is_web(url):
         return ""
-    return picture(url, legal(element.get("alt") or ""))(**_numbers(element))
+    return picture(url, legal(element.get("alt") or ""))(**_number_attributes(element))
 
 
 def picture(url: str, description: str) -> Tag:
@@ -186,17 +186,17 @@ def host_of(url: str) -> str:
         return "a page"
 
 
-def _attributes(element: Any) -> dict[str, str]:
+def _kept_attributes(element: Any) -> dict[str, str]:
     """What stays of the attributes of an element."""
     kept = {}
     if (direction := (element.get("dir") or "").lower()) in {"ltr", "rtl", "auto"}:
         kept["dir"] = direction
     if element.tag == "abbr" and (title := legal(element.get("title") or "")):
         kept["title"] = title
-    return kept | _numbers(element)
+    return kept | _number_attributes(element)
 
 
-def _numbers(element: Any) -> dict[str, str]:
+def _number_attributes(element: Any) -> dict[str, str]:
     """Sizes of pictures, cells and the like."""
     found = {name: element.get(name) or "" for name in _NUMBERS.get(element.tag, ())}
     return {name: value for name, value in found.items() if _NUMBER.fullmatch(value)}

@@ -57,10 +57,10 @@ def read_list(data: bytes) -> FeedList:
             f"the document is no OPML, since its root element is {xml.local_name(root)[:60]}; "
             "send a list as feed readers export it"
         )
-    return _feeds(root)
+    return _read_outlines(root)
 
 
-def _feeds(root: etree._Element) -> FeedList:
+def _read_outlines(root: etree._Element) -> FeedList:
     """The feeds that the outlines of a list name, in any depth, and the lists that it includes."""
     feeds: dict[str, str] = {}
     included: dict[str, None] = {}

@@ -90,8 +90,8 @@ class RiverPageDoor(RoutesOnly):
         script = Asset(_FILES.child("river.js"), _JAVASCRIPT)
         self._resources: dict[tuple[str, str], IResource] = {
             ("GET", "/river"): Answers(page.show),
-            ("POST", "/river/seen"): Answers(page.seen),
-            ("POST", "/river/stop"): Answers(page.stop),
+            ("POST", "/river/seen"): Answers(page.mark_seen),
+            ("POST", "/river/stop"): Answers(page.remember_stop),
             ("GET", "/river/events"): Answers(events.answer),
             ("GET", "/river/page.css"): style,
             ("GET", "/river/page.js"): script,
@@ -121,17 +121,17 @@ class RiverPage:
         if caller is None or caller.session is None:
             return redirect(self._callers.sign_in_url(request))
         account_id = caller.account.id
-        before, after = (_number(parameter(request, name)) for name in ("before", "after"))
+        before, after = (_parse_id(parameter(request, name)) for name in ("before", "after"))
         newest = await self._store.newest_id()
         if after is not None:
             found = await self._store.items_after(account_id, after, ON_PAGE + 1)
             if len(found) <= ON_PAGE:
                 return redirect("/river")  # they are the newest
             # Oldest first, so the page ends with those next to ``after``.
-            items, has_older = _fitting(found[:ON_PAGE])[::-1], True
+            items, has_older = _fit_on_page(found[:ON_PAGE])[::-1], True
         else:
             found = await self._store.items(account_id, before, ON_PAGE + 1)
-            items = _fitting(found[:ON_PAGE])
+            items = _fit_on_page(found[:ON_PAGE])
             has_older = len(found) > len(items)
         is_live = before is None and after is None
         last_seen = await self._store.last_seen(account_id)
@@ -140,7 +140,7 @@ class RiverPage:
             await self._store.mark_seen(account_id, newest)
         stopped = await self._store.stopped_at(account_id)
         is_here = stopped is not None and _is_on_page(stopped, items, before, has_older=has_older)
-        page = await self._page(
+        page = await self._render(
             caller,
             items,
             newest,
@@ -150,9 +150,9 @@ class RiverPage:
             stopped=stopped,
             is_here=is_here,
         )
-        return Answer(page, headers={**NO_STORE, **_media_allowed(request)})
+        return Answer(page, headers={**NO_STORE, **_policy_with_media(request)})
 
-    async def _page(
+    async def _render(
         self,
         caller: Caller,
         items: Sequence[Item],
@@ -193,7 +193,7 @@ class RiverPage:
             else "#stopped"
             if is_here
             else f"/river?before={stopped + 1}",
-            feeds=_those(len(feeds)) if feeds else "",
+            feeds=_feeds_in_words(len(feeds)) if feeds else "",
             no_feeds="" if feeds else "none",
             older=_link("Older items", older, "next"),
             newer="" if is_live else _link("Newer items", newer, "prev"),
@@ -201,27 +201,27 @@ class RiverPage:
             pages="some" if older or not is_live else "",
         )
 
-    async def seen(self, request: Request) -> Answer:
+    async def mark_seen(self, request: Request) -> Answer:
         """Remember that somebody has seen an item that arrived while the page was open."""
-        caller = await self._sender(request)
+        caller = await self._sender_or_refusal(request)
         if isinstance(caller, Answer):
             return caller
-        number = _number(parameter(request, "id"))
+        number = _parse_id(parameter(request, "id"))
         if number is None:
             return Answer(b"The id is the number of an item.\n", PLAIN, 400, NO_STORE)
         newest = await self._store.newest_id()
         await self._store.mark_seen(caller.account.id, min(number, newest))
         return Answer(b"Seen.\n", PLAIN, headers=NO_STORE)
 
-    async def stop(self, request: Request) -> Answer:
+    async def remember_stop(self, request: Request) -> Answer:
         """Remember where somebody stopped, or forget it."""
-        caller = await self._sender(request)
+        caller = await self._sender_or_refusal(request)
         if isinstance(caller, Answer):
             return caller
-        await self._store.stop_at(caller.account.id, _number(parameter(request, "id")))
+        await self._store.stop_at(caller.account.id, _parse_id(parameter(request, "id")))
         return redirect("/river")
 
-    async def _sender(self, request: Request) -> Caller | Answer:
+    async def _sender_or_refusal(self, request: Request) -> Caller | Answer:
         """Who has sent a form of this page; the answer if nobody has."""
         caller = await self._callers.caller(request)
         if caller is None or caller.session is None:
@@ -256,7 +256,7 @@ class RiverEvents:
             return Answer(f"{_SIGNED_OUT}\n".encode(), PLAIN, 401, NO_STORE)
         after = last_event_id(request)
         if after is None:
-            after = _number(parameter(request, "after"))
+            after = _parse_id(parameter(request, "after"))
         key = caller.account.id
         shares = {address_of(request): ADDRESS_SHARE, f"account {key}": ACCOUNT_SHARE}
         return self.broadcast.answer(request, RiverReader(key), after, shares)
@@ -275,17 +275,17 @@ def _is_on_page(
     return begins_above and (not has_older or items[-1].id <= stopped)
 
 
-def _those(number: int) -> str:
+def _feeds_in_words(number: int) -> str:
     """How many feeds there are, in words: "the feed" or "the 3 feeds"."""
     return "the feed" if number == 1 else f"the {number:,} feeds"
 
 
-def _number(text: str) -> int | None:
+def _parse_id(text: str) -> int | None:
     """The id of an item; None if a text is none."""
     return int(text) if EVENT_ID.fullmatch(text) else None
 
 
-def _fitting(items: Sequence[Item]) -> list[Item]:
+def _fit_on_page(items: Sequence[Item]) -> list[Item]:
     """As many of the first items as fit on a page: at least one."""
     fitting: list[Item] = []
     weighs = 0
@@ -317,7 +317,7 @@ def _is_prefetch(request: Request) -> bool:
     return request.method == b"HEAD" or purpose.startswith("prefetch")
 
 
-def _media_allowed(request: Request) -> dict[str, str]:
+def _policy_with_media(request: Request) -> dict[str, str]:
     """The policy of the page: that of all pages, with pictures and media of other hosts."""
     (policy, *_) = request.responseHeaders.getRawHeaders(_POLICY) or [""]
     return {_POLICY: policy.replace(_OWN_IMAGES, _ALL_MEDIA)}

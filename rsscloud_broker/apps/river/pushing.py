@@ -58,10 +58,10 @@ class Pushing:
         self._web = Web(parts.outbound)
         self._clock = parts.clock
         self._public_url = parts.public_url
-        self._taking = 0
+        self._taking = 0  # how many pushed documents are being stored now
         # The topics of feeds that are being left, by the keys of the feeds: see ``verify``.
         self._leaving: OrderedDict[str, str] = OrderedDict()
-        intake.on_silent = self.missed
+        intake.on_silent = self.give_up_silent
 
     # --- subscribing ------------------------------------------------------------
 
@@ -75,7 +75,7 @@ class Pushing:
         elif feed.asked_at is None:
             await self._ask_hub(feed, offer)
         else:
-            await self._failed(
+            await self._handle_failure(
                 feed,
                 f"the hub {offer.url} took the request to subscribe, and did not verify it within "
                 "an hour",
@@ -91,7 +91,7 @@ class Pushing:
         try:
             await ask_for_topic(self._web, offer.url, *about)
         except ClientError as error:
-            await self._failed(feed, f"the hub did not take the subscription: {error}")
+            await self._handle_failure(feed, f"the hub did not take the subscription: {error}")
 
     def _callback(self, feed: FeedRecord) -> str:
         return f"{self._public_url}{WEBSUB_PATH}{feed.key}"
@@ -111,13 +111,15 @@ class Pushing:
         try:
             await register(self._web, offer.cloud, offer.topic, callback)
         except ClientError as error:
-            await self._failed(feed, f"the cloud did not take the registration: {error}")
+            await self._handle_failure(feed, f"the cloud did not take the registration: {error}")
             return
         now = self._clock.wall_seconds()
         # Seconds that a registration at a cloud lasts.
-        await self._confirmed(feed, now, 25 * 3600.0, now + RENEW_AFTER)
+        await self._store_confirmation(feed, now, 25 * 3600.0, now + RENEW_AFTER)
 
-    async def _confirmed(self, feed: FeedRecord, now: float, lease: float, due: float) -> None:
+    async def _store_confirmation(
+        self, feed: FeedRecord, now: float, lease: float, due: float
+    ) -> None:
         """Store that a hub or a cloud pushes for ``lease`` seconds; it is asked anew at ``due``."""
         offer = feed.current
         self.log.info(
@@ -130,7 +132,7 @@ class Pushing:
         values |= {"push_due_at": due, "push_problem": "", "missed": 0}
         await self._store.change_feed(feed.id, values)
 
-    async def _failed(self, feed: FeedRecord, reason: str) -> None:
+    async def _handle_failure(self, feed: FeedRecord, reason: str) -> None:
         """Try again soon while the lease lasts; else go on with the next hub or cloud."""
         now = self._clock.wall_seconds()
         # How many characters of what a hub says are kept.
@@ -144,7 +146,7 @@ class Pushing:
             await self._broker.distrust_pings(feed.url)
         await self._store.change_feed(feed.id, values)
 
-    async def missed(self, feed: FeedRecord) -> None:
+    async def give_up_silent(self, feed: FeedRecord) -> None:
         """Give up a hub or a cloud that missed new items."""
         offer = feed.current
         now = self._clock.wall_seconds()
@@ -187,16 +189,16 @@ class Pushing:
         if call.mode == "denied":
             because = f": {call.reason}" if call.reason else ""
             ended = f"the hub {offer.url} refused or ended the subscription{because}"
-            await self._failed(evolve(feed, pushes_until=None), ended)
+            await self._handle_failure(evolve(feed, pushes_until=None), ended)
             return True
         wanted = feed.asked_at is not None or feed.pushes_until is not None
         if not wanted or not await self._store.is_followed(feed.id):
             return False
         now, (lease, pause) = self._clock.wall_seconds(), lease_of(call)
-        await self._confirmed(feed, now, lease, now + pause)
+        await self._store_confirmation(feed, now, lease, now + pause)
         return True
 
-    async def challenge(self, key: str, url: str) -> bool:
+    async def expects_challenge(self, key: str, url: str) -> bool:
         """Whether the river has just asked a cloud to register a callback for a topic."""
         feed = await self._store.feed_by_key(key)
         offer = feed.current if feed is not None else None
@@ -205,8 +207,9 @@ class Pushing:
         return feed.asked_at is not None and normal_form(url) == normal_form(offer.topic)
 
     async def receive(self, key: str, content: PushedContent) -> bool:
-        """See ``IsCalledByHubs``.
+        """Store a pushed document if it is signed, and have the broker read its feed.
 
+        :returns: whether anybody follows the feed of the callback.
         :raises TooMany: too many documents are being taken.
         """
         source, signature = content.source, content.signature
@@ -220,12 +223,12 @@ class Pushing:
                 source=source,
             )
             return True
-        if signature and await self._take(feed, content):
+        if signature and await self._store_signed(feed, content):
             source = ""  # the hub proved to be the one that was asked: it is not limited
-        await self._pinged(feed, source)
+        await self._have_read(feed, source)
         return True
 
-    async def _take(self, feed: FeedRecord, content: PushedContent) -> bool:
+    async def _store_signed(self, feed: FeedRecord, content: PushedContent) -> bool:
         """Store a signed document.  Returns whether it is one of a feed."""
         if self._taking >= MAX_PUSHES:
             raise TooMany("as many documents are being taken as fit into memory", FULL_PAUSE)
@@ -247,11 +250,11 @@ class Pushing:
         feed = await self._store.feed_by_key(key)
         if feed is None or not await self._store.is_followed(feed.id):
             return False
-        await self._pinged(feed, source)
+        await self._have_read(feed, source)
         return True
 
-    async def _pinged(self, feed: FeedRecord, source: str) -> None:
-        """Note a ping of a feed, and have the broker read it; an empty source has no limit."""
+    async def _have_read(self, feed: FeedRecord, source: str) -> None:
+        """Store that a feed was pinged, and have the broker read it; source "" has no limit."""
         now = self._clock.wall_seconds()
         await self._store.change_feed(feed.id, {"pinged_at": now, "missed": 0})
         try:

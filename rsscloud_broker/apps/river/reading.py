@@ -41,21 +41,22 @@ MAX_TEXT: Final = 10_000_000
 
 
 def read_document(body: bytes, content_type: str, url: str) -> ReadDocument:
-    """Read a document.
+    """Read a document: its title, link, hubs and clouds, and as many items as fit, newest first.
 
+    :param body, content_type: as its server or a hub sent them.
     :param url: the URL of the feed, against which links are resolved.
     :raises UnreadableFeed: it is no feed, or declares entities.
     """
     if is_json(body):
-        facts, entries = read_json(body), _of_json(body, url)
+        facts, entries = read_json(body), _read_json_items(body, url)
     else:
         tree = read_tree(body, content_type, ROOTS)
-        facts, entries = read_xml(tree), _of_xml(tree.root, url)
+        facts, entries = read_xml(tree), _read_xml_items(tree.root, url)
     return ReadDocument(
         title=facts.title[: cleaning.MAX_TITLE],
         link=cleaning.web_url(facts.link, url) if facts.link else "",
         offers=_offers(facts, url),
-        entries=_first(_newest_first(entries), MAX_TEXT),
+        entries=_fitting(_newest_first(entries), MAX_TEXT),
     )
 
 
@@ -89,23 +90,23 @@ def _newest_first(entries: list[ReadItem]) -> tuple[ReadItem, ...]:
     return tuple({entry.guid: entry for entry in reversed(entries)}.values())[::-1]
 
 
-def _first(entries: tuple[ReadItem, ...], characters: int) -> tuple[ReadItem, ...]:
-    """The first entries whose HTML together is not too long."""
-    sizes = accumulate(len(entry.text_html) + _size(entry.items) for entry in entries)
+def _fitting(entries: tuple[ReadItem, ...], characters: int) -> tuple[ReadItem, ...]:
+    """The first entries, as many as have at most so many ``characters`` of HTML together."""
+    sizes = accumulate(len(entry.text_html) + _html_size(entry.items) for entry in entries)
     return tuple(entry for entry, size in zip(entries, sizes, strict=True) if size <= characters)
 
 
-def _size(items: tuple[SubItem, ...]) -> int:
+def _html_size(items: tuple[SubItem, ...]) -> int:
     """How many characters of HTML the items below an item have."""
-    return sum(len(item.text_html) + _size(item.items) for item in items)
+    return sum(len(item.text_html) + _html_size(item.items) for item in items)
 
 
 # --- RSS and Atom -----------------------------------------------------------
 
 
-def _of_xml(root: etree._Element, url: str) -> list[ReadItem]:
+def _read_xml_items(root: etree._Element, url: str) -> list[ReadItem]:
     """The items of a feed in RSS or Atom, as feedparser reads them."""
-    elements = list(_items(root))
+    elements = list(_item_elements(root))
     half = MAX_ENTRIES // 2
     kept = elements if len(elements) <= MAX_ENTRIES else elements[:half] + elements[-half:]
     below = [sub_items.take_out(element, url) for element in kept]
@@ -122,12 +123,12 @@ def _of_xml(root: etree._Element, url: str) -> list[ReadItem]:
         below = [()] * len(parsed.entries)
     is_atom = parsed.version.startswith("atom")
     return [
-        _entry(raw, items, url, is_atom=is_atom)
+        _make_item(raw, items, url, is_atom=is_atom)
         for raw, items in zip(parsed.entries, below, strict=True)
     ]
 
 
-def _items(root: etree._Element) -> Iterator[etree._Element]:
+def _item_elements(root: etree._Element) -> Iterator[etree._Element]:
     """The items of a feed, without those below them."""
     waiting = [root]
     while waiting:
@@ -138,33 +139,33 @@ def _items(root: etree._Element) -> Iterator[etree._Element]:
             waiting += reversed(element)
 
 
-def _entry(
+def _make_item(
     raw: Mapping[str, Any], items: tuple[SubItem, ...], url: str, *, is_atom: bool
 ) -> ReadItem:
     """An item, cleaned: ``raw`` is from feedparser, and ``items`` are those below it."""
     detail = next(iter(raw.get("content") or ()), None) or raw.get("summary_detail") or {}
-    base = _text(detail, "base") or url
-    text = _text(detail, "value")
+    base = _text_member(detail, "base") or url
+    text = _text_member(detail, "value")
     # Atom says what is text (RFC 4287, section 3.1.1).  RSS does not, and what has markup is HTML.
     as_text = _is_text(detail) and (is_atom or "<" not in text)
     html = cleaning.safe_text(text) if as_text else cleaning.safe_html(text, base)
-    title, link = _text(raw, "title"), _text(raw, "link")
+    title, link = _text_member(raw, "title"), _text_member(raw, "link")
     title_as_text = is_atom and _is_text(raw.get("title_detail") or {})
-    return _identified(
+    return _with_guid(
         ReadItem(
-            guid=clean(_text(raw, "id")),
+            guid=clean(_text_member(raw, "id")),
             title=clean(title)[: cleaning.MAX_TITLE] if title_as_text else cleaning.plain(title),
             text_html=html,
             link=cleaning.web_url(link, url) if link else "",
             enclosures=_enclosures(
                 (
-                    (_text(each, "href"), _text(each, "type"), each.get("length"))
+                    (_text_member(each, "href"), _text_member(each, "type"), each.get("length"))
                     for each in raw.get("enclosures") or ()
                 ),
                 url,
             ),
             items=items,
-            published_at=_at(raw.get("published_parsed") or raw.get("updated_parsed")),
+            published_at=_seconds_of(raw.get("published_parsed") or raw.get("updated_parsed")),
         )
     )
 
@@ -174,7 +175,7 @@ def _is_text(detail: Mapping[str, Any]) -> bool:
     return detail.get("type") == "text/plain"
 
 
-def _at(parsed: struct_time | None) -> float | None:
+def _seconds_of(parsed: struct_time | None) -> float | None:
     """A time of feedparser in seconds since the epoch; None if it cannot be."""
     try:
         return None if parsed is None else float(timegm(parsed))
@@ -196,7 +197,7 @@ def _enclosures(found: Iterator[tuple[str, str, Any]], url: str) -> tuple[ItemEn
     return tuple(enclosures)
 
 
-def _identified(entry: ReadItem) -> ReadItem:
+def _with_guid(entry: ReadItem) -> ReadItem:
     """An entry with what identifies it: its own id, or its link, or else a hash of its text."""
     guid = entry.guid or entry.link
     if not guid:
@@ -206,7 +207,7 @@ def _identified(entry: ReadItem) -> ReadItem:
     return evolve(entry, guid=short_id(guid))
 
 
-def _text(holder: Any, name: str) -> str:
+def _text_member(holder: Any, name: str) -> str:
     """A member of an object if it is a text; else an empty text."""
     value = holder.get(name)
     return value if isinstance(value, str) else ""
@@ -215,33 +216,42 @@ def _text(holder: Any, name: str) -> str:
 # --- JSON Feed --------------------------------------------------------------
 
 
-def _of_json(body: bytes, url: str) -> list[ReadItem]:
+def _read_json_items(body: bytes, url: str) -> list[ReadItem]:
     feed = msgspec.json.decode(body.removeprefix(b"\xef\xbb\xbf"))
     found = feed.get("items") if isinstance(feed, dict) else None
     items = [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
-    return [_of_json_item(item, url) for item in items[:MAX_ENTRIES]]
+    return [_read_json_item(item, url) for item in items[:MAX_ENTRIES]]
 
 
-def _of_json_item(raw: Mapping[str, Any], url: str) -> ReadItem:
-    link = _text(raw, "url") or _text(raw, "external_url")
-    html, text = _text(raw, "content_html"), _text(raw, "content_text") or _text(raw, "summary")
+def _read_json_item(raw: Mapping[str, Any], url: str) -> ReadItem:
+    link = _text_member(raw, "url") or _text_member(raw, "external_url")
+    html, text = (
+        _text_member(raw, "content_html"),
+        _text_member(raw, "content_text") or _text_member(raw, "summary"),
+    )
     attachments = raw.get("attachments")
     number = raw.get("id")
-    return _identified(
+    return _with_guid(
         ReadItem(
             guid=clean(str(number) if isinstance(number, str | int | float) else ""),
-            title=clean(_text(raw, "title"))[: cleaning.MAX_TITLE],
+            title=clean(_text_member(raw, "title"))[: cleaning.MAX_TITLE],
             text_html=cleaning.safe_html(html, url) if html else cleaning.safe_text(text),
             link=cleaning.web_url(link, url) if link else "",
             enclosures=_enclosures(
                 (
-                    (_text(each, "url"), _text(each, "mime_type"), each.get("size_in_bytes"))
+                    (
+                        _text_member(each, "url"),
+                        _text_member(each, "mime_type"),
+                        each.get("size_in_bytes"),
+                    )
                     for each in (attachments if isinstance(attachments, list) else ())
                     if isinstance(each, dict)
                 ),
                 url,
             ),
-            published_at=_json_time(_text(raw, "date_published") or _text(raw, "date_modified")),
+            published_at=_json_time(
+                _text_member(raw, "date_published") or _text_member(raw, "date_modified")
+            ),
         )
     )
 

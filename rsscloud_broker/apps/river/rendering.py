@@ -63,27 +63,27 @@ def groups(
         items, lambda item: (item.feed_id, bool(seen) and item.id > seen, item.id <= lowest)
     ):
         if was_new and not is_new:
-            made.append(_line())
+            made.append(_since_line())
         if is_below and not was_below:
-            made.append(_stopped())
+            made.append(_stop_line())
         was_new, was_below = is_new, is_below
         articles = [article(item, is_new) for item in some]
         feed = feeds.get(feed_id)
         about = (feed.title, feed.link) if feed else ("A feed", "")
         made.append(section(feed_id, *about, articles))
     if was_new:
-        made.append(_line())
+        made.append(_since_line())
     if stopped is not None and not was_below:
-        made.append(_stopped())
+        made.append(_stop_line())
     return made
 
 
-def _line() -> Tag:
+def _since_line() -> Tag:
     """The line between what is new and what is not."""
     return tags.p("New since your last visit", class_="since", id="since")
 
 
-def _stopped() -> Tag:
+def _stop_line() -> Tag:
     """The line where somebody stopped."""
     return tags.p("You stopped here", class_="since", id="stopped")
 
@@ -111,11 +111,11 @@ def article(item: Item, is_new: bool = False) -> Tag:
     permanent = linked(item.link, when) if is_web(item.link) and not title else when
     return tags.article(
         title,
-        tags.div(mark, *_text(item.text_html), class_="text", dir="auto")
+        tags.div(mark, *_fold_text(item.text_html), class_="text", dir="auto")
         if item.text_html.strip() or mark
         else "",
-        [_enclosure(each) for each in item.enclosures[:MAX_ENCLOSURES] if is_web(each.url)],
-        _below(item.items, 1),
+        [_figure_of(each) for each in item.enclosures[:MAX_ENCLOSURES] if is_web(each.url)],
+        _fold_sub_items(item.items, 1),
         tags.p(permanent, class_="where"),
         id=f"item-{item.id}",
         class_="river-item new" if is_new else "river-item",
@@ -123,7 +123,7 @@ def article(item: Item, is_new: bool = False) -> Tag:
     )
 
 
-def _text(text: str) -> list[Any]:
+def _fold_text(text: str) -> list[Any]:
     """The text of an item, folded if it is long."""
     if len(text) <= LONG or len(words := plain(text, LONG)) <= LONG:
         return elements(text)
@@ -135,27 +135,27 @@ def _text(text: str) -> list[Any]:
     ]
 
 
-def _below(items: Sequence[SubItem], level: int) -> Tag | str:
+def _fold_sub_items(items: Sequence[SubItem], level: int) -> Tag | str:
     """The items below an item, folded."""
     if not items or level > MAX_LEVELS:
         return ""
     return tags.details(
         tags.summary(f"{counted(len(items), 'item')} below"),
-        tags.ul(*[tags.li(*_below_of(each, level)) for each in items]),
+        tags.ul(*[tags.li(*_sub_item_parts(each, level)) for each in items]),
         class_="below",
     )
 
 
-def _below_of(item: SubItem, level: int) -> list[Any]:
+def _sub_item_parts(item: SubItem, level: int) -> list[Any]:
     """The title and the text of an item below another one, and what is below it."""
     title: Any = strangers(item.title, _TITLE) if item.title.strip() else ""
     if title:
         title = tags.div(linked(item.link, title) if is_web(item.link) else title)
     text = tags.div(*elements(item.text_html), dir="auto") if item.text_html.strip() else ""
-    return [title, text, _below(item.items, level + 1)]
+    return [title, text, _fold_sub_items(item.items, level + 1)]
 
 
-def _enclosure(enclosure: ItemEnclosure) -> Tag:
+def _figure_of(enclosure: ItemEnclosure) -> Tag:
     """A file of an item: shown or played if browsers do so, and with a link to it."""
     kind = enclosure.media_type.partition("/")[0]
     name = _file_name(enclosure.url)
@@ -170,10 +170,10 @@ def _enclosure(enclosure: ItemEnclosure) -> Tag:
         shown = tags.audio(controls="controls", preload="none", src=enclosure.url, **label)
     elif kind == "video":
         shown = tags.video(controls="controls", preload="none", src=enclosure.url, **label)
-    return tags.figure(shown, tags.figcaption(link, *_about(enclosure)))
+    return tags.figure(shown, tags.figcaption(link, *_type_and_size(enclosure)))
 
 
-def _about(enclosure: ItemEnclosure) -> list[Any]:
+def _type_and_size(enclosure: ItemEnclosure) -> list[Any]:
     """The media type and the size of a file, in parentheses."""
     size = _size(enclosure.size)
     kind = strangers(enclosure.media_type) if enclosure.media_type else ""
@@ -209,19 +209,21 @@ def event(arrival: Arrival) -> bytes:
 
     If an item is too large, its event has the beginning of its text, and a link to the rest.
     """
-    made = _event(arrival, article(arrival.item, is_new=True))
-    return made if len(made) <= MAX_EVENT else _event(arrival, _beginning(arrival.item))
+    made = _encode_event(arrival, article(arrival.item, is_new=True))
+    return (
+        made if len(made) <= MAX_EVENT else _encode_event(arrival, _shortened_article(arrival.item))
+    )
 
 
-def _event(arrival: Arrival, made: Tag) -> bytes:
+def _encode_event(arrival: Arrival, made: Tag) -> bytes:
     """An event with the element of an item, in its section."""
     item = arrival.item
-    html = _html(section(item.feed_id, arrival.title, arrival.link, [made]))
+    html = _flatten(section(item.feed_id, arrival.title, arrival.link, [made]))
     data = json.dumps({"id": item.id, "feed": item.feed_id, "html": html}, ensure_ascii=False)
     return b"id: %d\ndata: %s\n\n" % (item.id, data.encode("utf-8"))
 
 
-def _beginning(item: Item) -> Tag:
+def _shortened_article(item: Item) -> Tag:
     """The beginning of an item, and a link to the page with the whole of it."""
     words = escape(clipped(plain(item.text_html, EXCERPT), EXCERPT), quote=False)
     made = article(evolve(item, text_html=words, enclosures=(), items=()), is_new=True)
@@ -229,7 +231,7 @@ def _beginning(item: Item) -> Tag:
     return made(tags.p(tags.a("Show the whole item, which is long", href=url)))
 
 
-def _html(tag: Tag) -> str:
+def _flatten(tag: Tag) -> str:
     """The HTML of an element that contains no Deferred, so that it is ready at once."""
     found: list[bytes] = []
     failures: list[Failure] = []

@@ -17,7 +17,7 @@ from rsscloud_broker.apps.river.intake import RiverIntake
 from rsscloud_broker.apps.river.model import Feed, ImportedFeeds, InvalidFeed, Item
 from rsscloud_broker.apps.river.opml import FeedList, read_list
 from rsscloud_broker.apps.river.records import FeedRecord, RiverBounds, new_keys
-from rsscloud_broker.apps.river.status import shown
+from rsscloud_broker.apps.river.status import feed_view
 from rsscloud_broker.apps.river.store import RiverStore
 from rsscloud_broker.apps.river.tending import Tending
 from rsscloud_broker.errors import (
@@ -64,7 +64,7 @@ class River:
         self._clock = parts.clock
         self._bounds = bounds
         self._parse = parts.parse
-        self._pace = _Pace(parts.clock)
+        self._limits = _RequestLimits(parts.clock)
 
     # --- the reading list -------------------------------------------------------
 
@@ -76,14 +76,14 @@ class River:
         """The feeds that an account follows, in the order of their titles."""
         found = await self.store.followed_feeds(account_id)
         feeds = [
-            evolve(self._shown(record, added_at), is_muted=is_muted)
+            evolve(self._view_of(record, added_at), is_muted=is_muted)
             for record, added_at, is_muted in found
         ]
         return sorted(feeds, key=lambda feed: (feed.title.casefold(), feed.id))
 
-    def _shown(self, record: FeedRecord, added_at: float) -> Feed:
+    def _view_of(self, record: FeedRecord, added_at: float) -> Feed:
         now = self._clock.wall_seconds()
-        return shown(record, added_at, now, own=self._intake.is_own(record))
+        return feed_view(record, added_at, now, own=self._intake.is_own(record))
 
     async def subscribe(self, caller: Caller, url: str, source: str) -> Feed:
         """Follow the feed at a URL, or the feed of the page at a URL.
@@ -101,15 +101,20 @@ class River:
         record = await self.store.feed_by_url(typed)
         if record is None or record.reads_until is None:
             await self._check_number(account_id)
-            with self._pace.of(account_id):
-                record, is_new = await self._found(caller, typed, source)
+            with self._limits.counting(account_id):
+                record, is_new = await self._find_and_follow(caller, typed, source)
         else:
             is_new = await self._follow(account_id, record)
         await self._tending.wake_tending_node()
-        return evolve(self._shown(record, self._clock.wall_seconds()), is_new=is_new)
+        return evolve(self._view_of(record, self._clock.wall_seconds()), is_new=is_new)
 
-    async def _found(self, caller: Caller, url: str, source: str) -> tuple[FeedRecord, bool]:
-        """Find a feed, and begin to read it.  Returns also whether the account follows it newly."""
+    async def _find_and_follow(
+        self, caller: Caller, url: str, source: str
+    ) -> tuple[FeedRecord, bool]:
+        """Find a feed, have the caller's account follow it, and begin to read it.
+
+        :returns: the feed, and whether the account did not follow it before.
+        """
         finding = Deferred.fromCoroutine(self._tending.find(url))
         try:
             found = await finding.addTimeout(FIND_WITHIN, self._clock)
@@ -124,15 +129,16 @@ class River:
         record = await self._add(found)
         is_new = await self._follow(caller.account.id, record)
         if record.reads_until is not None:
-            return record, is_new  # somebody follows it
+            return record, is_new  # the broker reads it already, for others
         try:
             record = await self._tending.begin(record, found)
         except TopicUnreadable as error:
             if found.document is None or error.lasting:
-                await self._end_again(caller, record)
+                await self._undo_follow(caller, record)
                 raise InvalidFeed(str(error)) from error
+            # Else the items that were found are stored, and the river subscribes later.
         except Refused:
-            await self._end_again(caller, record)
+            await self._undo_follow(caller, record)
             raise
         name, feed = caller.name, record.url
         self.log.info("{name} follows {feed}, from {source}.", name=name, feed=feed, source=source)
@@ -145,7 +151,7 @@ class River:
         later = {"is_found": True, "read_due_at": now + HOUR}
         return await self.store.add_feed(found.url, keys["key"], keys["secret"], now, later)
 
-    async def _end_again(self, caller: Caller, record: FeedRecord) -> None:
+    async def _undo_follow(self, caller: Caller, record: FeedRecord) -> None:
         """Undo that a caller follows a feed, since it cannot be read; and remove the feed."""
         await self.store.unfollow_feed(caller.account.id, record.id)
         await self._tending.end(record)
@@ -184,10 +190,10 @@ class River:
             record = await self.store.feed(feed) if 0 < feed <= 2**63 - 1 else None
         if record is None or not await self.store.unfollow_feed(caller.account.id, record.id):
             return None
-        Deferred.fromCoroutine(self._end(record))
-        return self._shown(record, 0.0)
+        Deferred.fromCoroutine(self._end_unless_followed(record))
+        return self._view_of(record, 0.0)
 
-    async def _end(self, record: FeedRecord) -> None:
+    async def _end_unless_followed(self, record: FeedRecord) -> None:
         """Remove a feed, unless somebody follows it."""
         try:
             await self._tending.end(record)
@@ -203,7 +209,7 @@ class River:
         :raises InvalidFeed: the document is no OPML, names no feed, or too many.
         :raises TooMany: the account imports too often.
         """
-        with self._pace.of(caller.account.id):
+        with self._limits.counting(caller.account.id):
             try:
                 named = await self._parse(caller.name, read_list, data)
             except DocumentUnread as error:
@@ -216,7 +222,7 @@ class River:
                     f"the list names {len(named.feeds)} feeds, and an account may follow {limit}; "
                     "nothing was imported: take some out, and import it again"
                 )
-            imported = await self._import(caller, named)
+            imported = await self._follow_all(caller, named)
         self.log.info(
             "{name} imported {added} feeds, from {source}.",
             name=caller.name,
@@ -226,7 +232,7 @@ class River:
         await self._tending.wake_tending_node()
         return imported
 
-    async def _import(self, caller: Caller, named: FeedList) -> ImportedFeeds:
+    async def _follow_all(self, caller: Caller, named: FeedList) -> ImportedFeeds:
         """Follow the feeds of a list; those that are not stored yet get new keys."""
         failed = [(url, "lists that a list includes are not read") for url in named.included]
         wanted: dict[str, tuple[str, str, str, str]] = {}
@@ -284,17 +290,18 @@ def _why_empty(named: FeedList) -> str:
     )
 
 
-class _Pace:
+class _RequestLimits:
     """Limits how often an account has the broker look at URLs of its choice."""
 
     def __init__(self, clock: IClock) -> None:
         self._clock = clock
         self._hour = 0
+        # How many requests each account has made in this hour, and how many of them still run.
         self._in_hour: Counter[int] = Counter()
         self._under_way: Counter[int] = Counter()
 
     @contextmanager
-    def of(self, account_id: int) -> Iterator[None]:
+    def counting(self, account_id: int) -> Iterator[None]:
         """Count a request of an account while it lasts.
 
         :raises TooMany: there are too many.

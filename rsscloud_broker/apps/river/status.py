@@ -13,7 +13,7 @@ from rsscloud_broker.wire.times import iso_time
 _WORDS: Final = {"websub": ("hub", "subscription"), "rsscloud": ("cloud", "registration")}
 
 
-def shown(record: FeedRecord, added_at: float, now: float, *, own: bool) -> Feed:
+def feed_view(record: FeedRecord, added_at: float, now: float, *, own: bool) -> Feed:
     """A feed as somebody who follows it sees it.
 
     :param own: whether this broker serves it, or is its hub or its cloud.
@@ -32,22 +32,24 @@ def shown(record: FeedRecord, added_at: float, now: float, *, own: bool) -> Feed
         verified_at=record.verified_at,
         pushed=record.pushed,
         found_by_poll=record.found_by_poll,
-        status=_status(record, how),
+        status=_status_in_words(record, how),
         added_at=added_at,
         is_waiting=record.reads_until is None and not record.problem,
     )
 
 
-def _status(record: FeedRecord, how: How) -> str:
+def _status_in_words(record: FeedRecord, how: How) -> str:
     """All that is known of how a feed is read, in a sentence."""
     if record.reads_until is None and record.problem:
         return f"cannot be read now: {record.problem}; tried again {iso_time(record.read_due_at)}"
     if record.reads_until is None:
         return "will be read for the first time in a moment"
-    return "; ".join(filter(None, (_told(record, how), _counts(record, how), record.problem)))
+    return "; ".join(
+        filter(None, (_how_in_words(record, how), _counts_in_words(record, how), record.problem))
+    )
 
 
-def _told(record: FeedRecord, how: How) -> str:
+def _how_in_words(record: FeedRecord, how: How) -> str:
     """How the river learns of new items, and why no hub or cloud pushes them, as a clause."""
     offer = record.current
     if how == "own":
@@ -67,7 +69,7 @@ def _told(record: FeedRecord, how: How) -> str:
     return f"polled{because}; {name} is asked {due}"
 
 
-def _counts(record: FeedRecord, how: How) -> str:
+def _counts_in_words(record: FeedRecord, how: How) -> str:
     """How many of the new items were pushed, as a clause; empty if none could be."""
     total = record.pushed + record.found_by_poll
     if not total:

@@ -87,9 +87,9 @@ class RiverSource:
         self._in_thread = in_thread
         self._reads = DeferredSemaphore(READERS)
         # How many events are kept, for those who read the same a moment later.
-        self._made: BoundedDict[Arrival, bytes] = BoundedDict(200)
+        self._made_events: BoundedDict[Arrival, bytes] = BoundedDict(200)
         # How many pages are kept, and for how many seconds: an item may be edited meanwhile.
-        self._pages: TimedCache[_Key, _Events] = TimedCache(self._read, clock, 5.0, 32)
+        self._pages: TimedCache[_Key, _Events] = TimedCache(self._read_events, clock, 5.0, 32)
 
     async def newest(self, before: int | None) -> int:
         """The id of the newest item; those since ``before`` are read ahead, if they are few."""
@@ -112,17 +112,17 @@ class RiverSource:
         wanted.missed = wanted.missed + len(mine) if found.after < until else 0
         return EventPage(b"".join(mine), found.after)
 
-    async def _read(self, key: _Key) -> _Events:
+    async def _read_events(self, key: _Key) -> _Events:
         """The events of the items between two ids: as many as are read, and sent, at a time."""
         account_id, after, until = key
         found = await self._reads.run(self._store.arrivals, after, until, PART, account_id)
-        wanted = [each for each in found if not self._made.get(each, b"")]
-        made: dict[Arrival, bytes] = await self._in_thread(_events_of, wanted) if wanted else {}
+        wanted = [each for each in found if not self._made_events.get(each, b"")]
+        made: dict[Arrival, bytes] = await self._in_thread(_make_events, wanted) if wanted else {}
         events: list[tuple[frozenset[int], bytes]] = []
         size, last = 0, until if len(found) < PART else found[-1].item.id
         for number, arrival in enumerate(found):
-            data = made.get(arrival) or self._made.get(arrival, b"")
-            self._made[arrival] = data
+            data = made.get(arrival) or self._made_events.get(arrival, b"")
+            self._made_events[arrival] = data
             size += len(data)
             if number and size > MAX_PAGE:
                 last = found[number - 1].item.id
@@ -131,6 +131,6 @@ class RiverSource:
         return _Events(tuple(events), last)
 
 
-def _events_of(arrivals: Iterable[Arrival]) -> dict[Arrival, bytes]:
+def _make_events(arrivals: Iterable[Arrival]) -> dict[Arrival, bytes]:
     """The events of some items.  It runs in a thread."""
     return {arrival: event(arrival) for arrival in arrivals}

@@ -36,13 +36,13 @@ class _Reader:
         self._left = MAX_NUMBER
         self._left_weight = MAX_WEIGHT
 
-    def below(self, element: etree._Element, depth: int = 1) -> tuple[SubItem, ...]:
+    def read_below(self, element: etree._Element, depth: int = 1) -> tuple[SubItem, ...]:
         """The sub-items directly below an element, with all below them."""
         if depth > MAX_DEPTH:
             return ()
-        return tuple(self._each(element, depth))
+        return tuple(self._read_each(element, depth))
 
-    def _each(self, element: etree._Element, depth: int) -> Iterator[SubItem]:
+    def _read_each(self, element: etree._Element, depth: int) -> Iterator[SubItem]:
         """The sub-items directly below an element, one by one, while there is room."""
         for child in _sub_items(element):
             if self._left == 0 or self._left_weight <= 0:
@@ -55,7 +55,7 @@ class _Reader:
                 plain(texts.get("title", "")),
                 html,
                 web_url(texts["link"], self._base) if texts.get("link") else "",
-                self.below(child, depth + 1),
+                self.read_below(child, depth + 1),
             )
 
 
@@ -64,7 +64,7 @@ def take_out(element: etree._Element, base: str) -> tuple[SubItem, ...]:
 
     :param base: the URL against which relative links are resolved.
     """
-    found = _Reader(base).below(element)
+    found = _Reader(base).read_below(element)
     for child in _sub_items(element):
         element.remove(child)
     return found

@@ -66,6 +66,7 @@ class Tending(MultiService):
         self._topics = parts.topics
         self._clock = clock = parts.clock
         self._hint = partial(parts.jobs.hint_at_job, JOB)
+        # The feeds that are being tended, by their ids.
         self._under_way: dict[int, Deferred[None]] = {}
         looking = EachPeriod(clock, PERIOD, self.look, name="river", at_start=True)
         sweeping = EachPeriod(clock, SWEEP, self.sweep, name="river's sweep", at_start=True)
@@ -87,7 +88,7 @@ class Tending(MultiService):
             if not self.running or len(self._under_way) >= AT_ONCE:
                 return
             if feed.id not in self._under_way:
-                self._begin(feed)
+                self._begin_tending(feed)
 
     def wake(self) -> None:
         """Look for feeds that are due at once, if this is the node that tends them."""
@@ -112,21 +113,21 @@ class Tending(MultiService):
         except Unavailable as error:
             self.log.error("Feeds are tended later: {error}", error=error)
 
-    def _begin(self, feed: FeedRecord) -> None:
+    def _begin_tending(self, feed: FeedRecord) -> None:
         """Tend a feed in the background; when a place becomes free, look for more feeds."""
         tending = self._under_way[feed.id] = Deferred.fromCoroutine(self._tend(feed))
 
-        def over(result: object) -> None:
+        def forget(result: object) -> None:
             del self._under_way[feed.id]
             if len(self._under_way) == AT_ONCE - 1:
                 self.wake()
 
-        tending.addBoth(over)
+        tending.addBoth(forget)
 
     async def _tend(self, feed: FeedRecord) -> None:
         """Tend a feed; an error is logged, or puts the feed off."""
         try:
-            await self._do(feed)
+            await self._do_what_is_due(feed)
         except CancelledError:
             pass  # the service stops
         except ParsingUnavailable as error:
@@ -138,10 +139,10 @@ class Tending(MultiService):
             self.log.failure("The feed {url} could not be tended.", url=feed.url)
             await self._put_off(feed, "the broker made a mistake")
 
-    async def _do(self, feed: FeedRecord) -> None:
+    async def _do_what_is_due(self, feed: FeedRecord) -> None:
         """Do what is due for a feed: subscribe at the broker, then at its hub or cloud."""
         if self._is_due(feed.read_due_at):
-            await self._read(feed)
+            await self._find_and_subscribe(feed)
         current = await self._store.feed(feed.id)
         if current is not None and self._is_due(current.push_due_at):
             await self._pushing.tend(current)
@@ -151,7 +152,7 @@ class Tending(MultiService):
         now = self._clock.wall_seconds()
         return at is not None and not now < at < now + FURTHEST
 
-    async def _read(self, feed: FeedRecord) -> None:
+    async def _find_and_subscribe(self, feed: FeedRecord) -> None:
         """Find a feed if need be, and subscribe to it at the broker."""
         try:
             if feed.is_found:

@@ -69,32 +69,34 @@ def trimmed(root: etree._Element, items: Iterable[etree._Element]) -> bytes:
     :param items: elements in it.
     :returns: the feed as XML in UTF-8.
     """
-    new = etree.Element(root.tag, _attributes(root))
+    new = etree.Element(root.tag, _kept_attributes(root))
     if version := root.get("version"):
         new.set("version", version[:10])
     holder = new
     if xml.local_name(root).lower() == "rss":
         channel = root.find("{*}channel")
-        holder = etree.SubElement(new, "channel", {} if channel is None else _attributes(channel))
+        holder = etree.SubElement(
+            new, "channel", {} if channel is None else _kept_attributes(channel)
+        )
     for item in items:
-        _add(etree.SubElement(holder, item.tag, _attributes(item)), item)
+        _copy_parts(etree.SubElement(holder, item.tag, _kept_attributes(item)), item)
     return etree.tostring(new, encoding="utf-8", xml_declaration=True)
 
 
-def _add(new: etree._Element, item: etree._Element, depth: int = 1) -> None:
+def _copy_parts(new: etree._Element, item: etree._Element, depth: int = 1) -> None:
     """Add to an element what is read of an item, or of an element that holds parts of it."""
     for child in item:
-        tag = _tag(child)
+        tag = _usable_tag(child)
         name = tag.rpartition("}")[2].lower()
         if not (tag in _HOLDERS or name in _LENGTHS):
             continue
         if len(new) == MAX_CHILDREN:
             break
-        added = etree.SubElement(new, tag, _attributes(child))
+        added = etree.SubElement(new, tag, _kept_attributes(child))
         if tag in _HOLDERS:
             # Media RSS nests a group, contents and what is in them.
             if depth < 3:
-                _add(added, child, depth + 1)
+                _copy_parts(added, child, depth + 1)
             continue
         length = _LENGTHS[name]
         text = child.text or ""
@@ -107,7 +109,7 @@ def _add(new: etree._Element, item: etree._Element, depth: int = 1) -> None:
         added.text = etree.CDATA(text[:length])
 
 
-def _tag(element: etree._Element) -> str:
+def _usable_tag(element: etree._Element) -> str:
     """The tag of an element as a new document can have it; empty if none can."""
     tag = str(element.tag)
     # Longer names of elements, with their namespaces, mean nothing.
@@ -125,7 +127,7 @@ def short_id(text: str) -> str:
     return text if len(text) <= MAX_ID else f"sha256:{sha256(text.encode()).hexdigest()}"
 
 
-def _attributes(element: etree._Element) -> dict[str, str]:
+def _kept_attributes(element: etree._Element) -> dict[str, str]:
     """The attributes of an element that are read, without those that are too long."""
     wanted = {*_ATTRIBUTES, _BASE, _ABOUT}
     found = ((str(name), str(value)) for name, value in element.attrib.items())

@@ -20,7 +20,7 @@ NAME: Final = "test_feed"
 
 
 def make_test_feed(options: TestFeedOptions, parts: AppParts) -> App:
-    """Make the test feed."""
+    """Make the application: its front door, the job that makes the items, and its topic."""
     address = parts.public_url
     about = FeedInfo(
         url=normal_form(f"{address}{FEED_PATH}"),
@@ -31,7 +31,7 @@ def make_test_feed(options: TestFeedOptions, parts: AppParts) -> App:
     )
     feed = TestFeed(about, parts)
     # It looks each minute at least, in case an item could not be published.
-    looks = PeriodicClusterJob(
+    making = PeriodicClusterJob(
         parts.clock,
         # Seconds after which an item that could not be published is tried again, at most.
         gcd(options.every, 60),
@@ -43,6 +43,6 @@ def make_test_feed(options: TestFeedOptions, parts: AppParts) -> App:
     return App(
         NAME,
         front_doors=[TestFeedDoor(feed, parts)],
-        services=[looks],
+        services=[making],
         topics=[ServedTopics(about.url, feed.read)],
     )

@@ -83,13 +83,13 @@ def encode(about: FeedInfo, items: Sequence[TestItem]) -> bytes:
         updated=items[0].slot,
         hub=about.hub,
         cloud=about.cloud,
-        entries=tuple(_entry(item, about.page) for item in items),
+        entries=tuple(_entry_of(item, about.page) for item in items),
         ttl=max(1, about.every // 60),
     )
     return rss_feed.encode(feed)
 
 
-def _entry(item: TestItem, page: str) -> FeedEntry:
+def _entry_of(item: TestItem, page: str) -> FeedEntry:
     """An item as an entry; its text says when it was due."""
     text = f"This item was due at {clock_of(item.slot)} UTC. A subscriber sees it within a second."
     return FeedEntry(

@@ -96,7 +96,8 @@ class TestPage:
         self._pages = parts.pages
         self._callers = parts.callers
         about = feed.about
-        self._slots = {
+        # What the template shows that never changes, by the names of its slots.
+        self._texts = {
             "here": PAGE_PATH,
             "feed": about.url,
             "every": in_words(about.every),
@@ -104,7 +105,7 @@ class TestPage:
             "cloud": encode_cloud(about.cloud) if about.cloud is not None else "",
             "registration": about.cloud.url if about.cloud is not None else "",
             "hub": about.hub,
-            "topic": _topic_page(about.url) if "topic_page" in parts.running else "",
+            "topic": _link_to_topic_page(about.url) if "topic_page" in parts.running else "",
         }
 
     async def show(self, request: Request) -> Answer:
@@ -117,22 +118,22 @@ class TestPage:
             "Test feed",
             f"{_PACKAGE}:page.html",
             viewer,
-            **self._slots,
+            **self._texts,
             next=tags.time(f"{clock_of(at)} UTC", datetime=iso_time(at)),
             title=title_of(TestItem(at, "")),
             # The clock of the browser may be wrong, so its script counts from here.
             countdown=tags.span(id="countdown", **{"data-left": f"{at - now:.1f}"}),
-            items=[_item(each) for each in self._feed.items] or tags.li("There is none yet."),
+            items=[_list_item(each) for each in self._feed.items] or tags.li("There is none yet."),
         )
         return Answer(page, headers={"cache-control": "no-cache" if viewer is None else "no-store"})
 
 
-def _topic_page(url: str) -> Tag:
+def _link_to_topic_page(url: str) -> Tag:
     """A link to the page about a topic."""
     return tags.a("the page about this topic", href=f"/topic?url={quote(url, safe='')}")
 
 
-def _item(item: TestItem) -> Tag:
+def _list_item(item: TestItem) -> Tag:
     """An item of the list on the page."""
     return tags.li(
         tags.span(tags.time(title_of(item), datetime=iso_time(item.slot))),

@@ -55,6 +55,7 @@ class TestFeed:
         self._database = parts.database
         self._clock = parts.clock
         self._jobs = parts.jobs
+        # Whether ``items`` are those in the database, as far as this node knows.
         self._is_read = False
         self._modified_at = 0.0
         # The slot whose item was refused (``Forbidden``); it is not tried again.
@@ -74,10 +75,11 @@ class TestFeed:
         """
         if self._jobs.shares_work():
             with suppress(Unavailable):
-                await self._read()
+                await self._read_items()
 
-    async def _read(self) -> None:
-        self._take(*await self._database.read(partial(newest_items, limit=MAX_ITEMS)))
+    async def _read_items(self) -> None:
+        """Read the items in the database."""
+        self._replace_items(*await self._database.read(partial(newest_items, limit=MAX_ITEMS)))
         self._is_read = True
 
     async def make_due(self, due_at: float = 0.0) -> None:
@@ -87,7 +89,7 @@ class TestFeed:
         :raises Unavailable: the database cannot be used now.
         """
         if self._jobs.shares_work() or not self._is_read:
-            await self._read()
+            await self._read_items()
         slot = self.slot_at(self._clock.wall_seconds())
         if not self._is_due(slot) or slot == self._refused_slot:
             return
@@ -103,7 +105,7 @@ class TestFeed:
             self._refused_slot = slot
             self.log.warn("The test feed gets no item: {error}.", error=error)
             return
-        self._take(items, later_second(slot, self._modified_at))
+        self._replace_items(items, later_second(slot, self._modified_at))
         self._is_read = True
 
     def slot_at(self, now: float) -> int:
@@ -127,7 +129,7 @@ class TestFeed:
         was_set_back = newest >= slot + 2 * self.about.every
         return slot > newest or was_set_back
 
-    def _take(self, items: tuple[TestItem, ...], modified_at: float) -> None:
+    def _replace_items(self, items: tuple[TestItem, ...], modified_at: float) -> None:
         """Take over the items of the feed, and write its document anew if they have changed."""
         if (items, modified_at) == (self.items, self._modified_at):
             return

@@ -58,8 +58,8 @@ class WritingDoor(RoutesOnly):
         limit = writing.options.max_upload_bytes + _FORM_BYTES
         with_files = frozenset({"multipart/form-data"})
         self._routes = (
-            Route("/people", "GET", Answers(self._people.everybody)),
-            Route("/people/*", "GET", Answers(self._below_people), for_everybody=True),
+            Route("/people", "GET", Answers(self._people.list_authors)),
+            Route("/people/*", "GET", Answers(self._answer_below_people), for_everybody=True),
             Route("/write", "GET", Answers(page.show)),
             Route("/write", "POST", Answers(page.act)),
             Route("/write", "POST", Answers(page.act), content_types=_FORM, body_limit=_FORM_BYTES),
@@ -73,7 +73,7 @@ class WritingDoor(RoutesOnly):
             Route(
                 "/write/unsent",
                 "POST",
-                Answers(page.keep),
+                Answers(page.keep_typed),
                 content_types=_FORM,
                 body_limit=_FORM_BYTES,
             ),
@@ -84,19 +84,19 @@ class WritingDoor(RoutesOnly):
     def routes(self) -> Sequence[Route]:
         return self._routes
 
-    async def _below_people(self, request: Request) -> Answer | None:
+    async def _answer_below_people(self, request: Request) -> Answer | None:
         """Answer a request below ``/people/``."""
         path = request.path.decode("latin-1")
         if found := _PAGE.fullmatch(path):
             number = int(found[2]) if found[2] else None
             return await self._people.of_author(request, found[1], number)
         if found := _FEED.fullmatch(path):
-            return await self._feed(request, found[1], found[2])
-        if file := self._writing.files.in_path(path):
-            return await self._file(request, *file)
+            return await self._send_feed(request, found[1], found[2])
+        if file := self._writing.files.parse_path(path):
+            return await self._send_file(request, *file)
         return NOTHING_HERE
 
-    async def _feed(self, request: Request, name: str, file: str) -> Answer | None:
+    async def _send_feed(self, request: Request, name: str, file: str) -> Answer | None:
         """Send a feed of an author, and return None; or an answer if there is none."""
         author = await self._writing.store.author_named(name)
         if author is None or not author.is_public:
@@ -108,7 +108,7 @@ class WritingDoor(RoutesOnly):
             send_feed(request, feed, author.changed_at, link, self._clock.wall_seconds())
         return None
 
-    async def _file(self, request: Request, name: str, digest: str) -> Answer | None:
+    async def _send_file(self, request: Request, name: str, digest: str) -> Answer | None:
         """Send an uploaded file, and return None; or an answer if there is none."""
         upload = await self._writing.store.upload_named(name, digest)
         if upload is None:

@@ -116,12 +116,14 @@ class Editors:
         given = {name: value for name, value in sent.items() if name not in _IGNORED}
         name, password = given.pop("name"), given.pop("password")
         source = client_address(request)
-        caller = await self._caller(request, source, name, password)
+        caller = await self._authenticate(request, source, name, password)
         if "post_id" in given:
-            given["post"] = await self._post(caller, given.pop("post_id"))
+            given["post"] = await self._find_post(caller, given.pop("post_id"))
         return EditorCall(caller, source), given
 
-    async def _caller(self, request: Request, source: str, name: Any, password: Any) -> Caller:
+    async def _authenticate(
+        self, request: Request, source: str, name: Any, password: Any
+    ) -> Caller:
         """The account with a name and a password, or with a name and a token.
 
         :raises Fault: the password came where others can read it, or the token may not post.
@@ -148,7 +150,7 @@ class Editors:
             )
         return caller
 
-    async def _post(self, caller: Caller, number: Any) -> Post:
+    async def _find_post(self, caller: Caller, number: Any) -> Post:
         """A message of a caller.
 
         :raises Fault: there is none with this id; messages of others are none.
@@ -178,10 +180,10 @@ class Editors:
             others = [each for each in media if each[1].url != new.enclosure_url]
             # Whatever it is, it stays before the pictures in the HTML.
             media = [("", MarkupLink(enclosure, "")), *others] if enclosure else others
-        return await of_html(self.parts, caller, html, with_html, new, html, media)
+        return await call_with_html(self.parts, caller, html, with_html, new, html, media)
 
 
-async def of_html(
+async def call_with_html(
     parts: AppParts,
     caller: Caller,
     html: str,
@@ -228,7 +230,7 @@ class EditorAPI(XMLRPC):
             }
         ]
 
-    async def _recent(self, call: EditorCall, count: Any) -> list[Post]:
+    async def _newest_posts(self, call: EditorCall, count: Any) -> list[Post]:
         """The newest messages.
 
         :param count: how many the client wants.
@@ -320,7 +322,7 @@ def editing(parameters: str) -> Callable[[Method[T]], Method[T]]:
     """
     names = parameters.split()
 
-    def mark(method: Method[T]) -> Method[T]:
+    def make_procedure(method: Method[T]) -> Method[T]:
         """Make a procedure of a method, with the signature that ``methodSignature`` shows."""
         given = inspect.signature(method).parameters.values()
         optional = {each.name for each in given if each.default is not each.empty}
@@ -347,7 +349,7 @@ def editing(parameters: str) -> Callable[[Method[T]], Method[T]]:
         marked: Method[T] = withRequest(answer)
         return marked
 
-    return mark
+    return make_procedure
 
 
 @contextmanager

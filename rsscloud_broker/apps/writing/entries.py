@@ -55,7 +55,7 @@ async def read_entry(
         categories=_categories(entry, new.categories),
         is_draft=is_draft(entry.get("post_status"), publish, new.is_draft),
     )
-    enclosure = _enclosure(entry)
+    enclosure = _enclosure_url(entry)
     if "description" in entry or "mt_text_more" in entry:
         html = "".join(
             text_in(entry.get(name, ""), name) for name in ("description", "mt_text_more")
@@ -66,7 +66,7 @@ async def read_entry(
     return evolve(new, enclosure_url=enclosure, enclosure_text="")
 
 
-def _enclosure(entry: Mapping[str, Any]) -> str | None:
+def _enclosure_url(entry: Mapping[str, Any]) -> str | None:
     """The URL of the enclosure in a struct, empty for none; None if the struct does not say."""
     if "enclosure" not in entry:
         return None

@@ -85,9 +85,9 @@ class AccountFeeds:
         """The value of the Link header of a feed; empty if the broker is no hub."""
         return hub_and_self(self.public_url, f"/people/{name}/{file}") if self.has_hub else ""
 
-    def written(self, author: Author, posts: Sequence[Post]) -> dict[str, WrittenFeed]:
-        """The feeds of an author, by their URLs, in the order of ``FORMATS``.  It takes a while:
-        call it in a thread.
+    def write(self, author: Author, posts: Sequence[Post]) -> dict[str, WrittenFeed]:
+        """Write the feeds of an author, by their URLs, in the order of ``FORMATS``.  It takes a
+        while: call it in a thread.
 
         :param posts: the newest first.
         """
@@ -99,8 +99,8 @@ class AccountFeeds:
             for file, (media_type, encode, _) in FORMATS.items()
         }
 
-    def rss(self, author: Author, posts: Sequence[Post]) -> bytes:
-        """As ``written``, but as RSS alone, and not compressed."""
+    def write_rss(self, author: Author, posts: Sequence[Post]) -> bytes:
+        """As ``write``, but as RSS alone, and not compressed."""
         _, encode, _ = FORMATS["rss.xml"]
         return encode(self._document(author, "rss.xml", tuple(map(self._entry, posts))))
 

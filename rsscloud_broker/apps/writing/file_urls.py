@@ -45,19 +45,21 @@ class FileUrls:
         ending = ENDINGS[upload.media_type]
         return f"{self.public_url}/people/{account}/files/{upload.digest}.{ending}"
 
-    def named(self, url: str) -> tuple[str, str] | None:
+    def parse_url(self, url: str) -> tuple[str, str] | None:
         """The name of the account and the digest in the URL of a file; None if it is none.
 
         :param url: however it is spelled: see ``urls.normal_form``.
         """
-        rest = self._below(url)
-        return self.in_path(urlsplit(rest).path) if rest.startswith("/") else None
+        rest = self._rest_of_own_url(url)
+        return self.parse_path(urlsplit(rest).path) if rest.startswith("/") else None
 
     def as_stored(self, url: str) -> str:
         """A URL as it is stored in messages: that of a file here is spelled as `url` spells it, so
         that it can be found.
         """
-        return url if self.named(url) is None else f"{self.public_url}{self._below(url)}"
+        return (
+            url if self.parse_url(url) is None else f"{self.public_url}{self._rest_of_own_url(url)}"
+        )
 
     def outline_as_stored(self, items: tuple[OutlineItem, ...]) -> tuple[OutlineItem, ...]:
         """An outline whose links are as `as_stored` has them."""
@@ -66,12 +68,12 @@ class FileUrls:
             for each in items
         )
 
-    def _below(self, url: str) -> str:
+    def _rest_of_own_url(self, url: str) -> str:
         """The rest of a URL of the broker, in normal form; empty if it is another's URL."""
         normal, own = normal_form(url), normal_form(self.public_url).rstrip("/")
         return normal.removeprefix(own) if normal.startswith(f"{own}/") else ""
 
-    def in_path(self, path: str) -> tuple[str, str] | None:
+    def parse_path(self, path: str) -> tuple[str, str] | None:
         """The name of the account and the digest in the path of a file; None if it is none."""
         found = _PATH.fullmatch(path)
         return (found[1], found[2]) if found else None

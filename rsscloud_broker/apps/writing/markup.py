@@ -129,9 +129,9 @@ class _Reader:
         self._media: dict[str, MarkupLink] = {}
         self._dropping = 0  # how many elements are open whose content is dropped
         self._in_title = False
-        self._href = ""  # of the link that is open
-        self._anchor: list[str] = []  # its text
-        self._alt = ""  # what stands for a picture in it
+        self._href = ""  # of the link that is open; empty if none is
+        self._link_text: list[str] = []  # the pieces of its text
+        self._picture_text = ""  # what stands for a picture in it
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         if tag in _DROPPED:
@@ -140,7 +140,7 @@ class _Reader:
             self._in_title = True
         elif tag == "a":
             self._end_link()
-            self._href = _web(attributes.get("href", ""))
+            self._href = _web_url_or_empty(attributes.get("href", ""))
         elif tag in _MEDIA and not self._dropping:
             self._add_medium(attributes)
         if tag in _BLOCKS:
@@ -167,7 +167,7 @@ class _Reader:
             return
         self._text.append(data)
         if self._href:
-            self._anchor.append(data)
+            self._link_text.append(data)
 
     def comment(self, text: str) -> None:
         """Comments are dropped."""
@@ -186,23 +186,23 @@ class _Reader:
 
     def _add_medium(self, attributes: Mapping[str, str]) -> None:
         """Keep the URL of a picture, a sound or a film, and the text that stands for it."""
-        url, alt = _web(attributes.get("src", "")), _tidy(attributes.get("alt", ""))
+        url, alt = _web_url_or_empty(attributes.get("src", "")), _tidy(attributes.get("alt", ""))
         if url and len(self._media) < MAX_LINKS:
             self._media.setdefault(url, MarkupLink(url, alt))
-            self._alt = self._alt or alt
+            self._picture_text = self._picture_text or alt
 
     def _end_link(self) -> None:
         """Keep the link that is open, unless it says no more than its text; close it."""
-        href, text = self._href, _tidy("".join(self._anchor))
+        href, text = self._href, _tidy("".join(self._link_text))
         # A picture often links to a larger version of itself.
         is_picture = not text and medium_of(href) != ""
         if href and text != href and not is_picture and len(self._links) < MAX_LINKS:
-            self._links.setdefault(href, MarkupLink(href, text or self._alt))
-        self._href, self._alt = "", ""
-        self._anchor.clear()
+            self._links.setdefault(href, MarkupLink(href, text or self._picture_text))
+        self._href, self._picture_text = "", ""
+        self._link_text.clear()
 
 
-def _web(url: str) -> str:
+def _web_url_or_empty(url: str) -> str:
     """A URL if it is a whole http or https URL; else empty."""
     url = url.strip()
     return url if _WEB.fullmatch(url) else ""
@@ -221,7 +221,7 @@ def medium_of(url: str, media_type: str = "") -> str:
         decides.
     """
     file = url.partition("#")[0].partition("?")[0].rpartition("/")[2]
-    known = media_type or (guess_type(file)[0] if _web(url) else None) or ""
+    known = media_type or (guess_type(file)[0] if _web_url_or_empty(url) else None) or ""
     kind = known.partition("/")[0].lower()
     return kind if kind in {"image", "audio", "video"} else ""
 
@@ -231,13 +231,13 @@ def to_html(text: str) -> str:
 
     ``read_html`` makes the same text of it.
     """
-    paragraphs = [_html_of(paragraph) for paragraph in text.split("\n\n")]
+    paragraphs = [_paragraph_html(paragraph) for paragraph in text.split("\n\n")]
     return (
         paragraphs[0] if len(paragraphs) == 1 else "".join(f"<p>{each}</p>" for each in paragraphs)
     )
 
 
-def _html_of(paragraph: str) -> str:
+def _paragraph_html(paragraph: str) -> str:
     """A paragraph of plain text as HTML: URLs become links, line breaks ``br``."""
     parts: list[str] = []
     end = 0

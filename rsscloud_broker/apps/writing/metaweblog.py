@@ -64,7 +64,7 @@ class MetaWeblogAPI(EditorAPI):
         self, call: EditorCall, count: Any = 10
     ) -> list[dict[str, Any]]:
         """Return the newest messages, drafts too: blogid, name, password, how many."""
-        return [entry_of(self._writing, post) for post in await self._recent(call, count)]
+        return [entry_of(self._writing, post) for post in await self._newest_posts(call, count)]
 
     @editing("blog name password")
     async def xmlrpc_getCategories(self, call: EditorCall) -> list[dict[str, Any]]:
@@ -139,7 +139,7 @@ class BloggerAPI(EditorAPI):
     @editing("key blog name password count")
     async def xmlrpc_getRecentPosts(self, call: EditorCall, count: Any) -> list[dict[str, Any]]:
         """Return the newest messages: appkey, blogid, name, password, how many."""
-        return [_blogger_post(post) for post in await self._recent(call, count)]
+        return [_blogger_post(post) for post in await self._newest_posts(call, count)]
 
 
 def _blogger_post(post: Post) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from typing import Any, Final
 from attrs import evolve
 from twisted.web.server import Request
 
-from rsscloud_broker.apps.writing.editors import SCOPE, of_html
+from rsscloud_broker.apps.writing.editors import SCOPE, call_with_html
 from rsscloud_broker.apps.writing.micropub_requests import (
     FORM,
     JSON,
@@ -39,14 +39,14 @@ from rsscloud_broker.apps.writing.micropub_requests import (
 from rsscloud_broker.apps.writing.model import InvalidPost, NewPost, Post
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.properties import (
+    apply_update,
     html_in,
     new_post,
-    of_form,
-    of_json,
     properties_of,
-    updated,
+    properties_of_form,
+    properties_of_json,
 )
-from rsscloud_broker.apps.writing.rules import checked
+from rsscloud_broker.apps.writing.rules import check_and_tidy
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.http.answering import Answer, Answers
 from rsscloud_broker.http.requests import client_address, media_type, parameter, respond
@@ -103,15 +103,29 @@ class Micropub:
         kinds, limit = frozenset({FORM, MULTIPART, JSON}), self._body_limit
         files = frozenset({MULTIPART})
         return [
-            Route(ENDPOINT, "GET", _answers(self._query), for_everybody=True),
-            Route(ENDPOINT, "POST", _answers(self._post), frozenset(), kinds, True, limit),
-            Route(MEDIA_ENDPOINT, "GET", _answers(self._query_media), for_everybody=True),
-            Route(MEDIA_ENDPOINT, "POST", _answers(self._upload), frozenset(), files, True, limit),
+            Route(ENDPOINT, "GET", _make_resource(self._query), for_everybody=True),
+            Route(
+                ENDPOINT,
+                "POST",
+                _make_resource(self._act),
+                content_types=kinds,
+                for_everybody=True,
+                body_limit=limit,
+            ),
+            Route(MEDIA_ENDPOINT, "GET", _make_resource(self._query_media), for_everybody=True),
+            Route(
+                MEDIA_ENDPOINT,
+                "POST",
+                _make_resource(self._upload),
+                content_types=files,
+                for_everybody=True,
+                body_limit=limit,
+            ),
         ]
 
     # /micropub
 
-    async def _post(self, request: Request) -> Answer:
+    async def _act(self, request: Request) -> Answer:
         """Create, update or delete a message, as a request asks for."""
         caller, sent = await self._requests.read(request)
         document, source = sent.document, client_address(request)
@@ -129,37 +143,37 @@ class Micropub:
                 raise _no_such_post()
             return Answer(b"", JSON, 204)
         old = self._properties(post)
-        new = await self._read(caller, updated(old, document), post)
+        new = await self._make_new_post(caller, apply_update(old, document), post)
         await self._writing.edit(caller, post.id, new, source)
         return Answer(b"", JSON, 204)
 
     async def _create(self, caller: Caller, sent: Sent, source: str) -> Answer:
-        """Create a message with files; it is checked before any of them is stored."""
+        """Create a message; it is checked before any of the files that came with it is stored."""
         if sent.form is None:
-            properties = of_json(sent.document)
+            properties = properties_of_json(sent.document)
         elif sent.document.get("h", "entry") != "entry":
             raise InvalidPost("h must be entry: messages are the only thing to create here")
         else:
-            properties = of_form(sent.form.pairs)
+            properties = properties_of_form(sent.form.pairs)
         files = sent.form.files if sent.form else ()
-        new = await self._read(caller, properties)
-        self._check(new, files)
+        new = await self._make_new_post(caller, properties)
+        self._check_with_files(new, files)
         for field, name, data in files:
             upload = await self._writing.upload(caller, name, data, source)
             properties.setdefault(field.removesuffix("[]"), []).append(upload.url)
         if files:
-            new = await self._read(caller, properties)
+            new = await self._make_new_post(caller, properties)
         post = await self._writing.add(caller, new, source)
         return Answer(b"", JSON, 201, {"location": self._writing.page_url(post)})
 
-    async def _read(
+    async def _make_new_post(
         self, caller: Caller, properties: dict[str, list[Any]], old: Post | None = None
     ) -> NewPost:
         """The message with some properties: see ``new_post``.  Another process reads large HTML."""
         html = html_in(properties)
-        return await of_html(self._parts, caller, html, new_post, properties, old)
+        return await call_with_html(self._parts, caller, html, new_post, properties, old)
 
-    def _check(self, new: NewPost, files: Sequence[tuple[str, str, bytes]]) -> None:
+    def _check_with_files(self, new: NewPost, files: Sequence[tuple[str, str, bytes]]) -> None:
         """Check a message before its files are stored, which would be left over otherwise.
 
         :raises InvalidPost: it breaks a rule.
@@ -174,23 +188,23 @@ class Micropub:
                 )
         if files and not new.enclosure_url:
             new = evolve(new, enclosure_url=f"{self._parts.public_url}/")  # it will have one
-        checked(new, self._options.max_characters)
+        check_and_tidy(new, self._options.max_characters)
 
     async def _query(self, request: Request) -> Answer:
         """Answer a query for the configuration, categories or messages: the parameter ``q``."""
         caller = await self._requests.caller(request)
         match parameter(request, "q"):
             case "config":
-                return _json(await self._config(caller))
+                return _json_answer(await self._config(caller))
             case "syndicate-to":
-                return _json({"syndicate-to": []})
+                return _json_answer({"syndicate-to": []})
             case "category":
-                return _json({"categories": await self._categories(caller, request)})
+                return _json_answer({"categories": await self._categories(caller, request)})
             case "source" if url := parameter(request, "url"):
                 post = await self._post_at(caller, url)
-                return _json(_source(self._properties(post), _asked(request)))
+                return _json_answer(_source_of(self._properties(post), _wanted_properties(request)))
             case "source":
-                return _json(await self._newest(caller, request))
+                return _json_answer(await self._newest_posts(caller, request))
         raise InvalidPost("q must be config, syndicate-to, category or source")
 
     async def _config(self, caller: Caller) -> dict[str, Any]:
@@ -209,10 +223,10 @@ class Micropub:
         names = await self._writing.categories(caller)
         return [name for name in names if part in name.casefold()]
 
-    async def _newest(self, caller: Caller, request: Request) -> dict[str, Any]:
+    async def _newest_posts(self, caller: Caller, request: Request) -> dict[str, Any]:
         """The newest messages, or those before the one that ``after`` names."""
-        limit = min(max(_number(request, "limit", _POSTS), 1), _MAX_POSTS)
-        after = _number(request, "after", 0) or None
+        limit = min(max(_parse_number(request, "limit", _POSTS), 1), _MAX_POSTS)
+        after = _parse_number(request, "after", 0) or None
         posts = await self._writing.posts(caller, limit, after)
         items = [{"type": ["h-entry"], "properties": self._properties(post)} for post in posts]
         more = {"paging": {"after": str(posts[-1].id)}} if len(posts) == limit else {}
@@ -253,19 +267,19 @@ class Micropub:
         caller = await self._requests.caller(request)
         match parameter(request, "q"):
             case "source":
-                limit = min(max(_number(request, "limit", _POSTS), 1), _MAX_POSTS)
+                limit = min(max(_parse_number(request, "limit", _POSTS), 1), _MAX_POSTS)
                 uploads = await self._writing.uploads(caller, limit)
-                return _json({"items": [{"url": upload.url} for upload in uploads]})
+                return _json_answer({"items": [{"url": upload.url} for upload in uploads]})
             case "last":
                 uploads = await self._writing.uploads(caller, 1)
-                return _json({"url": uploads[0].url} if uploads else {})
+                return _json_answer({"url": uploads[0].url} if uploads else {})
         raise InvalidPost("q must be source or last")
 
 
 # --- queries ------------------------------------------------------------------------
 
 
-def _asked(request: Request) -> list[str]:
+def _wanted_properties(request: Request) -> list[str]:
     """The names of the properties that a query asks for."""
     arguments = request.args or {}
     return [
@@ -275,7 +289,7 @@ def _asked(request: Request) -> list[str]:
     ]
 
 
-def _source(properties: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
+def _source_of(properties: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
     """The answer to a query for the source of a message (section 3.7.2).
 
     :param names: the properties to show; empty for all.
@@ -285,7 +299,7 @@ def _source(properties: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
     return {"properties": {name: properties[name] for name in names if name in properties}}
 
 
-def _number(request: Request, name: str, otherwise: int) -> int:
+def _parse_number(request: Request, name: str, otherwise: int) -> int:
     """A parameter that is a number, or ``otherwise`` if it is not there."""
     text = parameter(request, name) or str(otherwise)
     if not (text.isascii() and text.isdigit() and len(text) <= 18):  # 64 bits
@@ -300,7 +314,7 @@ def _no_such_post() -> Refusal:
     return Refusal(404, "invalid_request", "you have no message at this URL")
 
 
-def _json(value: Any) -> Answer:
+def _json_answer(value: Any) -> Answer:
     """The answer to a query, which no cache may keep."""
     return Answer(
         json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"),
@@ -309,25 +323,25 @@ def _json(value: Any) -> Answer:
     )
 
 
-def _answers(respond: Callable[[Request], Awaitable[Answer]]) -> Answers:
+def _make_resource(respond: Callable[[Request], Awaitable[Answer]]) -> Answers:
     """A resource that answers errors as the specification says."""
 
     async def answer(request: Request) -> Answer:
         try:
             return await respond(request)
         except Refusal as error:
-            return _error(error.status, error.error, str(error))
+            return _error_answer(error.status, error.error, str(error))
 
-    return Answers(answer, _failure)
+    return Answers(answer, _answer_failure)
 
 
-def _failure(request: Request, status: int, text: str, **headers: str) -> bytes:
+def _answer_failure(request: Request, status: int, text: str, **headers: str) -> bytes:
     """Answer an error that every front door answers alike, with Micropub's code for it."""
-    answer = _error(status, _ERRORS[status], text)
+    answer = _error_answer(status, _ERRORS[status], text)
     return respond(request, status, answer.content_type, answer.body, **headers)
 
 
-def _error(status: int, error: str, text: str) -> Answer:
+def _error_answer(status: int, error: str, text: str) -> Answer:
     """The answer to a request that failed: Micropub's code, and a text for people."""
     headers = {}
     if status == 401:  # RFC 6750, section 3

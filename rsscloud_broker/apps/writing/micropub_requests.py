@@ -88,9 +88,9 @@ class Requests:
         token = bearer_token(request)
         if media_type(request) != FORM:
             caller = await self._caller_of(token)
-            sent = await self._read(request)
+            sent = await self._read_body(request)
         else:
-            sent = await self._read(request)
+            sent = await self._read_body(request)
             caller = await self._caller_of(token or sent.token)
         if token and sent.token:
             raise Refusal(
@@ -117,7 +117,7 @@ class Requests:
             )
         return caller
 
-    async def _read(self, request: Request) -> Sent:
+    async def _read_body(self, request: Request) -> Sent:
         """Read the body of a request.
 
         :raises Refused: it cannot be read.
@@ -126,19 +126,19 @@ class Requests:
         kind = media_type(request)
         if kind == MULTIPART:
             form = await self._in_thread(file_forms.read, header(request, "content-type"), body)
-            return _sent(form)
+            return _sent_form(form)
         if len(body) > MAX_OVERHEAD:
             raise UnreadableForm(f"a request without files has at most {MAX_OVERHEAD} bytes")
-        read = _document if kind == JSON else _fields
+        read = _read_json if kind == JSON else _read_form
         sent: Sent = await self._in_thread(read, body)
         return sent
 
 
-def _fields(body: bytes) -> Sent:
+def _read_form(body: bytes) -> Sent:
     """Read a form without files.  The site limits the number of its fields."""
     # Given bytes, parse_qsl fails at those beyond ASCII.  In Latin-1 each byte is a character.
     fields = parse_qsl(body.decode("latin-1"), keep_blank_values=True, encoding="latin-1")
-    return _sent(Form(tuple((_text(name), _text(value)) for name, value in fields), ()))
+    return _sent_form(Form(tuple((_text(name), _text(value)) for name, value in fields), ()))
 
 
 def _text(field: str) -> str:
@@ -146,12 +146,13 @@ def _text(field: str) -> str:
     return decode(field.encode("latin-1"))
 
 
-def _sent(form: Form) -> Sent:
+def _sent_form(form: Form) -> Sent:
+    """What a form brought: the fields that say what to do, and all of the form."""
     named = form.fields
     return Sent({name: named[name] for name in ("h", "action", "url") if name in named}, form)
 
 
-def _document(body: bytes) -> Sent:
+def _read_json(body: bytes) -> Sent:
     """Read JSON, which must be an object."""
     try:
         document = json.loads(body)

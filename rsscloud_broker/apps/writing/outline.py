@@ -63,24 +63,25 @@ def parse(text: str) -> tuple[OutlineItem, ...]:
         item = _Open(indent, (link[1] or "") if link else found[2], link[2] if link else "")
         path[-1].below.append(item)
         path.append(item)
-    return _closed(top)
+    return _freeze(top)
 
 
-def _closed(item: _Open) -> tuple[OutlineItem, ...]:
+def _freeze(item: _Open) -> tuple[OutlineItem, ...]:
     """The items below an item; no deeper than ``MAX_DEPTH``, so it may recurse."""
     return tuple(
-        OutlineItem(each.text.strip(), link=each.link, items=_closed(each)) for each in item.below
+        OutlineItem(each.text.strip(), link=each.link, items=_freeze(each)) for each in item.below
     )
 
 
-def written(items: tuple[OutlineItem, ...], level: int = 0) -> str:
+def write(items: tuple[OutlineItem, ...], level: int = 0) -> str:
     """Write an outline as `parse` reads it."""
     return "".join(
-        f"{' ' * WIDTH * level}{_line(each)}\n{written(each.items, level + 1)}" for each in items
+        f"{' ' * WIDTH * level}{_write_line(each)}\n{write(each.items, level + 1)}"
+        for each in items
     )
 
 
-def _line(item: OutlineItem) -> str:
+def _write_line(item: OutlineItem) -> str:
     """An item as a line, without what is below it."""
     text = item.text or item.title
     return f"{text} <{item.link}>".strip() if item.link else text

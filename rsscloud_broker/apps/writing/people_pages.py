@@ -12,7 +12,7 @@ from rsscloud_broker.apps.writing.model import OutlineItem, Post
 from rsscloud_broker.apps.writing.rows import Author
 from rsscloud_broker.apps.writing.rsd import MEDIA_TYPE as RSD
 from rsscloud_broker.apps.writing.rsd import discovery_links, rsd_url
-from rsscloud_broker.apps.writing.texts import shown, shown_outline
+from rsscloud_broker.apps.writing.texts import outline_elements, shown
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.http.answering import PLAIN, Answer
 from rsscloud_broker.http.requests import parameter
@@ -52,7 +52,7 @@ class PeoplePages:
         self._writing = writing
         self._public_url = parts.public_url
 
-    async def everybody(self, request: Request) -> Answer:
+    async def list_authors(self, request: Request) -> Answer:
         """Who writes here."""
         viewer = await viewer_of(self._callers, request)
         before = parameter(request, "before")
@@ -92,17 +92,17 @@ class PeoplePages:
         if author is None or not author.is_public:
             return await self.nothing_of(name)
         if number is None:
-            return await self._list(request, author)
+            return await self._list_posts(request, author)
         found = await self._writing.store.placed(author, number)
         if found is None or found.post.is_draft:
             return DELETED if 0 < number < author.next_id else NOTHING_HERE
-        return await self._message(request, author, found.post)
+        return await self._show_message(request, author, found.post)
 
     async def nothing_of(self, name: str) -> Answer:
         """The answer if an author has nothing at an address: ``GONE`` of a removed account."""
         return GONE if await self._writing.store.is_former(name) else NOTHING_HERE
 
-    async def _list(self, request: Request, author: Author) -> Answer:
+    async def _list_posts(self, request: Request, author: Author) -> Answer:
         """A page with messages of an author, the newest or those before a position."""
         typed = parameter(request, "before")
         if typed and not (typed.isascii() and typed.isdigit() and len(typed) < 19):
@@ -132,7 +132,7 @@ class PeoplePages:
         links_to_apis = {"link": discovery_links(self._public_url, author.name)}
         return Answer(page, headers=private(viewer) | links_to_apis)
 
-    async def _message(self, request: Request, author: Author, post: Post) -> Answer:
+    async def _show_message(self, request: Request, author: Author, post: Post) -> Answer:
         """The page of one message, with a link to edit it for its author."""
         viewer = await viewer_of(self._callers, request)
         is_own = viewer is not None and viewer.account.id == author.account_id
@@ -179,21 +179,21 @@ class PeoplePages:
         """
         parts: list[Flattenable] = []
         if post.title:
-            named = linked(post.link, post.title) if post.link else post.title
-            parts.append(tags.h2(tags.bdi(named)))
+            parse_url = linked(post.link, post.title) if post.link else post.title
+            parts.append(tags.h2(tags.bdi(parse_url)))
         parts.append(tags.p(shown(post.text), class_="message", dir="auto"))
         if post.link and not post.title:
             parts.append(tags.p(linked(post.link, clipped(post.link))))
         if post.enclosure:
             parts.append(self._enclosure(post))
-        number = _number_of(post.items)
+        number = _count_items(post.items)
         # With more items than these, the outline of a message is shown on its own page only.
         if alone or number <= 30:
-            parts.append(shown_outline(post.items))
+            parts.append(outline_elements(post.items))
         else:
             below = f"{counted(number, 'item')} below"
             parts.append(tags.p(tags.a(below, href=self._path(post))))
-        parts.append(self._about(post, alone=alone))
+        parts.append(self._times_and_categories(post, alone=alone))
         return tags.article(*parts, class_="post")
 
     def _enclosure(self, post: Post) -> Tag:
@@ -201,7 +201,7 @@ class PeoplePages:
         file = post.enclosure
         assert file is not None  # the caller has looked
         path = file.url.removeprefix(self._public_url)
-        is_own = self._writing.files.named(file.url) is not None
+        is_own = self._writing.files.parse_url(file.url) is not None
         if is_own and file.media_type.startswith("image/"):
             picture = tags.img(
                 src=path, alt=file.text or "The picture that belongs to this message"
@@ -212,7 +212,7 @@ class PeoplePages:
         name = clipped(file.text or file.url.rpartition("/")[2] or file.url, 40)
         return tags.p("File: ", linked(file.url, name), kind, class_="enclosure")
 
-    def _about(self, post: Post, *, alone: bool) -> Tag:
+    def _times_and_categories(self, post: Post, *, alone: bool) -> Tag:
         """When a message was written and changed, with a link to its page; and its categories."""
         now = self._clock.wall_seconds()
         about: list[Flattenable] = [moment(post.created_at, now)]
@@ -235,6 +235,6 @@ def title_of(post: Post) -> str:
     return post.title or " ".join(post.text.split()) or post.link or first or file
 
 
-def _number_of(items: tuple[OutlineItem, ...]) -> int:
+def _count_items(items: tuple[OutlineItem, ...]) -> int:
     """How many items an outline has, on all levels."""
-    return sum(1 + _number_of(each.items) for each in items)
+    return sum(1 + _count_items(each.items) for each in items)

@@ -37,7 +37,7 @@ class PostingDoor:
 
     def routes(self) -> Sequence[Route]:
         return [
-            Route(PATH, "GET", Answers(self._rsd), for_everybody=True),
+            Route(PATH, "GET", Answers(self._answer_rsd), for_everybody=True),
             *self._micropub.routes(),
         ]
 
@@ -47,7 +47,7 @@ class PostingDoor:
     def soap_services(self) -> Sequence[SoapService]:
         return []
 
-    async def _rsd(self, request: Request) -> Answer:
+    async def _answer_rsd(self, request: Request) -> Answer:
         """Answer with the RSD document of an account, or of the broker if no account is named."""
         name = parameter(request, "name")
         home = self._writing.home_url(name) if is_name(name) else f"{self._public_url}/"

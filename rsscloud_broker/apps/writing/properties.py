@@ -52,7 +52,7 @@ _SINGLE: Final = frozenset({"content", "summary", "name", "post-status", "visibi
 _FIELD: Final = re.compile(r"([A-Za-z0-9-]+)(?:\[([A-Za-z0-9-]*)\])?(?:\[\])?")
 
 
-def of_form(fields: Iterable[tuple[str, str]]) -> dict[str, list[Any]]:
+def properties_of_form(fields: Iterable[tuple[str, str]]) -> dict[str, list[Any]]:
     """The properties in the fields of a form, in which ``[]`` marks lists.
 
     ``content[html]``, ``photo[value]`` and the like make objects.  Fields for the endpoint itself
@@ -76,7 +76,7 @@ def of_form(fields: Iterable[tuple[str, str]]) -> dict[str, list[Any]]:
     return found
 
 
-def of_json(document: Mapping[str, Any]) -> dict[str, list[Any]]:
+def properties_of_json(document: Mapping[str, Any]) -> dict[str, list[Any]]:
     """The properties in a JSON request that creates a message.
 
     :raises InvalidPost: the request is not as the specification says (section 3.3.2).
@@ -113,7 +113,9 @@ def new_post(properties: dict[str, list[Any]], old: Post | None = None) -> NewPo
         items=old.items if old else (),
         is_draft=_is_draft(properties),
     )
-    media = [_link(value, name) for name in _MEDIA.values() for value in properties.get(name, ())]
+    media = [
+        _media_link(value, name) for name in _MEDIA.values() for value in properties.get(name, ())
+    ]
     if old and old.enclosure:
         enclosure = old.enclosure.url
         media.sort(key=lambda link: link.url != enclosure)  # the old enclosure first
@@ -162,7 +164,7 @@ def properties_of(post: Post, url: str) -> dict[str, list[Any]]:
 # --- updates (W3C Micropub, section 3.4) ----------------------------------------------
 
 
-def updated(old: Properties, update: Mapping[str, Any]) -> dict[str, list[Any]]:
+def apply_update(old: Properties, update: Mapping[str, Any]) -> dict[str, list[Any]]:
     """The properties of a message after an update.
 
     :param update: the request, with ``replace``, ``add`` and ``delete``.
@@ -181,7 +183,7 @@ def updated(old: Properties, update: Mapping[str, Any]) -> dict[str, list[Any]]:
             raise InvalidPost(f"{name} has one value; use replace to change it")
         before = found.setdefault(name, [])
         before += [value for value in values if value not in before]
-    _delete(found, update.get("delete", []))
+    _delete_properties(found, update.get("delete", []))
     return found
 
 
@@ -195,7 +197,7 @@ def _operation(update: Mapping[str, Any], name: str) -> Mapping[str, list[Any]]:
     return operation
 
 
-def _delete(found: dict[str, list[Any]], names: Any) -> None:
+def _delete_properties(found: dict[str, list[Any]], names: Any) -> None:
     """Remove properties, or some of their values."""
     if isinstance(names, list) and all(isinstance(name, str) for name in names):
         for name in names:
@@ -204,11 +206,11 @@ def _delete(found: dict[str, list[Any]], names: Any) -> None:
     if not isinstance(names, dict):
         raise InvalidPost("delete must be an array of names, or an object of arrays of values")
     for name, values in _operation({"delete": names}, "delete").items():
-        gone = [_plain(value) for value in values]
-        found[name] = [value for value in found.get(name, []) if _plain(value) not in gone]
+        gone = [_bare_value(value) for value in values]
+        found[name] = [value for value in found.get(name, []) if _bare_value(value) not in gone]
 
 
-def _plain(value: Any) -> Any:
+def _bare_value(value: Any) -> Any:
     """A value without what only describes it, such as the text that stands for a picture."""
     return value.get("value", value) if isinstance(value, dict) else value
 
@@ -223,7 +225,7 @@ def _first(properties: Properties, name: str) -> Any:
 
 def _texts(properties: Properties, name: str) -> list[str]:
     """The values of a property, which must be texts."""
-    values = [_plain(value) for value in properties.get(name, ())]
+    values = [_bare_value(value) for value in properties.get(name, ())]
     if not all(isinstance(value, str) for value in values):
         raise InvalidPost(f"the values of {name} must be texts")
     return values
@@ -234,7 +236,7 @@ def _text(properties: Properties, name: str) -> str:
     return next(iter(_texts(properties, name)), "")
 
 
-def _link(value: Any, name: str) -> MarkupLink:
+def _media_link(value: Any, name: str) -> MarkupLink:
     """A value of a property for files, as a link with the text that stands for the file."""
     match value:
         case str(url) | {"value": str(url)}:

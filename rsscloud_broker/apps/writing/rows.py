@@ -101,13 +101,13 @@ class ChangeOfPosts:
 def author_of(conn: Connection, account_id: int) -> Author | None:
     """The author by the account; None if the account has written nothing yet."""
     row = conn.execute(select(author).where(author.c.account_id == account_id)).first()
-    return None if row is None else _author(row)
+    return None if row is None else _author_of_row(row)
 
 
 def author_named(conn: Connection, name: str) -> Author | None:
     """The author by name; None if there is none."""
     row = conn.execute(select(author).where(author.c.name == name)).first()
-    return None if row is None else _author(row)
+    return None if row is None else _author_of_row(row)
 
 
 def authors(conn: Connection, limit: int, before: str = "") -> list[Author]:
@@ -120,7 +120,7 @@ def authors(conn: Connection, limit: int, before: str = "") -> list[Author]:
     if (last := author_named(conn, before)) is not None:
         chosen = chosen.where(tuple_(*order) < (to_micros(last.changed_at), last.name))
     newest = chosen.order_by(*(column.desc() for column in order)).limit(limit)
-    return list(map(_author, conn.execute(newest)))
+    return list(map(_author_of_row, conn.execute(newest)))
 
 
 def ensure_author(conn: Connection, account_id: int, name: str, base: str) -> Author:
@@ -202,7 +202,7 @@ def _insert(conn: Connection, table: Table) -> Any:
     return {"postgresql": postgresql, "sqlite": sqlite}[conn.dialect.name].insert(table)
 
 
-def _author(row: Row[Any]) -> Author:
+def _author_of_row(row: Row[Any]) -> Author:
     return Author(
         row.account_id, row.name, row.base, row.version, row.next_id, to_seconds(row.changed_at)
     )
@@ -234,14 +234,14 @@ def published(
     if before is not None:
         chosen = chosen.where(post.c.position < before)
     rows = conn.execute(chosen.order_by(post.c.position.desc()).limit(limit))
-    return [_to_placed(row, owner) for row in rows]
+    return [_placed_of_row(row, owner) for row in rows]
 
 
 def placed(conn: Connection, owner: Author, post_id: int) -> Placed | None:
     """One message, which may be a draft; None if there is no such message."""
     wanted = (post.c.account_id == owner.account_id, post.c.id == post_id)
     row = conn.execute(select(post).where(*wanted)).first()
-    return None if row is None else _to_placed(row, owner)
+    return None if row is None else _placed_of_row(row, owner)
 
 
 def all_posts(
@@ -265,7 +265,7 @@ def all_posts(
     if is_draft is not None:
         chosen = chosen.where(post.c.position == 0 if is_draft else post.c.position > 0)
     rows = conn.execute(chosen.order_by(post.c.id.desc()).limit(limit))
-    return [_to_placed(row, owner).post for row in rows]
+    return [_placed_of_row(row, owner).post for row in rows]
 
 
 def post_with_file(conn: Connection, account_id: int, digest: str) -> int | None:
@@ -297,12 +297,12 @@ def apply(conn: Connection, change: ChangeOfPosts) -> None:
     wanted = (post.c.account_id == owner.account_id, post.c.id == change.post_id)
     conn.execute(delete(post).where(*wanted))
     if new is not None:
-        conn.execute(insert(post).values(_values(new)))
+        conn.execute(insert(post).values(_columns_of(new)))
         for name in new.post.categories:
             _use_category(conn, owner.account_id, name, to_micros(change.at))
 
 
-def _values(new: Placed) -> dict[str, object]:
+def _columns_of(new: Placed) -> dict[str, object]:
     given = new.post
     file = given.enclosure
     return {
@@ -317,24 +317,24 @@ def _values(new: Placed) -> dict[str, object]:
         "enclosure_text": file.text if file else "",
         "enclosure_size": file.size if file else 0,
         "categories": json.dumps(given.categories, ensure_ascii=False),
-        "items": json.dumps(list(map(_as_json, given.items)), ensure_ascii=False),
+        "items": json.dumps(list(map(_item_to_json, given.items)), ensure_ascii=False),
         "created_at": to_micros(given.created_at),
         "changed_at": to_micros(given.changed_at),
     }
 
 
-def _as_json(item: OutlineItem) -> list[Any]:
+def _item_to_json(item: OutlineItem) -> list[Any]:
     """An item of an outline as it is stored: [text, title, link, [items below]]."""
-    return [item.text, item.title, item.link, list(map(_as_json, item.items))]
+    return [item.text, item.title, item.link, list(map(_item_to_json, item.items))]
 
 
-def _item(value: list[Any]) -> OutlineItem:
-    """An item of an outline, made of what ``_as_json`` has stored."""
+def _item_from_json(value: list[Any]) -> OutlineItem:
+    """An item of an outline, made of what ``_item_to_json`` has stored."""
     text, title, link, items = value
-    return OutlineItem(text, title, link, tuple(map(_item, items)))
+    return OutlineItem(text, title, link, tuple(map(_item_from_json, items)))
 
 
-def _to_placed(row: Row[Any], owner: Author) -> Placed:
+def _placed_of_row(row: Row[Any], owner: Author) -> Placed:
     file = None
     if row.enclosure_url:
         file = Enclosure(
@@ -349,7 +349,7 @@ def _to_placed(row: Row[Any], owner: Author) -> Placed:
         row.link,
         file,
         tuple(json.loads(row.categories)),
-        tuple(map(_item, json.loads(row.items))),
+        tuple(map(_item_from_json, json.loads(row.items))),
         to_seconds(row.created_at),
         to_seconds(row.changed_at),
         row.position == 0,

@@ -55,28 +55,30 @@ def tidy(text: str) -> str:
     return _BLANK_LINES.sub("\n\n", _CONTROLS.sub("", text)).strip()
 
 
-def checked(new: NewPost, most: int) -> NewPost:
-    """What came in, tidied.
+def check_and_tidy(new: NewPost, most: int) -> NewPost:
+    """Check what came in, and return it tidied.
 
     :param most: how many characters a text may have.
     :raises InvalidPost: it breaks a rule.
     """
     post = evolve(
         new,
-        text=_short(tidy(new.text), most, "the message"),
-        title=_short(clean(new.title), most, "the title"),
-        link=_url(new.link, "the link"),
-        enclosure_url=_url(new.enclosure_url, "the address of the enclosure"),
-        enclosure_text=_short(clean(new.enclosure_text), MAX_FILE_TEXT, "the text for the file"),
-        categories=_categories(new.categories),
-        items=_outline(new.items, most),
+        text=_check_length(tidy(new.text), most, "the message"),
+        title=_check_length(clean(new.title), most, "the title"),
+        link=_check_url(new.link, "the link"),
+        enclosure_url=_check_url(new.enclosure_url, "the address of the enclosure"),
+        enclosure_text=_check_length(
+            clean(new.enclosure_text), MAX_FILE_TEXT, "the text for the file"
+        ),
+        categories=_tidy_categories(new.categories),
+        items=_tidy_outline(new.items, most),
     )
     if not (post.text or post.title or post.link or post.enclosure_url or post.items):
         raise InvalidPost("the message is empty; write something, or add a link or an enclosure")
     return post
 
 
-def _short(text: str, most: int, what: str) -> str:
+def _check_length(text: str, most: int, what: str) -> str:
     """A text; raises ``InvalidPost`` if it is longer than ``most``; ``what`` names it then."""
     if len(text) > most * POINTS_PER_GRAPHEME:
         raise InvalidPost(f"{what} is much too long; it may have {most} characters")
@@ -89,7 +91,7 @@ def _short(text: str, most: int, what: str) -> str:
     return text
 
 
-def _url(url: str, what: str) -> str:
+def _check_url(url: str, what: str) -> str:
     """A web address or nothing; raises ``InvalidPost`` for others; ``what`` names it then."""
     url = clean(url)
     if not url:
@@ -104,7 +106,7 @@ def _url(url: str, what: str) -> str:
     return url
 
 
-def _categories(given: tuple[str, ...]) -> tuple[str, ...]:
+def _tidy_categories(given: tuple[str, ...]) -> tuple[str, ...]:
     """The categories, tidied, each once; not too many, and none too long."""
     names = list(dict.fromkeys(filter(None, map(clean, given))))
     if len(names) > MAX_CATEGORIES:
@@ -129,10 +131,10 @@ def too_many_items() -> InvalidPost:
     return InvalidPost(f"the outline has too many items; it may have {MAX_ITEMS}")
 
 
-def _outline(items: tuple[OutlineItem, ...], most: int) -> tuple[OutlineItem, ...]:
+def _tidy_outline(items: tuple[OutlineItem, ...], most: int) -> tuple[OutlineItem, ...]:
     """The outline, tidied.  Items without anything in them or below them are left out."""
     _check_size(items)  # first, so that what follows may recurse
-    return tuple(found for each in items if (found := _item(each, most)) is not None)
+    return tuple(found for each in items if (found := _tidy_item(each, most)) is not None)
 
 
 def _check_size(items: tuple[OutlineItem, ...]) -> None:
@@ -148,15 +150,15 @@ def _check_size(items: tuple[OutlineItem, ...]) -> None:
         level = [below for each in level for below in each.items]
 
 
-def _item(item: OutlineItem, most: int) -> OutlineItem | None:
+def _tidy_item(item: OutlineItem, most: int) -> OutlineItem | None:
     """An item of an outline, tidied, with all below it; None if nothing is in it or below it."""
-    below = tuple(found for each in item.items if (found := _item(each, most)) is not None)
+    below = tuple(found for each in item.items if (found := _tidy_item(each, most)) is not None)
     text = clean(item.text)
     what = f"the item {text[:30]!r}"
     tidied = OutlineItem(
-        _short(text, most, what),
-        _short(clean(item.title), most, f"the title of {what}"),
-        _url(item.link, f"the link of {what}"),
+        _check_length(text, most, what),
+        _check_length(clean(item.title), most, f"the title of {what}"),
+        _check_url(item.link, f"the link of {what}"),
         below,
     )
     return tidied if text or tidied.title or tidied.link or below else None

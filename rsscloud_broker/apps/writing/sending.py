@@ -56,7 +56,7 @@ async def send_upload(request: Request, upload: StoredUpload, read: ReadChunk) -
     if request.setETag(etag.encode("ascii")) is http.CACHED:
         request.finish()
         return
-    part = _part(request, upload.size, etag)
+    part = _wanted_part(request, upload.size, etag)
     if part.first >= upload.size:
         request.setResponseCode(http.REQUESTED_RANGE_NOT_SATISFIABLE)
         request.setHeader("content-range", f"bytes */{upload.size}")
@@ -73,7 +73,7 @@ async def send_upload(request: Request, upload: StoredUpload, read: ReadChunk) -
     await _Sending(request, upload, part).send(read)
 
 
-def _part(request: Request, size: int, etag: str) -> _Part:
+def _wanted_part(request: Request, size: int, etag: str) -> _Part:
     """The part of a file that a request asks for; the whole if it names none or another version."""
     part = asked_part(header(request, "range"), size)
     if part is None or request.method == b"HEAD" or header(request, "if-range") not in {"", etag}:
@@ -87,7 +87,7 @@ class _Sending:
     def __init__(self, request: Request, upload: StoredUpload, part: _Part) -> None:
         self._request = request
         self._upload = upload
-        self._part = part
+        self._wanted_part = part
         self._stream = Stream(request)
 
     async def send(self, read: ReadChunk) -> None:
@@ -106,7 +106,7 @@ class _Sending:
 
     async def _write(self, read: ReadChunk) -> None:
         """Write the part piece by piece, until it is sent or the client has hung up."""
-        first, end = self._part.first, self._part.end
+        first, end = self._wanted_part.first, self._wanted_part.end
         for number in range(first // CHUNK, -(-end // CHUNK)):  # rounded up
             data = await read(self._upload.id, number)
             if self._stream.over:

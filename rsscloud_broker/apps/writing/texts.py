@@ -22,7 +22,7 @@ _ADDRESS: Final = re.compile(r"https?://[^\s<>\"]+", re.IGNORECASE)
 _END: Final = ".,;:!?')]}\u2019\u201d\u2026"
 
 
-def _parts(text: str) -> Iterator[tuple[str, bool]]:
+def _split_at_addresses(text: str) -> Iterator[tuple[str, bool]]:
     """The parts of a text, each with whether it is an address."""
     at = 0
     for found in _ADDRESS.finditer(text):
@@ -43,7 +43,7 @@ def to_html(text: str) -> str:
         f'<a href="{escape(part)}">{escape(part)}</a>'
         if is_address
         else escape(part).replace("\n", "<br>\n")
-        for part, is_address in _parts(text)
+        for part, is_address in _split_at_addresses(text)
     )
 
 
@@ -68,23 +68,26 @@ def outline_html(items: tuple[OutlineItem, ...]) -> str:
 
 def shown(text: str) -> list[Flattenable]:
     """A text as elements for a page."""
-    return [linked(part, part) if is_address else _lines(part) for part, is_address in _parts(text)]
+    return [
+        linked(part, part) if is_address else _break_lines(part)
+        for part, is_address in _split_at_addresses(text)
+    ]
 
 
-def _lines(text: str) -> list[Flattenable]:
+def _break_lines(text: str) -> list[Flattenable]:
     """A text with a ``br`` for each line break, as elements."""
     first, *others = text.split("\n")
     return [first, *(piece for line in others for piece in (tags.br(), line))]
 
 
-def shown_outline(items: tuple[OutlineItem, ...]) -> Tag | str:
+def outline_elements(items: tuple[OutlineItem, ...]) -> Tag | str:
     """An outline as elements for a page; items with others below them can be folded."""
     if not items:
         return ""
-    return tags.ul(*(tags.li(_shown_item(each)) for each in items), class_="outline")
+    return tags.ul(*(tags.li(_item_elements(each)) for each in items), class_="outline")
 
 
-def _shown_item(item: OutlineItem) -> Flattenable:
+def _item_elements(item: OutlineItem) -> Flattenable:
     """An item of an outline, with all below it, as elements."""
     if item.link:
         named = item.title or item.text or item.link
@@ -95,4 +98,4 @@ def _shown_item(item: OutlineItem) -> Flattenable:
         text += shown(item.text)
     if not item.items:
         return tags.bdi(text)
-    return tags.details(tags.summary(tags.bdi(text)), shown_outline(item.items), open="open")
+    return tags.details(tags.summary(tags.bdi(text)), outline_elements(item.items), open="open")

@@ -79,7 +79,7 @@ def begin_upload(
     same = (upload.c.account_id == account_id, upload.c.digest == new.digest)
     row = conn.execute(select(upload).where(*same)).first()
     if row is not None and row.is_whole:
-        return _upload(row)
+        return _upload_of_row(row)
     conn.execute(delete(upload).where(*same))
     sizes = select(func.coalesce(func.sum(upload.c.size), 0))
     used = conn.execute(sizes.where(upload.c.account_id == account_id)).scalar_one()
@@ -95,7 +95,7 @@ def begin_upload(
         "is_whole": False,
     }
     made = conn.execute(insert(upload).values(values).returning(*upload.c)).one()
-    return _upload(made)
+    return _upload_of_row(made)
 
 
 def put_chunks(
@@ -128,7 +128,7 @@ def upload_named(conn: Connection, name: str, digest: str) -> StoredUpload | Non
     owned = select(upload).join(author, author.c.account_id == upload.c.account_id)
     wanted = (author.c.name == name, upload.c.digest == digest, upload.c.is_whole)
     row = conn.execute(owned.where(*wanted)).first()
-    return None if row is None else _upload(row)
+    return None if row is None else _upload_of_row(row)
 
 
 def uploads(conn: Connection, account_id: int, limit: int, skipped: int = 0) -> list[StoredUpload]:
@@ -138,7 +138,7 @@ def uploads(conn: Connection, account_id: int, limit: int, skipped: int = 0) -> 
     """
     mine = select(upload).where(upload.c.account_id == account_id, upload.c.is_whole)
     newest = mine.order_by(upload.c.id.desc()).limit(limit).offset(skipped)
-    return list(map(_upload, conn.execute(newest)))
+    return list(map(_upload_of_row, conn.execute(newest)))
 
 
 # --- removing -----------------------------------------------------------------------
@@ -155,7 +155,7 @@ def remove_upload(
     :param record: an operation that runs in the same transaction, if there was the upload.
     :returns: its id; None if the account has no such upload.
     """
-    removed = _removed(conn, upload.c.account_id == account_id, upload.c.digest == digest)
+    removed = _remove(conn, upload.c.account_id == account_id, upload.c.digest == digest)
     if removed is not None and record is not None:
         record(conn)
     return removed
@@ -163,7 +163,7 @@ def remove_upload(
 
 def give_up(conn: Connection, upload_id: int) -> None:
     """Remove an upload that is not whole."""
-    _removed(conn, upload.c.id == upload_id, ~upload.c.is_whole)
+    _remove(conn, upload.c.id == upload_id, ~upload.c.is_whole)
 
 
 def drop_unfinished(conn: Connection, before: float) -> None:
@@ -172,7 +172,7 @@ def drop_unfinished(conn: Connection, before: float) -> None:
     conn.execute(delete(upload).where(~upload.c.is_whole, old))
 
 
-def _removed(conn: Connection, *which: ColumnElement[bool]) -> int | None:
+def _remove(conn: Connection, *which: ColumnElement[bool]) -> int | None:
     """Remove the upload that some conditions select.  Returns its id; None if there was none."""
     return conn.execute(delete(upload).where(*which).returning(upload.c.id)).scalar()
 
@@ -195,7 +195,7 @@ def drop_chunks(conn: Connection, upload_id: int) -> bool:
     return dropped == AT_ONCE
 
 
-def _upload(row: Row[Any]) -> StoredUpload:
+def _upload_of_row(row: Row[Any]) -> StoredUpload:
     return StoredUpload(
         row.digest,
         row.name,

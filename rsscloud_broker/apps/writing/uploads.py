@@ -63,7 +63,7 @@ class Uploads:
                 some, is_last = chunks[first : first + AT_ONCE], first + AT_ONCE >= len(chunks)
                 await self._store.put_chunks(upload_id, first, some, is_last)
         except UploadLost:
-            await self._drop(upload_id)
+            await self._drop_chunks(upload_id)
             raise Unavailable("another upload of the same file came in between") from None
         except Unavailable:
             await self._store.give_up(upload_id)
@@ -79,7 +79,7 @@ class Uploads:
         removed = await self._store.remove_upload(account_id, digest, record)
         if removed is None:
             return False
-        await self._drop(removed)
+        await self._drop_chunks(removed)
         return True
 
     async def sweep(self) -> None:
@@ -90,9 +90,9 @@ class Uploads:
         await self._store.drop_unfinished(self._clock.wall_seconds() - 3600.0)
         # Of how many uploads one look takes care.
         for upload_id in await self._store.lost_uploads(1000):
-            await self._drop(upload_id)
+            await self._drop_chunks(upload_id)
 
-    async def _drop(self, upload_id: int) -> None:
+    async def _drop_chunks(self, upload_id: int) -> None:
         """Delete the pieces of an upload that is gone."""
         while await self._store.drop_chunks(upload_id):
             pass

@@ -54,16 +54,16 @@ class Lists:
         now = self._clock.wall_seconds()
         since = max(caller.account.created_at, now - _TOLD_FOR)
         return {
-            "taken_down": _removal(await self._taken_down(caller.name, since), now),
-            "drafts": [self._row(each, caller) for each in drafts[:LISTED]],
+            "taken_down": _removal_notice(await self._taken_down(caller.name, since), now),
+            "drafts": [self._post_row(each, caller) for each in drafts[:LISTED]],
             "more_drafts": _links("drafts", before, older_drafts),
-            "posts": [self._row(each, caller) for each in posts],
+            "posts": [self._post_row(each, caller) for each in posts],
             "home": f"/people/{caller.name}",
             "uploads": [self._file_row(each, caller) for each in files[:LISTED]],
             "more_uploads": _links("files", skipped, older_files),
         }
 
-    def _row(self, post: Post, caller: Caller) -> Tag:
+    def _post_row(self, post: Post, caller: Caller) -> Tag:
         """A message in a list, with what can be done with it."""
         name = clipped(title_of(post))
         editor = f"/write?id={post.id}"
@@ -77,7 +77,7 @@ class Lists:
         ]
         what = "draft" if post.is_draft else "message"
         button = _button(caller, "delete", "id", str(post.id), f"Delete this {what}")
-        return tags.li(shown, tags.span(*about, class_="where"), _careful("Delete…", button))
+        return tags.li(shown, tags.span(*about, class_="where"), _fold_away("Delete…", button))
 
     def _file_row(self, upload: Upload, caller: Caller) -> Tag:
         """A file in the list, with a button to delete it."""
@@ -86,10 +86,10 @@ class Lists:
         about = tags.span(f"{upload.media_type}, {upload.size:,} bytes", class_="where")
         button = _button(caller, "delete-file", "file", digest, "Delete this file")
         link = tags.a(tags.bdi(clipped(upload.name)), href=path)
-        return tags.li(link, about, _careful("Delete…", button))
+        return tags.li(link, about, _fold_away("Delete…", button))
 
 
-def _removal(changes: Sequence[Change], now: float) -> list[Flattenable]:
+def _removal_notice(changes: Sequence[Change], now: float) -> list[Flattenable]:
     """Why something of the author's is not there any more; the newest first in ``changes``."""
     if not changes:
         return []
@@ -141,6 +141,6 @@ def _button(caller: Caller, do: str, name: str, value: str, text: str) -> Tag:
     )
 
 
-def _careful(text: str, what: Tag) -> Tag:
-    """A button that appears only when somebody asks for it, as what it does cannot be undone."""
+def _fold_away(text: str, what: Tag) -> Tag:
+    """A form that appears only when somebody asks for it, as what it does cannot be undone."""
     return tags.details(tags.summary(text), what, class_="sure")

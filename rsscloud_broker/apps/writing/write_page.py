@@ -96,14 +96,14 @@ class WritePage:
 
     async def show(self, request: Request) -> Answer:
         """The page; who has not signed in is led to the form for that."""
-        caller = await self._signed_in(request)
+        caller = await self._signed_in_caller(request)
         if caller is None:
             return redirect(self._callers.sign_in_url(request))
         number = number_in(parameter(request, "id"))
         post = await self._writing.post(caller, number) if number else None
         if number and post is None:
             text = "You have no such message; it may have been deleted."
-            return await self._page(request, caller, None, {}, problem=text, status=404)
+            return await self._render(request, caller, None, {}, problem=text, status=404)
         kept = await self._writing.store.unsent_of(caller.account.id, number)
         fields = kept[0] if kept else _fields_of(post)
         restored: Flattenable = ""
@@ -115,11 +115,11 @@ class WritePage:
         if what and about and (made := await self._writing.post(caller, about)):
             url = urlsplit(self._writing.page_url(made)).path
             said = [f"{what}: ", tags.a(clipped(title_of(made), 60), href=url)]
-        return await self._page(request, caller, post, fields, done=said, restored=restored)
+        return await self._render(request, caller, post, fields, done=said, restored=restored)
 
     async def act(self, request: Request) -> Answer:
         """Do what a form asks for."""
-        caller = await self._signed_in(request)
+        caller = await self._signed_in_caller(request)
         return _SIGN_IN if caller is None else await self._act(request, caller, None)
 
     async def act_with_file(self, request: Request) -> Answer:
@@ -127,7 +127,7 @@ class WritePage:
 
         Only forms of people who have signed in are parsed, since a file may be large.
         """
-        caller = await self._signed_in(request)
+        caller = await self._signed_in_caller(request)
         if caller is None:
             return _SIGN_IN
         try:
@@ -141,7 +141,7 @@ class WritePage:
         request.args = {**(request.args or {}), **encoded}
         return await self._act(request, caller, form.file)
 
-    async def _signed_in(self, request: Request) -> Caller | None:
+    async def _signed_in_caller(self, request: Request) -> Caller | None:
         """Who has signed in with the browser; None if nobody has."""
         caller = await self._callers.caller(request)
         return caller if caller is not None and caller.session is not None else None
@@ -167,14 +167,16 @@ class WritePage:
             problem, status = str(error), 403
         except DiskFull:
             problem, status = DiskFull.public_text.removesuffix("."), 503
-        return await self._again(request, caller, problem, status)
+        return await self._render_again(request, caller, problem, status)
 
-    async def _again(self, request: Request, caller: Caller, problem: str, status: int) -> Answer:
+    async def _render_again(
+        self, request: Request, caller: Caller, problem: str, status: int
+    ) -> Answer:
         """The page with what was sent, and with the reason why it was not accepted."""
         number = number_in(parameter(request, "id"))
         post = await self._writing.post(caller, number) if number else None
-        return await self._page(
-            request, caller, post, _sent(request), problem=sentence(problem), status=status
+        return await self._render(
+            request, caller, post, _sent_fields(request), problem=sentence(problem), status=status
         )
 
     async def _send(
@@ -182,7 +184,7 @@ class WritePage:
     ) -> Answer:
         """Publish a message, or store it as a draft."""
         source = client_address(request)
-        old, new = await self._typed(request, caller, file)
+        old, new = await self._read_typed(request, caller, file)
         number = number_in(parameter(request, "id"))
         if number:
             post = await self._writing.edit(caller, number, new, source)
@@ -198,12 +200,12 @@ class WritePage:
         self, request: Request, caller: Caller, file: tuple[str, bytes] | None
     ) -> Answer:
         """Show a message as it would look, above the form with it."""
-        old, new = await self._typed(request, caller, file)
+        old, new = await self._read_typed(request, caller, file)
         post = await self._writing.preview(caller, new)
         shown = self._people.article(post, alone=True)
-        return await self._page(request, caller, old, _sent(request), preview=shown)
+        return await self._render(request, caller, old, _sent_fields(request), preview=shown)
 
-    async def _typed(
+    async def _read_typed(
         self, request: Request, caller: Caller, file: tuple[str, bytes] | None
     ) -> tuple[Post | None, NewPost]:
         """The message that is edited, and what was typed.  A file is stored at once."""
@@ -222,7 +224,7 @@ class WritePage:
         """The message that was typed, in place of the old one if any."""
         typed = parameter(request, "outline")
         # What nobody changed stays, with the titles of items, which the form does not have.
-        is_same = old is not None and _lines(typed) == _lines(outline.written(old.items))
+        is_same = old is not None and _split_lines(typed) == _split_lines(outline.write(old.items))
         return NewPost(
             parameter(request, "text"),
             parameter(request, "title"),
@@ -235,6 +237,7 @@ class WritePage:
         )
 
     async def _discard(self, request: Request, caller: Caller, _: object) -> Answer:
+        """Forget what was typed and not sent."""
         number = number_in(parameter(request, "id"))
         await self._writing.store.drop_unsent(caller.account.id, number)
         return redirect(f"/write?id={number}" if number else "/write")
@@ -250,24 +253,24 @@ class WritePage:
         await self._writing.remove_upload(caller, parameter(request, "file"))
         return redirect("/write?done=file")
 
-    async def keep(self, request: Request) -> Answer:
+    async def keep_typed(self, request: Request) -> Answer:
         """Keep what somebody is typing, until it is sent or discarded; ``write.js`` asks for it."""
-        caller = await self._signed_in(request)
+        caller = await self._signed_in_caller(request)
         if caller is None:
-            return _said(403, "you are not signed in any more; sign in again in another tab")
+            return _not_kept(403, "you are not signed in any more; sign in again in another tab")
         try:
             self._callers.check_form(request, caller)
             self._keeps.take(caller.account.id)
         except ForgedForm as error:
-            return _said(403, str(error))
+            return _not_kept(403, str(error))
         except TooMany as error:
-            return _said(429, str(error))
+            return _not_kept(429, str(error))
         number = number_in(parameter(request, "id"))
-        fields = _sent(request)
+        fields = _sent_fields(request)
         if sum(map(len, fields.values())) > MAX_TYPED:
-            return _said(413, f"only {MAX_TYPED:,} characters can be kept")
+            return _not_kept(413, f"only {MAX_TYPED:,} characters can be kept")
         if number and await self._writing.post(caller, number) is None:
-            return _said(404, "this message is deleted")
+            return _not_kept(404, "this message is deleted")
         store, account_id = self._writing.store, caller.account.id
         if any(fields.values()):
             at = self._clock.wall_seconds()
@@ -278,7 +281,7 @@ class WritePage:
 
     # --- the page
 
-    async def _page(
+    async def _render(
         self,
         request: Request,
         caller: Caller,
@@ -317,7 +320,7 @@ class WritePage:
             restored=restored,
             preview=preview,
             most=str(most),
-            left=_left(given["text"], most),
+            left=_characters_left(given["text"], most),
             max_bytes=f"{self._writing.options.max_upload_bytes:,}",
             choices=[tags.option(value=each) for each in categories],
             **lists,
@@ -336,7 +339,7 @@ def _heading(post: Post | None) -> str:
     return "Edit a draft" if post.is_draft else "Edit a message"
 
 
-def _left(text: str, most: int) -> str:
+def _characters_left(text: str, most: int) -> str:
     """How many characters somebody may still type, as ``write.js`` says it, too."""
     if len(text) > most * POINTS_PER_GRAPHEME:
         return "Much too long"
@@ -355,20 +358,20 @@ def _fields_of(post: Post | None) -> dict[str, str]:
         "enclosure": post.enclosure.url if post.enclosure else "",
         "enclosure_text": post.enclosure.text if post.enclosure else "",
         "categories": ", ".join(post.categories),
-        "outline": outline.written(post.items),
+        "outline": outline.write(post.items),
     }
 
 
-def _sent(request: Request) -> dict[str, str]:
+def _sent_fields(request: Request) -> dict[str, str]:
     """The fields of a form as they came."""
     return {name: parameter(request, name).replace("\r\n", "\n") for name in FIELDS}
 
 
-def _lines(text: str) -> list[str]:
+def _split_lines(text: str) -> list[str]:
     return text.rstrip().splitlines()
 
 
-def _said(status: int, problem: str) -> Answer:
+def _not_kept(status: int, problem: str) -> Answer:
     """The answer to ``write.js`` if something could not be kept."""
     body = json.dumps({"kept": False, "problem": sentence(problem)})
     return Answer(f"{body}\n".encode(), JSON, status, NO_STORE)

@@ -35,7 +35,7 @@ from rsscloud_broker.apps.writing.rows import (
     apply,
     forget,
 )
-from rsscloud_broker.apps.writing.rules import checked
+from rsscloud_broker.apps.writing.rules import check_and_tidy
 from rsscloud_broker.apps.writing.store import PostStore
 from rsscloud_broker.apps.writing.upload_rows import StoredUpload
 from rsscloud_broker.apps.writing.uploads import Uploads
@@ -52,7 +52,7 @@ FEED_ITEMS = 50
 _Make = Callable[[Snapshot, float], Placed | None]
 
 
-def _nothing(conn: Any) -> None:
+def _record_nothing(conn: Any) -> None:
     """Record nothing."""
 
 
@@ -95,7 +95,7 @@ class Writing:
         self._changes = PerMinuteLimit(parts.clock, per_minute, "changes of messages")
         self._upload_pace = PerMinuteLimit(parts.clock, per_minute, "uploads")
         self._locks: dict[int, DeferredLock] = {}  # by account, of which there are never many
-        self._kept: BoundedDict[int, tuple[int, Mapping[str, WrittenFeed]]] = BoundedDict(
+        self._feeds_kept: BoundedDict[int, tuple[int, Mapping[str, WrittenFeed]]] = BoundedDict(
             100  # How many authors' feeds are kept in memory.
         )
 
@@ -115,10 +115,10 @@ class Writing:
 
     async def post(self, caller: Caller, post_id: int) -> Post | None:
         """A message of the caller, which may be a draft; None if there is no such message."""
-        found = await self._placed(caller, post_id)
+        found = await self._find_placed(caller, post_id)
         return found.post if found else None
 
-    async def _placed(self, caller: Caller, post_id: int) -> Placed | None:
+    async def _find_placed(self, caller: Caller, post_id: int) -> Placed | None:
         author = await self.store.author_of(caller.account.id)
         return await self.store.placed(author, post_id) if author else None
 
@@ -147,47 +147,47 @@ class Writing:
         :param skipped: how many of the newest are left out.
         """
         found = await self.store.uploads(caller.account.id, limit, skipped)
-        return [self._shown(caller, each) for each in found]
+        return [self._as_upload(caller, each) for each in found]
 
     async def feeds_of(self, author: Author) -> Mapping[str, WrittenFeed]:
         """The present feeds of an author, by their URLs; those used last are kept in memory."""
-        version, feeds = self._kept.get(author.account_id, (-1, {}))
+        version, feeds = self._feeds_kept.get(author.account_id, (-1, {}))
         if version != author.version:
             posts = await self.store.published(author, FEED_ITEMS)
-            feeds = await self._written(author, [each.post for each in posts])
-            self._kept[author.account_id] = (author.version, feeds)
+            feeds = await self._write(author, [each.post for each in posts])
+            self._feeds_kept[author.account_id] = (author.version, feeds)
         return feeds
 
-    async def _written(self, author: Author, posts: Sequence[Post]) -> Mapping[str, WrittenFeed]:
+    async def _write(self, author: Author, posts: Sequence[Post]) -> Mapping[str, WrittenFeed]:
         """The feeds of an author with some messages, by their URLs; they are made in a thread."""
-        feeds: Mapping[str, WrittenFeed] = await self._in_thread(self.feeds.written, author, posts)
+        feeds: Mapping[str, WrittenFeed] = await self._in_thread(self.feeds.write, author, posts)
         return feeds
 
     async def rss_of(self, author: Author, posts: Sequence[Post]) -> bytes:
         """Messages of an author as an RSS feed."""
-        rss: bytes = await self._in_thread(self.feeds.rss, author, posts)
+        rss: bytes = await self._in_thread(self.feeds.write_rss, author, posts)
         return rss
 
     # --- writing
 
     async def add(self, caller: Caller, new: NewPost, source: str) -> Post:
         """Store a message.  Unless it is a draft, it is published and subscribers are notified."""
-        post = checked(new, self.options.max_characters)
+        post = check_and_tidy(new, self.options.max_characters)
         self._changes.take(caller.account.id)
-        file = await self._enclosure(post, None)
+        file = await self._enclosure_for(post, None)
 
         def make(now: Snapshot, at: float) -> Placed:
             return self._placed_post(now, now.author.next_id, post, file, at)
 
-        made = await self._change(await self._author(caller), None, make, source)
+        made = await self._change(await self._ensure_author(caller), None, make, source)
         assert made is not None  # `make` never deletes
         return made
 
     async def preview(self, caller: Caller, new: NewPost) -> Post:
         """A message as it would look.  Nothing is stored, and no other server is asked."""
-        post = checked(new, self.options.max_characters)
+        post = check_and_tidy(new, self.options.max_characters)
         url = self.files.as_stored(post.enclosure_url)
-        others = None if self.files.named(url) else Enclosure(url, "", 0)
+        others = None if self.files.parse_url(url) else Enclosure(url, "", 0)
         at = self._clock.wall_seconds()
         return Post(
             0,
@@ -196,7 +196,7 @@ class Writing:
             post.text,
             post.title,
             post.link,
-            await self._enclosure(post, others),
+            await self._enclosure_for(post, others),
             post.categories,
             post.items,
             at,
@@ -213,28 +213,28 @@ class Writing:
 
         :raises InvalidPost: the caller has no such message, too.
         """
-        post = checked(new, self.options.max_characters)
-        old = await self._placed(caller, post_id)
+        post = check_and_tidy(new, self.options.max_characters)
+        old = await self._find_placed(caller, post_id)
         if old is None:
             raise Missing(post_id)
         self._changes.take(caller.account.id)
-        file = await self._enclosure(post, old.post.enclosure)
+        file = await self._enclosure_for(post, old.post.enclosure)
 
         def make(now: Snapshot, at: float) -> Placed:
             if now.old is None:
                 raise Missing(post_id)
             return self._placed_post(now, post_id, post, file, at)
 
-        made = await self._change(await self._author(caller), post_id, make, source)
+        made = await self._change(await self._ensure_author(caller), post_id, make, source)
         assert made is not None  # `make` never deletes
         return made
 
     async def delete(self, caller: Caller, post_id: int, source: str) -> bool:
         """Delete a message of the caller.  Returns whether there was such a message."""
-        if await self._placed(caller, post_id) is None:
+        if await self._find_placed(caller, post_id) is None:
             return False
         self._changes.take(caller.account.id)
-        await self._change(await self._author(caller), post_id, lambda now, at: None, source)
+        await self._change(await self._ensure_author(caller), post_id, lambda now, at: None, source)
         return True
 
     async def take_down(self, url: str, reason: str, record: Callable[[Any], None]) -> bool:
@@ -242,7 +242,7 @@ class Writing:
 
         A message that has a file which was taken down stays, and its link leads to nothing.
         """
-        if (file := self.files.named(url)) is not None:
+        if (file := self.files.parse_url(url)) is not None:
             return await self._take_file_down(*file, record)
         home, _, number = url.rpartition("/")
         author = await self.store.author_named(home.rpartition("/")[2])
@@ -261,7 +261,7 @@ class Writing:
         author = await self.store.author_named(name)
         if author is None:
             return False
-        async with self._lock(author):
+        async with self._lock_of(author):
             return await self.kept_files.remove(author.account_id, digest, record)
 
     def _placed_post(
@@ -299,7 +299,7 @@ class Writing:
         post_id: int | None,
         make: _Make,
         source: str,
-        record: Callable[[Any], None] = _nothing,
+        record: Callable[[Any], None] = _record_nothing,
     ) -> Post | None:
         """Change, add or delete a message, and publish the feeds unless it is and was a draft.
 
@@ -307,18 +307,18 @@ class Writing:
         :param record: an operation that is part of the same transaction.
         :returns: the message afterwards.
         """
-        async with self._lock(author):
+        async with self._lock_of(author):
             # A change that another process was faster than is made anew, up to ten times.
             for _ in range(10):
                 with suppress(Outdated):  # another process was faster
-                    return await self._try(author, post_id, make, source, record)
+                    return await self._change_once(author, post_id, make, source, record)
         raise Unavailable("your messages are being changed from somewhere else all the time")
 
-    def _lock(self, author: Author) -> DeferredLock:
+    def _lock_of(self, author: Author) -> DeferredLock:
         """Held while messages or files of an author change, so that changes wait for each other."""
         return self._locks.setdefault(author.account_id, DeferredLock())
 
-    async def _try(
+    async def _change_once(
         self,
         author: Author,
         post_id: int | None,
@@ -326,7 +326,7 @@ class Writing:
         source: str,
         record: Callable[[Any], None],
     ) -> Post | None:
-        """See ``_change``; it raises ``Outdated`` if another process was faster."""
+        """As ``_change``, but raise ``Outdated`` if another process was faster."""
         limit = FEED_ITEMS
         now = await self.store.snapshot(author, limit + 1, post_id)
         at = self._clock.wall_seconds()
@@ -343,7 +343,7 @@ class Writing:
         public = [*others, new] if new is not None and new.position else others
         newest = sorted(public, key=lambda each: -each.position)[:limit]
         after = evolve(now.author, version=now.author.version + 1, changed_at=at)
-        feeds = await self._written(after, [each.post for each in newest])
+        feeds = await self._write(after, [each.post for each in newest])
         contents = {url: feed.content for url, feed in feeds.items()}
 
         def store(conn: Any) -> None:
@@ -351,11 +351,11 @@ class Writing:
             record(conn)
 
         await self._publisher.publish_all(contents, store, source)
-        self._kept[after.account_id] = (after.version, feeds)
+        self._feeds_kept[after.account_id] = (after.version, feeds)
         return new.post if new else None
 
-    async def _author(self, caller: Caller) -> Author:
-        """The author of the caller, made if need be.  Forgets a removed one with that name."""
+    async def _ensure_author(self, caller: Caller) -> Author:
+        """Find or make the author of the caller.  Forgets a removed author with that name."""
         found = await self.store.author_of(caller.account.id)
         if found is not None:
             return found
@@ -383,27 +383,27 @@ class Writing:
             await self._publisher.remove(
                 feeds[-1], reason, lambda conn: forget(conn, account_id), ""
             )
-        self._kept.pop(account_id, (-1, {}))
+        self._feeds_kept.pop(account_id, (-1, {}))
         self._locks.pop(account_id, None)
         await self.kept_files.sweep()
 
     # --- enclosures and uploads
 
-    async def _enclosure(self, new: NewPost, old: Enclosure | None) -> Enclosure | None:
-        """What a message gets as its enclosure.
+    async def _enclosure_for(self, new: NewPost, old: Enclosure | None) -> Enclosure | None:
+        """The enclosure that a message gets; None if it names none.
 
         :param old: the enclosure that it has; if it stays, nobody is asked again.
         """
         if not new.enclosure_url:
             return None
-        file = await self._file(self.files.as_stored(new.enclosure_url), old)
+        file = await self._find_file(self.files.as_stored(new.enclosure_url), old)
         return evolve(file, text=new.enclosure_text)
 
-    async def _file(self, url: str, old: Enclosure | None) -> Enclosure:
+    async def _find_file(self, url: str, old: Enclosure | None) -> Enclosure:
         """The file at a URL, with its type and size; ``old`` if it is at that URL."""
         if old is not None and old.url == url:
             return old
-        own = self.files.named(url)
+        own = self.files.parse_url(url)
         if own is None:
             return await enclosures.facts_of(self._web, url)
         upload = await self.store.upload_named(*own)
@@ -422,11 +422,11 @@ class Writing:
         if len(data) > most:
             raise InvalidPost(f"the file has {len(data):,} bytes; it may have {most:,}")
         self._upload_pace.take(caller.account.id)
-        author = await self._author(caller)
+        author = await self._ensure_author(caller)
         self._publisher.check(self.feed_url(caller.name), source)
-        async with self._lock(author):
+        async with self._lock_of(author):
             kept = await self.kept_files.keep(caller.account, shown_name(name), data)
-        return self._shown(caller, kept)
+        return self._as_upload(caller, kept)
 
     async def remove_upload(self, caller: Caller, digest: str) -> bool:
         """Delete an uploaded file.  Returns whether the caller had it.
@@ -436,7 +436,7 @@ class Writing:
         account_id = caller.account.id
         if not is_digest(digest):
             return False
-        async with self._lock(await self._author(caller)):
+        async with self._lock_of(await self._ensure_author(caller)):
             if number := await self.store.post_with_file(account_id, digest):
                 raise InvalidPost(
                     f"the file belongs to your message {number}; delete the message first, or take "
@@ -444,6 +444,6 @@ class Writing:
                 )
             return await self.kept_files.remove(account_id, digest)
 
-    def _shown(self, caller: Caller, upload: StoredUpload) -> Upload:
+    def _as_upload(self, caller: Caller, upload: StoredUpload) -> Upload:
         url = self.files.url(caller.name, upload)
         return Upload(url, upload.media_type, upload.size, upload.name)

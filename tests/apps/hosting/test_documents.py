@@ -10,10 +10,10 @@ from rsscloud_broker.apps.hosting.documents import (
     EXTENSIONS,
     FEED,
     NotStored,
+    bytes_of_form_field,
     check_path,
-    encoded,
-    examined,
-    of_form,
+    encode_text,
+    make_document,
 )
 from tests.apps.hosting.fixture import a_feed
 
@@ -29,10 +29,10 @@ OPML = b'<opml version="2.0"><head/><body><outline text="x"/></body></opml>'
 
 class FeedTests(SynchronousTestCase):
     def type_of(self, body: bytes, content_type: str = "", path: str = "rss.xml") -> str:
-        return examined(path, body, content_type).media_type
+        return make_document(path, body, content_type).media_type
 
     def refusal(self, body: bytes, content_type: str = "", path: str = "rss.xml") -> NotStored:
-        error: NotStored = self.assertRaises(NotStored, examined, path, body, content_type)
+        error: NotStored = self.assertRaises(NotStored, make_document, path, body, content_type)
         return error
 
     def test_formats(self) -> None:
@@ -45,19 +45,19 @@ class FeedTests(SynchronousTestCase):
             (OPML, "text/x-opml; charset=utf-8"),
         ):
             self.assertEqual(self.type_of(body), media_type)
-            self.assertTrue(examined("rss.xml", body).is_topic)
+            self.assertTrue(make_document("rss.xml", body).is_topic)
 
     def test_bytes_stay_as_they_came(self) -> None:
         for body in (a_feed(), RSS_0_91, b"\xef\xbb\xbf" + ATOM, b"\n " + a_feed()):
-            document = examined("rss.xml", body)
+            document = make_document("rss.xml", body)
             self.assertEqual(document.body, body)
 
     def test_compressed_if_that_is_shorter(self) -> None:
         large = a_feed(size=1000)
-        document = examined("rss.xml", large)
+        document = make_document("rss.xml", large)
         self.assertEqual(gzip.decompress(document.packed), large)
         self.assertLess(len(document.packed), 500)
-        self.assertEqual(examined("rss.xml", b"<rss><channel/></rss>").packed, b"")
+        self.assertEqual(make_document("rss.xml", b"<rss><channel/></rss>").packed, b"")
 
     def test_charset(self) -> None:
         latin = "<?xml version='1.0' encoding='ISO-8859-1'?><rss><channel>é</channel></rss>"
@@ -118,7 +118,7 @@ class FeedTests(SynchronousTestCase):
 
     def test_declarations_in_a_text_are_a_text(self) -> None:
         body = b"<rss><channel><![CDATA[<!DOCTYPE x [<!ENTITY y 'z'>]>]]></channel></rss>"
-        self.assertEqual(examined("rss.xml", body).body, body)
+        self.assertEqual(make_document("rss.xml", body).body, body)
 
     def test_deep_and_wide(self) -> None:
         deep = b"<outline>" * 100_000 + b"</outline>" * 100_000
@@ -156,31 +156,31 @@ class TextTests(SynchronousTestCase):
         ):
             letter = "я" if encoding == "koi8-r" else "é"
             text = f"{declared}<rss><channel>{letter}</channel></rss>"
-            body = encoded(text)
+            body = encode_text(text)
             self.assertEqual(body, text.encode(encoding))
-            examined("rss.xml", body)
+            make_document("rss.xml", body)
 
     def test_declared_anew_if_that_is_impossible(self) -> None:
         for name in ("us-ascii", "iso-8859-1", "utf-16", "UTF-16LE", "no-such-thing", "idna"):
             text = f'<?xml version="1.0" encoding="{name}"?><rss><channel>я é</channel></rss>'
-            body = encoded(text)
+            body = encode_text(text)
             self.assertEqual(body.decode(), text.replace(f'"{name}"', '"utf-8"'))
-            examined("rss.xml", body)
+            make_document("rss.xml", body)
 
     def test_white_space_before_the_declaration(self) -> None:
         text = "\ufeff\n\t<?xml version='1.0'?><rss><channel/></rss>"
-        self.assertEqual(encoded(text), text[3:].encode())
+        self.assertEqual(encode_text(text), text[3:].encode())
 
     def test_lone_surrogates(self) -> None:
-        self.assertEqual(encoded("<rss>\udc80</rss>"), b"<rss>?</rss>")
+        self.assertEqual(encode_text("<rss>\udc80</rss>"), b"<rss>?</rss>")
 
     def test_forms(self) -> None:
         latin = "<?xml version='1.0' encoding='ISO-8859-1'?><rss><channel>é</channel></rss>"
         utf_8 = latin.replace("ISO-8859-1", "utf-8")
-        self.assertEqual(of_form(latin.encode("latin-1")), latin.encode("latin-1"))
-        self.assertEqual(of_form(latin.encode("utf-8")), latin.encode("latin-1"))
-        self.assertEqual(of_form(utf_8.encode("utf-8")), utf_8.encode("utf-8"))
-        self.assertEqual(of_form(b"<rss>\xff</rss>"), b"<rss>\xff</rss>")
+        self.assertEqual(bytes_of_form_field(latin.encode("latin-1")), latin.encode("latin-1"))
+        self.assertEqual(bytes_of_form_field(latin.encode("utf-8")), latin.encode("latin-1"))
+        self.assertEqual(bytes_of_form_field(utf_8.encode("utf-8")), utf_8.encode("utf-8"))
+        self.assertEqual(bytes_of_form_field(b"<rss>\xff</rss>"), b"<rss>\xff</rss>")
 
 
 class OtherFilesTests(SynchronousTestCase):
@@ -192,28 +192,30 @@ class OtherFilesTests(SynchronousTestCase):
             ("a.webp", b"RIFF1234WEBPVP8", "image/webp"),
             ("favicon.ico", b"\0\0\1\0\1", "image/x-icon"),
         ):
-            document = examined(path, body)
+            document = make_document(path, body)
             self.assertEqual((document.media_type, document.packed), (media_type, b""))
             self.assertFalse(document.is_topic)
-            error = self.assertRaises(NotStored, examined, path, b"<script>alert(1)</script>")
+            error = self.assertRaises(NotStored, make_document, path, b"<script>alert(1)</script>")
             self.assertEqual(error.status, 415)
 
     def test_html_is_a_plain_text(self) -> None:
         for path in ("index.html", "a.htm", "a.txt", "a.md"):
-            document = examined(path, b"<script>alert(1)</script>", "text/html")
+            document = make_document(path, b"<script>alert(1)</script>", "text/html")
             self.assertEqual(document.media_type, "text/plain; charset=utf-8")
-        self.assertEqual(examined("a.txt", b"\xff").media_type, "text/plain")
+        self.assertEqual(make_document("a.txt", b"\xff").media_type, "text/plain")
 
 
 class JSONFeedTests(SynchronousTestCase):
     def test_it_is_refused_however_it_is_sent(self) -> None:
         """By its content, and by its name; and no answer says that it would be taken otherwise."""
         feed = b'{"version": "https://jsonfeed.org/version/1.1", "title": "x", "items": []}'
-        errors = [self.assertRaises(NotStored, examined, path, feed) for path in (FEED, "x.opml")]
+        errors = [
+            self.assertRaises(NotStored, make_document, path, feed) for path in (FEED, "x.opml")
+        ]
         errors.append(self.assertRaises(NotStored, check_path, "feed.json"))
         for error in errors:
             self.assertIn("as RSS or Atom.", str(error))
-        said = str(self.assertRaises(NotStored, examined, FEED, b"hello"))
+        said = str(self.assertRaises(NotStored, make_document, FEED, b"hello"))
         self.assertNotIn("JSON", said)
 
 

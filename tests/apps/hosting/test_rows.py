@@ -255,7 +255,7 @@ class RowsTests(SynchronousTestCase):
         self.assertIn("was removed a moment ago", str(error))
         self.assertEqual(self.body(), b"1")
         with self.writing() as conn:
-            while (file := rows.one_of(conn, DAVE.id)) is not None:
+            while (file := rows.next_file_of(conn, DAVE.id)) is not None:
                 rows.take_down(conn, file.account, file.path)
             rows.disown(conn, DAVE.id)
         self.assertEqual(self.save(b"2", new), Saved(created=True, changed=True))

@@ -7,7 +7,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from rsscloud_broker.apps.hosting.documents import examined
+from rsscloud_broker.apps.hosting.documents import make_document
 from rsscloud_broker.apps.hosting.options import HostingOptions
 from rsscloud_broker.apps.hosting.rows import StoredFile
 from rsscloud_broker.apps.hosting.saving import AccountLimits, Save
@@ -243,7 +243,7 @@ class CacheTests(HostingTestCase):
     def test_save_of_another_process_is_seen_after_a_second(self) -> None:
         self.house.put(LARGE)
         self.house.get()
-        account, document = self.house.caller().account, examined("rss.xml", a_feed("2"))
+        account, document = self.house.caller().account, make_document("rss.xml", a_feed("2"))
         other = HostingStore(self.house.parts.database)
         wanted = Save(account, "rss.xml", document, 2000.0, AccountLimits(9999, 9))
         self.successResultOf(other.save(wanted))

@@ -161,7 +161,7 @@ class SQLiteTests(TestCase):
         feed, account = await self.add(), await self.account("dave")
         await self.store.follow_feed(account, feed.id, NOW, BOUNDS)
         await self.keep(feed, ENTRY)
-        made = items_sql._item
+        made = items_sql._item_of_row
 
         def removed(row: Any) -> Item:
             with open_database(self.url) as conn:

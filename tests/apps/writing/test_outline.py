@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.writing.model import InvalidPost, OutlineItem
-from rsscloud_broker.apps.writing.outline import parse, written
+from rsscloud_broker.apps.writing.outline import parse, write
 from rsscloud_broker.apps.writing.rules import MAX_DEPTH, MAX_ITEMS
 
 TYPED = """\
@@ -44,7 +44,7 @@ _items = st.recursive(
 class OutlineTests(SynchronousTestCase):
     def test_lines_become_items(self) -> None:
         self.assertEqual(parse(TYPED), READ)
-        self.assertEqual(written(READ), TYPED)
+        self.assertEqual(write(READ), TYPED)
 
     def test_other_ways_to_indent(self) -> None:
         for text in (
@@ -53,10 +53,10 @@ class OutlineTests(SynchronousTestCase):
             "a\n       b\n\n\n        c",
             "a\n b\n  c",
         ):
-            self.assertEqual(written(parse(text)), "a\n  b\n    c\n", repr(text))
+            self.assertEqual(write(parse(text)), "a\n  b\n    c\n", repr(text))
         # Back to a level that no line had: below the nearest line that is less indented.
-        self.assertEqual(written(parse("a\n    b\n  c")), "a\n  b\n  c\n")
-        self.assertEqual(written(parse("    a\nb")), "a\nb\n")
+        self.assertEqual(write(parse("a\n    b\n  c")), "a\n  b\n  c\n")
+        self.assertEqual(write(parse("    a\nb")), "a\nb\n")
 
     def test_links(self) -> None:
         self.assertEqual(parse("<http://a.example/>"), (OutlineItem("", link="http://a.example/"),))
@@ -68,7 +68,7 @@ class OutlineTests(SynchronousTestCase):
 
     def test_limits(self) -> None:
         stairs = "\n".join("  " * level + "x" for level in range(MAX_DEPTH))
-        self.assertEqual(written(parse(stairs)), f"{stairs}\n")
+        self.assertEqual(write(parse(stairs)), f"{stairs}\n")
         deeper = f"{stairs}\n{'  ' * MAX_DEPTH}x"
         self.assertIn("too deep", str(self.assertRaises(InvalidPost, parse, deeper)))
         deep = "\n".join(" " * level + "x" for level in range(4000))
@@ -78,4 +78,4 @@ class OutlineTests(SynchronousTestCase):
 
     @given(st.lists(_items, max_size=4).map(tuple))
     def test_what_is_written_is_read_again(self, items: tuple[OutlineItem, ...]) -> None:
-        self.assertEqual(parse(written(items)), items)
+        self.assertEqual(parse(write(items)), items)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.writing.model import InvalidPost, NewPost, OutlineItem
-from rsscloud_broker.apps.writing.rules import MAX_DEPTH, MAX_ITEMS, checked, graphemes, tidy
+from rsscloud_broker.apps.writing.rules import MAX_DEPTH, MAX_ITEMS, check_and_tidy, graphemes, tidy
 
 FAMILY = "👨‍👩‍👧‍👦"
 
@@ -21,7 +21,7 @@ def chain(depth: int) -> tuple[OutlineItem, ...]:
 class RulesTests(SynchronousTestCase):
     def refusal(self, *args: object, most: int = 140, **more: object) -> str:
         new = NewPost(*args, **more)  # type: ignore[arg-type] # the test knows what it gives
-        return str(self.assertRaises(InvalidPost, checked, new, most))
+        return str(self.assertRaises(InvalidPost, check_and_tidy, new, most))
 
     def test_characters_are_counted_as_people_do(self) -> None:
         for text, length in (
@@ -37,8 +37,8 @@ class RulesTests(SynchronousTestCase):
             self.assertEqual(graphemes(text), length, text)
 
     def test_the_longest_message(self) -> None:
-        self.assertEqual(checked(NewPost("x" * 140), 140).text, "x" * 140)
-        self.assertEqual(checked(NewPost(FAMILY * 140), 140).text, FAMILY * 140)
+        self.assertEqual(check_and_tidy(NewPost("x" * 140), 140).text, "x" * 140)
+        self.assertEqual(check_and_tidy(NewPost(FAMILY * 140), 140).text, FAMILY * 140)
         self.assertIn(
             "the message has one character too many: it has 141 and may have 140",
             self.refusal("x" * 141),
@@ -50,7 +50,7 @@ class RulesTests(SynchronousTestCase):
     def test_texts_are_tidied(self) -> None:
         self.assertEqual(tidy(" a\r\nb\rc\x00\ud800\x07 \n"), "a\nb\nc")
         self.assertEqual(tidy("a\n\n\n\n\nb\u2028c\td"), "a\n\nb\nc d")
-        self.assertEqual(checked(NewPost("  x ", " a\nb "), 9), NewPost("x", "a b"))
+        self.assertEqual(check_and_tidy(NewPost("  x ", " a\nb "), 9), NewPost("x", "a b"))
 
     def test_an_empty_message(self) -> None:
         self.assertIn("is empty", self.refusal(" \n", categories=("a",)))
@@ -59,10 +59,12 @@ class RulesTests(SynchronousTestCase):
             NewPost("", link="http://a.example/"),
             NewPost("", items=(OutlineItem("x"),)),
         ):
-            self.assertEqual(checked(new, 140), new)
+            self.assertEqual(check_and_tidy(new, 140), new)
 
     def test_links_are_web_addresses(self) -> None:
-        self.assertEqual(checked(NewPost("x", link=" https://a.example/b "), 9).link[-1], "b")
+        self.assertEqual(
+            check_and_tidy(NewPost("x", link=" https://a.example/b "), 9).link[-1], "b"
+        )
         for url in (
             "javascript:alert(1)",
             "JAVASCRIPT:alert(1)",
@@ -83,7 +85,7 @@ class RulesTests(SynchronousTestCase):
     def test_categories(self) -> None:
         given = (" news ", "", "news", "a b", "ü")
         self.assertEqual(
-            checked(NewPost("x", categories=given), 9).categories, ("news", "a b", "ü")
+            check_and_tidy(NewPost("x", categories=given), 9).categories, ("news", "a b", "ü")
         )
         many = tuple(map(str, range(21)))
         self.assertIn("has 21 categories; it may have 20", self.refusal("x", categories=many))
@@ -95,7 +97,7 @@ class RulesTests(SynchronousTestCase):
             OutlineItem("\n"),
         )
         expected = (OutlineItem("a", items=(OutlineItem("", items=(OutlineItem("b"),)),)),)
-        self.assertEqual(checked(NewPost("x", items=given), 9).items, expected)
+        self.assertEqual(check_and_tidy(NewPost("x", items=given), 9).items, expected)
         self.assertIn(
             "the item 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx' has one character too many",
             self.refusal("x", items=(OutlineItem("x" * 141),)),
@@ -103,8 +105,8 @@ class RulesTests(SynchronousTestCase):
 
     def test_the_deepest_and_the_largest_outline(self) -> None:
         deepest, largest = chain(MAX_DEPTH), tuple([OutlineItem("x")] * MAX_ITEMS)
-        self.assertEqual(checked(NewPost("x", items=deepest), 9).items, deepest)
-        self.assertEqual(checked(NewPost("x", items=largest), 9).items, largest)
+        self.assertEqual(check_and_tidy(NewPost("x", items=deepest), 9).items, deepest)
+        self.assertEqual(check_and_tidy(NewPost("x", items=largest), 9).items, largest)
         self.assertIn("too deep", self.refusal("x", items=chain(MAX_DEPTH + 1)))
         self.assertIn("too deep", self.refusal("x", items=chain(100_000)))
         self.assertIn("too many items", self.refusal("x", items=(*largest, OutlineItem("x"))))

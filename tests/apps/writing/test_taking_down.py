@@ -89,9 +89,9 @@ class TakenDownTests(WritingTestCase):
         post = self.add(enclosure_url=file.url)
         self.assertTrue(self.take_down(file.url))
         self.assertEqual(self.result(self.writing.uploads(DAVE, 10)), [])
-        named = self.writing.files.named(file.url)
-        assert named is not None
-        self.assertIsNone(self.successResultOf(self.writing.store.upload_named(*named)))
+        parse_url = self.writing.files.parse_url(file.url)
+        assert parse_url is not None
+        self.assertIsNone(self.successResultOf(self.writing.store.upload_named(*parse_url)))
         self.assertIsNotNone(self.post(post.id))
         self.assertEqual(len(self.recorded), 1)
         self.assertFalse(self.take_down(file.url))

@@ -13,9 +13,9 @@ from twisted.web.template import flattenString
 from rsscloud_broker.apps.writing.model import OutlineItem
 from rsscloud_broker.apps.writing.texts import (
     item_html,
+    outline_elements,
     outline_html,
     shown,
-    shown_outline,
     to_html,
 )
 from tests.xss_payloads import ACTIVE
@@ -78,8 +78,8 @@ class TextsTests(SynchronousTestCase):
         self.assertEqual(item_html(OutlineItem("x", link="http://a/")), '<a href="http://a/">x</a>')
 
     def test_outlines_on_pages_can_be_folded(self) -> None:
-        tree = html.fragment_fromstring(self.rendered(shown_outline(ITEMS)))
+        tree = html.fragment_fromstring(self.rendered(outline_elements(ITEMS)))
         self.assertEqual(tree.xpath("string(li/details/summary)"), "a <b>")
         self.assertEqual(tree.xpath("li/details/ul/li//a/@href"), ["http://b.example/?x&y"])
         self.assertEqual(" ".join(tree.xpath("string(li/details/ul)").split()), "T & U b")
-        self.assertEqual(self.rendered(shown_outline(())), "")
+        self.assertEqual(self.rendered(outline_elements(())), "")

@@ -91,9 +91,9 @@ class NamesTests(SynchronousTestCase):
         files = FileUrls(BROKER)
         digest = "a" * 64
         url = f"{BROKER}/people/dave/files/{digest}.png"
-        self.assertEqual(files.named(url), ("dave", digest))
+        self.assertEqual(files.parse_url(url), ("dave", digest))
         odd = url.replace("http://broker", "HTTP://Broker").replace("files", "%66iles")
-        self.assertEqual(files.named(odd), ("dave", digest))
+        self.assertEqual(files.parse_url(odd), ("dave", digest))
         for spelled, stored in (
             (url, url),
             (odd, url),
@@ -109,7 +109,7 @@ class NamesTests(SynchronousTestCase):
             f"{BROKER}.evil/people/dave/files/{digest}.png",
             f"{BROKER}/people/dave/files/../../x",
         ):
-            self.assertIsNone(files.named(other), other)
+            self.assertIsNone(files.parse_url(other), other)
 
 
 class UploadTestCase(WritingTestCase):

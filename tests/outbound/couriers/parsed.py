@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from rsscloud_broker.apps.hosting.documents import judged
+from rsscloud_broker.apps.hosting.documents import check_document
 from rsscloud_broker.apps.writing.model import NewPost
 from rsscloud_broker.apps.writing.pictures import with_html
 from rsscloud_broker.errors import DocumentFault
@@ -122,4 +122,4 @@ def message(html: str) -> NewPost:
 
 
 def is_topic(saved: tuple[str, bytes, str]) -> bool:
-    return judged(*saved)[2]
+    return check_document(*saved)[2]
