@@ -134,7 +134,7 @@ class Accounts:
         name = name.strip().lower()
         stored = await self._store.stored_password(name) if is_name(name) else None
         if is_too_long(password) or not self._checked_passwords.has(password, stored):
-            stored = await self._checked(name, password, source, "")
+            stored = await self._check_and_record(name, password, source, "")
             self._checked_passwords.add(password, stored)
         assert stored is not None  # no password of nobody was ever right
         if stored.account.disabled:
@@ -157,15 +157,15 @@ class Accounts:
     async def sign_in(self, attempt: SignIn) -> SignedIn:
         """Begin a session for somebody with a right password, unless the account is disabled."""
         name = attempt.name.strip().lower()
-        stored = await self._checked(name, attempt.password, attempt.source, attempt.known)
+        stored = await self._check_and_record(name, attempt.password, attempt.source, attempt.known)
         account = stored.account
         if account.disabled:
             raise SignInFailed(account.disabled)
         begin = partial(self._store.add_session, account.id, stored.hash)
-        secret, expires_at, session = await self._begin(begin, attempt)
+        secret, expires_at, session = await self._begin_session(begin, attempt)
         if session is None:  # the account was removed, or got another password, a moment ago
             raise SignInFailed
-        return self._signed_in(stored, session, secret, expires_at)
+        return self._finish_sign_in(stored, session, secret, expires_at)
 
     async def account_of_link(self, secret: str, kind: str = "link") -> Account | None:
         """The account of a sign-in link, which is not used up; None if it is invalid."""
@@ -176,12 +176,12 @@ class Accounts:
     async def sign_in_by_link(self, secret: str, attempt: SignIn, kind: str = "link") -> SignedIn:
         """Use a sign-in link up, and begin a session of its account."""
         begin = partial(self._store.redeem_link, digest_of(secret), kind=kind)
-        session_secret, expires_at, found = await self._begin(begin, attempt)
+        session_secret, expires_at, found = await self._begin_session(begin, attempt)
         if found is None:
             raise SignInFailed
-        return self._signed_in(*found, session_secret, expires_at)
+        return self._finish_sign_in(*found, session_secret, expires_at)
 
-    async def _begin(
+    async def _begin_session(
         self, begin: Callable[..., Awaitable[T]], attempt: SignIn
     ) -> tuple[str, float, T]:
         """Begin a session.
@@ -200,7 +200,7 @@ class Accounts:
         )
         return secret, expires_at, result
 
-    def _signed_in(
+    def _finish_sign_in(
         self, stored: StoredPassword, session: Session, secret: str, expires_at: float
     ) -> SignedIn:
         """The result of a sign-in, with a mark for the browser if the account has a password."""
@@ -209,25 +209,31 @@ class Accounts:
         self.log.info("{name} signed in from {source}.", name=account.name, source=session.address)
         return SignedIn(self._caller(account, session, secret), secret, expires_at, known)
 
-    async def _checked(self, name: str, password: str, source: str, known: str) -> StoredPassword:
-        """The account and the hash of its password, if the password is right and there were not
-        too many attempts.  Refusals are remembered.  ``known``: the mark in the browser's cookie.
+    async def _check_and_record(
+        self, name: str, password: str, source: str, known: str
+    ) -> StoredPassword:
+        """Check the password of an attempt to sign in; remember the attempt if it is refused.
+
+        :param known: the mark in the browser's cookie.
+        :returns: the account, with the hash of the password.
+        :raises SignInFailed, TooMany: it is wrong, or there were too many attempts.
         """
         try:
-            return await self._checked_unless_refused(name, password, source, known)
+            return await self._check_attempt(name, password, source, known)
         except (SignInFailed, TooMany):
             shown, now = name if is_name(name) else "", self._clock.wall_seconds()
             self._refused.append(RefusedSignIn(shown, source, now))
             raise
 
     def refused_sign_ins(self) -> Sequence[RefusedSignIn]:
+        """The refused attempts to sign in of the last hour, at most the last thousand."""
         since = self._clock.wall_seconds() - HOUR
         return [each for each in self._refused if each.at >= since]
 
-    async def _checked_unless_refused(
+    async def _check_attempt(
         self, name: str, password: str, source: str, known: str
     ) -> StoredPassword:
-        """As ``_checked``, but refusals are not remembered."""
+        """As ``_check_and_record``, but refusals are not remembered."""
         self._limit(self._take_source(bucket_of(source)), "from your address")
         if is_too_long(password):
             raise SignInFailed
@@ -302,6 +308,7 @@ class Accounts:
         return await self._store.end_session(caller.account.id, session)
 
     async def end_sessions(self, caller: Caller) -> int:
+        """End all sessions of the caller's account; returns how many there were."""
         return await self._store.end_sessions(caller.account.id)
 
     async def change_password(self, caller: Caller, old: str, new: str, source: str) -> None:
@@ -329,7 +336,7 @@ class Accounts:
     async def remove_account(self, caller: Caller, password: str, source: str) -> None:
         """Remove an account, if the password is right; one without needs a recent sign-in."""
         if not await self.lacks_password(caller):
-            await self._check_again(caller, password, source)
+            await self._check_once_more(caller, password, source)
         elif not self._has_just_signed_in(caller):
             raise InvalidAccount(
                 "an account without a password is removed within an hour of signing in: sign in by "
@@ -338,7 +345,7 @@ class Accounts:
         await self._store.remove(caller.name)
         self.log.info("{name} has removed the account.", name=caller.name)
 
-    async def _check_again(self, caller: Caller, password: str, source: str) -> None:
+    async def _check_once_more(self, caller: Caller, password: str, source: str) -> None:
         """Check the password that somebody who has signed in types once more; raises if it is
         wrong.
         """
@@ -361,6 +368,7 @@ class Accounts:
         return stored is not None and not stored.hash and not self._other_checkers
 
     def scopes_for(self, caller: Caller) -> Mapping[str, str]:
+        """The scopes that the caller's tokens may have, each with what it allows."""
         allowed = _scopes_of(caller.account)
         return {scope: help_ for scope, help_ in SCOPES.items() if scope in allowed}
 
@@ -387,7 +395,7 @@ class Accounts:
             raise InvalidAccount(
                 "a token needs your password, and you have none yet: set one first"
             )
-        await self._check_again(caller, password, source)
+        await self._check_once_more(caller, password, source)
         secret, now = new_token(), self._clock.wall_seconds()
         expires_at = None if days is None else now + days * DAY
         token = await self._store.add_token(
@@ -401,6 +409,7 @@ class Accounts:
         return await self._store.remove_token(caller.account.id, token)
 
     async def remove_tokens(self, caller: Caller) -> int:
+        """Delete all API tokens of the caller's account; returns how many there were."""
         return await self._store.remove_tokens(caller.account.id)
 
 

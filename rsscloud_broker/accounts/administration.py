@@ -29,7 +29,7 @@ INVITED_PATH: Final = "/signin/invited"
 
 @implementer(IAccountAdministration)
 class AccountAdministration:
-    """See ``IAccountAdministration``.
+    """Lists, invites, changes and removes accounts for administrators, and records each change.
 
     :param public_url: the broker's own URL, without a slash at the end.
     """
@@ -40,74 +40,79 @@ class AccountAdministration:
         self._public_url = public_url
 
     async def accounts(self, after: str = "", limit: int = 50) -> Sequence[AccountSummary]:
+        """The accounts by name, at most ``limit``, which come after the name ``after``."""
         return await self._store.account_summaries(after, limit)
 
     async def account(self, name: str) -> AccountSummary:
-        found = await self._store.account_summary(_name(name))
+        found = await self._store.account_summary(_normal_name(name))
         if found is None:
-            raise _unknown(name)
+            raise _no_such_account(name)
         return found
 
     async def invite(self, account: str, name: str, is_admin: bool, reason: str = "") -> Invitation:
         """Make an account without a password, and a link by which its owner signs in."""
-        name = _name(name)
+        name = _normal_name(name)
         try:
             check_name(name)
         except InvalidAccount as error:
             raise Unadministrable(str(error)) from error
-        made, digest = self._invitation(name)
-        change = self._change(account, "invite", name, reason)
+        made, digest = self._make_invitation(name)
+        change = self._record_of(account, "invite", name, reason)
         if not await self._store.invite(name, is_admin, digest, made.expires_at, change):
             raise Unadministrable(f"there is an account {name} already; choose another name")
         return made
 
     async def reset(self, account: str, name: str, reason: str = "") -> Invitation:
         """Make a link by which the owner of an account, who has lost the password, signs in."""
-        name = _name(name)
+        name = _normal_name(name)
         _check_other(account, name)
-        made, digest = self._invitation(name)
-        change = self._change(account, "reset", name, reason)
+        made, digest = self._make_invitation(name)
+        change = self._record_of(account, "reset", name, reason)
         if not await self._store.reset(name, digest, made.expires_at, change):
-            raise _unknown(name)
+            raise _no_such_account(name)
         return made
 
-    def _invitation(self, name: str) -> tuple[Invitation, bytes]:
+    def _make_invitation(self, name: str) -> tuple[Invitation, bytes]:
         """A new invitation, and the digest of its secret."""
         secret = new_secret()
         link = f"{self._public_url}{INVITED_PATH}?{urlencode({'key': secret})}"
         return Invitation(name, link, self._clock.wall_seconds() + 7 * DAY), digest_of(secret)
 
     async def disable(self, account: str, name: str, reason: str) -> None:
-        change = self._change(account, "disable", name, needed(reason))
-        await self._store_change(change, disabled=sentence(change.reason))
+        """Keep everybody out of an account; its owner gets the reason instead of a session."""
+        change = self._record_of(account, "disable", name, needed(reason))
+        await self._change_account(change, disabled=sentence(change.reason))
 
     async def enable(self, account: str, name: str, reason: str = "") -> None:
-        await self._store_change(self._change(account, "enable", name, reason), disabled="")
+        """Let the owner of a disabled account in again."""
+        await self._change_account(self._record_of(account, "enable", name, reason), disabled="")
 
     async def set_role(self, account: str, name: str, is_admin: bool, reason: str = "") -> None:
-        change = self._change(account, "promote" if is_admin else "demote", name, reason)
-        await self._store_change(change, is_admin=is_admin)
+        """Make an account an administrator's, or no administrator's."""
+        change = self._record_of(account, "promote" if is_admin else "demote", name, reason)
+        await self._change_account(change, is_admin=is_admin)
 
     async def set_limit(
         self, account: str, name: str, max_bytes: int | None, reason: str = ""
     ) -> None:
-        change = self._change(account, "set limit", name, reason)
-        await self._store_change(change, max_bytes=max_bytes)
+        """Set how many bytes an account may store; None for what the applications allow."""
+        change = self._record_of(account, "set limit", name, reason)
+        await self._change_account(change, max_bytes=max_bytes)
 
     async def remove(self, account: str, name: str, reason: str = "") -> None:
-        _check_other(account, _name(name))
-        change = self._change(account, "remove account", name, reason)
+        _check_other(account, _normal_name(name))
+        change = self._record_of(account, "remove account", name, reason)
         if not await self._store.remove(change.object, change):
-            raise _unknown(name)
+            raise _no_such_account(name)
 
-    def _change(self, account: str, verb: str, name: str, reason: str) -> Change:
+    def _record_of(self, account: str, verb: str, name: str, reason: str) -> Change:
         """The record of what the administrator ``account`` did with the account ``name``."""
-        return change_by(account, verb, _name(name), reason, self._clock.wall_seconds())
+        return change_by(account, verb, _normal_name(name), reason, self._clock.wall_seconds())
 
-    async def _store_change(self, change: Change, **values: Any) -> None:
+    async def _change_account(self, change: Change, **values: Any) -> None:
         """Store new values of an account, with the record of the change; raises if it is gone."""
         if not await self._store.change_account(change.object, values, change):
-            raise _unknown(change.object)
+            raise _no_such_account(change.object)
 
 
 def _check_other(account: str, name: str) -> None:
@@ -121,9 +126,9 @@ def _check_other(account: str, name: str) -> None:
         )
 
 
-def _name(name: str) -> str:
+def _normal_name(name: str) -> str:
     return name.strip().lower()
 
 
-def _unknown(name: str) -> Unadministrable:
+def _no_such_account(name: str) -> Unadministrable:
     return Unadministrable(f"there is no account {name}", missing=True)

@@ -21,7 +21,7 @@ from rsscloud_broker.util.caches import BoundedDict
 
 
 @frozen
-class _Checked:
+class _RightPassword:
     """A password that was right.
 
     :ivar digest: its hash with the key of this process.
@@ -48,7 +48,7 @@ class CheckedPasswords:
         self._options = options
         self._clock = clock
         self._key = secrets.token_bytes(32)
-        self._by_name: BoundedDict[str, _Checked | None] = BoundedDict(size)
+        self._by_name: BoundedDict[str, _RightPassword | None] = BoundedDict(size)
 
     def add(self, password: str, stored: StoredPassword) -> None:
         """Remember that a password was right.
@@ -57,7 +57,7 @@ class CheckedPasswords:
         """
         now, account = self._clock.seconds(), stored.account
         digest = self._digest(account.name, password)
-        self._by_name[account.name] = _Checked(digest, stored.hash, account.id, now, now)
+        self._by_name[account.name] = _RightPassword(digest, stored.hash, account.id, now, now)
 
     def has(self, password: str, stored: StoredPassword | None) -> bool:
         """Whether a password was right before, and still is.
@@ -80,7 +80,7 @@ class CheckedPasswords:
         self._by_name[name] = evolve(found, used_at=now)
         return True
 
-    def _ends_at(self, found: _Checked) -> float:
+    def _ends_at(self, found: _RightPassword) -> float:
         """When a password is forgotten, by the monotonic clock."""
         if not found.stored:
             # The broker does not learn when a password changes that is kept elsewhere.

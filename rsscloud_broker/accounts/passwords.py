@@ -117,7 +117,7 @@ class Passwords:
         """Whether a password is that of an account; an outdated hash of it is replaced."""
         known = await self._store.stored_password(name) if is_name(name) else None
         stored = known.hash if known else ""
-        right, better = await self._do(self._compare, stored, password)
+        right, better = await self._call_in_thread(self._compare, stored, password)
         if better:
             await self._store.rehash(name, stored, better)
         return bool(right)
@@ -127,7 +127,7 @@ class Passwords:
 
         :raises TooMany: too many passwords are being checked at once.
         """
-        hashed: str = await self._do(self._hasher.hash, password)
+        hashed: str = await self._call_in_thread(self._hasher.hash, password)
         return hashed
 
     def _compare(self, stored: str, password: str) -> tuple[bool, str]:
@@ -143,7 +143,7 @@ class Passwords:
             return False, ""
         return True, self._hasher.hash(password) if self._hasher.is_outdated(stored) else ""
 
-    async def _do(self, work: Callable[..., Any], *arguments: Any) -> Any:
+    async def _call_in_thread(self, work: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function in a thread; raises ``TooMany`` if too many passwords wait for one."""
         if self._waiting >= MAX_WAITING:
             raise TooMany("too many people sign in at this moment", PAUSE)

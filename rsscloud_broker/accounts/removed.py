@@ -34,6 +34,7 @@ class RemovedAccounts(EachPeriod):
         self._data = data
         # What the store said of its accounts at the last look: it differs after each removal.
         self._census: tuple[int, int] | None = None
+        # Whether the next look reads the tables even if no account was removed.
         self._once_more = False
 
     async def look(self) -> None:
@@ -51,10 +52,10 @@ class RemovedAccounts(EachPeriod):
             # The data of this many accounts is deleted in one look.
             for account in await self._store.ids_without_account(data.column, 100):
                 found += 1
-                await self._delete(data, account)
+                await self._have_deleted(data, account)
         self._once_more = bool(found) or is_other
 
-    async def _delete(self, data: AccountData, account: int) -> None:
+    async def _have_deleted(self, data: AccountData, account: int) -> None:
         """Have an application delete the data of an account; an error is logged."""
         try:
             await data.remove(account)

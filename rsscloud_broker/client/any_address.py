@@ -58,7 +58,7 @@ SECONDS, MAX_BYTES = 30.0, 10 * 1024 * 1024
 USER_AGENT: Final = f"rsscloud-broker/{__version__}"
 
 
-def trusting(reactor: Any, file: str | None, pool: HTTPConnectionPool | None = None) -> Agent:
+def make_agent(reactor: Any, file: str | None, pool: HTTPConnectionPool | None = None) -> Agent:
     """Make an agent that checks the certificates of servers.
 
     :param file: a file with the only certificates to trust, in PEM; None to trust those that
@@ -127,14 +127,14 @@ class AnyAddress:
             raise ValueError("this client signs nothing")
         hops: list[tuple[int, str]] = []
         while True:
-            reply = await self._in_time(self._exchange(request))
+            reply = await self._wait_in_time(self._exchange(request))
             target = FeedAnswer(request.url, reply.status, reply.headers).target
             if not target or len(hops) >= request.redirects:
                 return evolve(reply, hops=tuple(hops))
             hops.append((reply.status, target))
             request = evolve(request, url=target)
 
-    async def _in_time(self, exchange: Coroutine[Any, Any, T]) -> T:
+    async def _wait_in_time(self, exchange: Coroutine[Any, Any, T]) -> T:
         """Wait for an exchange until the deadline.
 
         :raises OutboundError: the exchange failed, or the deadline has passed.

@@ -69,7 +69,7 @@ class Examination:
         """Examine a feed.  A server that does not answer is a finding."""
         try:
             # Seconds for all requests for the feed.
-            fetches = await self._in_time(url, 20.0, fetch_twice(self.ask, url, self.admit))
+            fetches = await self._wait_in_time(url, 20.0, fetch_twice(self.ask, url, self.admit))
         except ClientError as error:
             text = f"The feed cannot be fetched from here: {error}."
             return FeedReport(url, (Finding("wrong", "answer", text),))
@@ -87,11 +87,11 @@ class Examination:
             found += filter(None, own)
             found += stranger_findings(services, own, self.broker)
             others = [service for service, ours in zip(services, own, strict=True) if ours is None]
-        found += await gather([self._asked(service) for service in others])
+        found += await gather([self._ask_service(service) for service in others])
         found += subscriber_findings(fetches, judgement, self.broker)
         return FeedReport(url, tuple(found))
 
-    async def _asked(self, service: Service) -> Finding:
+    async def _ask_service(self, service: Service) -> Finding:
         """Ask a cloud or a hub, without subscribing to anything."""
         try:
             self.admit(service.url)
@@ -101,13 +101,13 @@ class Examination:
         try:
             asked = self.ask(service.url, {})
             # Seconds for each cloud or hub.
-            return answer_finding(service, await self._in_time(service.url, 5.0, asked))
+            return answer_finding(service, await self._wait_in_time(service.url, 5.0, asked))
         except ClientError as error:
             if self.broker and isinstance(error.__cause__, OwnAddress):
                 return detour_finding(service, self.broker)
             return silence_finding(service, str(error))
 
-    async def _in_time(self, url: str, seconds: float, work: Awaitable[Any]) -> Any:
+    async def _wait_in_time(self, url: str, seconds: float, work: Awaitable[Any]) -> Any:
         """Wait for requests until a deadline.
 
         :raises ClientError: there was no answer, or the deadline has passed.
@@ -140,12 +140,13 @@ class FeedDoctor:
     broker: OwnBroker
     admit: Callable[[str, str], str]
     parse: Parsing
+    # How many feeds are being examined for each source; and how many bytes of answers all have.
     _under_way: dict[str, int] = field(factory=dict, init=False)
     _bytes: int = field(default=0, init=False)
 
     async def examine(self, url: str, source: str) -> FeedReport:
         """Examine a feed for a stranger, whose address is ``source``, within the limits."""
-        with self._turn(bucket_of(source)), self._counted() as ask:
+        with self._counting_examination(bucket_of(source)), self._counting_bytes() as ask:
             admitted = self.admit(url, source)
 
             def admit(service: str) -> None:
@@ -155,7 +156,7 @@ class FeedDoctor:
             return await examination.report(admitted)
 
     @contextmanager
-    def _counted(self) -> Iterator[Ask]:
+    def _counting_bytes(self) -> Iterator[Ask]:
         """Count the bytes of all answers of an examination, for as long as it is under way."""
         taken = 0
 
@@ -175,7 +176,7 @@ class FeedDoctor:
             self._bytes -= taken
 
     @contextmanager
-    def _turn(self, source: str) -> Iterator[None]:
+    def _counting_examination(self, source: str) -> Iterator[None]:
         """Count an examination for as long as it is under way.
 
         :raises TooMany: as many are under way as may be.
@@ -200,9 +201,9 @@ async def examine(ask: Ask, clock: IClock, url: str, broker: OwnBroker | None = 
 
     :param broker: the broker that the feed should name; None if that is not known.
     """
-    return await Examination(ask, clock, broker, _here, lambda _: None).report(url)
+    return await Examination(ask, clock, broker, _parse_here, lambda _: None).report(url)
 
 
-async def _here(owner: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+async def _parse_here(owner: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Parse a document in this process, which has nobody else to serve."""
     return function(*args, **kwargs)

@@ -52,32 +52,33 @@ def judge(fetches: Fetches) -> Judgement:
 
     The largest feeds take a second or two, so a server should call this in a thread.
     """
-    found = [*_redirects(fetches)]
+    found = [*_judge_redirects(fetches)]
     last = fetches.last
     if last.status != 200:
-        return Judgement((*found, _no_feed(fetches)))
+        return Judgement((*found, _judge_no_feed(fetches)))
     if (moved := xml_redirect(last.body)) is not None:
-        return Judgement((*found, _moved_by_xml(moved)))
-    found += [*_validators(last, fetches.again), *_caching(last), *_size(last)]
+        return Judgement((*found, _judge_xml_redirect(moved)))
+    found += [*_judge_validators(last, fetches.again), *_judge_caching(last), *_judge_size(last)]
     try:
         facts = read_feed(last.body, last.headers.get("content-type", ""))
     except UnreadableFeed as error:
         text = f"This is not a feed: {error.reason}."
         return Judgement((*found, Finding("wrong", "feed", text)))
-    found.append(Finding("good", "feed", f"It is {_named(facts)}."))
+    found.append(Finding("good", "feed", f"It is {_describe_feed(facts)}."))
     found += [Finding("wrong", "feed", f"{problem}.") for problem in facts.problems]
-    in_headers, problems = _header_links(last)
-    found += [*problems, *_links(facts, last, links.targets(in_headers, "self"))]
+    in_headers, problems = _read_header_links(last)
+    found += [*problems, *_judge_links(facts, last, links.targets(in_headers, "self"))]
     named = (*links.targets(in_headers, "hub"), *facts.hubs)
     hubs = tuple(dict.fromkeys(filter(None, (joined(last.url, hub) for hub in named))))
-    found += [*_unusable(last, named), *_push(facts, hubs), *_hints(facts)]
+    found += [*_find_unusable_hubs(last, named), *_judge_push(facts, hubs), *_judge_hints(facts)]
     return Judgement(tuple(found), facts, hubs)
 
 
 # --- where the feed is ------------------------------------------------------
 
 
-def _redirects(fetches: Fetches) -> Iterator[Finding]:
+def _judge_redirects(fetches: Fetches) -> Iterator[Finding]:
+    """A finding for each redirect that was followed: good, as readers can follow it, too."""
     for answer in fetches.redirects:
         there = f"{answer.url} leads to {answer.target} (status {answer.status})"
         if answer.status in PERMANENT:
@@ -94,7 +95,7 @@ def _redirects(fetches: Fetches) -> Iterator[Finding]:
         yield Finding("good", "redirect", text)
 
 
-def _no_feed(fetches: Fetches) -> Finding:
+def _judge_no_feed(fetches: Fetches) -> Finding:
     """The finding about an answer that has no feed."""
     last = fetches.last
     at = f"{last.url} answers with status {last.status}"
@@ -120,7 +121,7 @@ def _no_feed(fetches: Fetches) -> Finding:
     return Finding("wrong", "answer", f"{at}; a feed must be sent with status 200.")
 
 
-def _moved_by_xml(url: str) -> Finding:
+def _judge_xml_redirect(url: str) -> Finding:
     """The finding about ``newLocation``; an empty URL says that the feed has ended."""
     if not url:
         text = (
@@ -143,18 +144,18 @@ def _moved_by_xml(url: str) -> Finding:
 # --- what HTTP says ---------------------------------------------------------
 
 
-def _validators(last: FeedAnswer, again: FeedAnswer | None) -> Iterator[Finding]:
+def _judge_validators(last: FeedAnswer, again: FeedAnswer | None) -> Iterator[Finding]:
     """The findings about ETag and Last-Modified; ``again`` is None if there is neither."""
     etag, modified = last.headers.get("etag", ""), last.headers.get("last-modified", "")
     if again is None:
         text = (
             f"There is neither an ETag nor a Last-Modified header, so every reader takes all"
-            f" {_bytes(last.body)} each time it asks. With an ETag, readers ask whether the feed"
+            f" {_size(last.body)} each time it asks. With an ETag, readers ask whether the feed"
             " has changed, and your server answers with a short 304 as long as it has not."
         )
         yield Finding("missing", "ETag", text)
         return
-    yield _asked_again(last, again)
+    yield _judge_second_answer(last, again)
     if not etag:
         text = (
             "There is only a Last-Modified header. An ETag also distinguishes versions of the same"
@@ -173,7 +174,7 @@ def _validators(last: FeedAnswer, again: FeedAnswer | None) -> Iterator[Finding]
             yield Finding("wrong", "Last-Modified", text)
 
 
-def _asked_again(last: FeedAnswer, again: FeedAnswer) -> Finding:
+def _judge_second_answer(last: FeedAnswer, again: FeedAnswer) -> Finding:
     """The finding about the answer to the second, conditional request."""
     if again.status == 304:
         text = (
@@ -203,7 +204,7 @@ def _asked_again(last: FeedAnswer, again: FeedAnswer) -> Finding:
     return Finding("wrong", "304", text)
 
 
-def _caching(last: FeedAnswer) -> Iterator[Finding]:
+def _judge_caching(last: FeedAnswer) -> Iterator[Finding]:
     """The findings about how long readers may keep the feed without asking."""
     if "no-store" in last.headers.get("cache-control", "").lower():
         text = (
@@ -233,19 +234,19 @@ def _caching(last: FeedAnswer) -> Iterator[Finding]:
         yield Finding("good", "Cache-Control", text)
 
 
-def _size(last: FeedAnswer) -> Iterator[Finding]:
+def _judge_size(last: FeedAnswer) -> Iterator[Finding]:
     """The findings about compression, the size of the feed, and its media type."""
     if last.compressed:
         yield Finding("good", "gzip", "The server compresses the feed for readers that accept it.")
     elif len(last.body) >= 1024:  # a smaller feed need not be compressed
         text = (
-            f"The server sent all {_bytes(last.body)} uncompressed, though the reader accepts"
+            f"The server sent all {_size(last.body)} uncompressed, though the reader accepts"
             " gzip, which makes a feed several times smaller. Turn gzip on for the feed's type."
         )
         yield Finding("missing", "gzip", text)
     if len(last.body) > LARGE_BYTES:
         text = (
-            f"The feed has {_bytes(last.body)}. Keep only the latest entries in it; older ones can"
+            f"The feed has {_size(last.body)}. Keep only the latest entries in it; older ones can"
             " go to archived documents (RFC 5005)."
         )
         yield Finding("wrong", "size", text)
@@ -261,7 +262,7 @@ def _size(last: FeedAnswer) -> Iterator[Finding]:
 # --- what the feed says -----------------------------------------------------
 
 
-def _named(facts: FeedFacts) -> str:
+def _describe_feed(facts: FeedFacts) -> str:
     """The format and the title of the feed, and how many of its entries have ids, as a clause."""
     names = {"atom": "an Atom feed", "json feed": "a JSON Feed"}
     kind = names.get(facts.format, f"an RSS feed, version {facts.format.removeprefix('rss ')}")
@@ -269,7 +270,9 @@ def _named(facts: FeedFacts) -> str:
     return f"{kind}{title}, with {_count(len(facts.entry_ids), 'entry', 'entries')} that have ids"
 
 
-def _links(facts: FeedFacts, last: FeedAnswer, in_headers: Sequence[str]) -> Iterator[Finding]:
+def _judge_links(
+    facts: FeedFacts, last: FeedAnswer, in_headers: Sequence[str]
+) -> Iterator[Finding]:
     """The findings about the feed's home page and its own address.
 
     :param in_headers: the addresses of the feed by its Link headers.
@@ -294,7 +297,7 @@ def _links(facts: FeedFacts, last: FeedAnswer, in_headers: Sequence[str]) -> Ite
         yield Finding("wrong", "self link", text)
 
 
-def _header_links(last: FeedAnswer) -> tuple[list[links.WebLink], list[Finding]]:
+def _read_header_links(last: FeedAnswer) -> tuple[list[links.WebLink], list[Finding]]:
     """The links in the Link headers of an answer, and what is wrong with these headers.
 
     WebSub subscribers look there first (WebSub, section 4).
@@ -305,7 +308,7 @@ def _header_links(last: FeedAnswer) -> tuple[list[links.WebLink], list[Finding]]
         return [], [Finding("wrong", "Link", f"Nobody can use its Link header: {error}.")]
 
 
-def _unusable(last: FeedAnswer, hubs: Sequence[str]) -> Iterator[Finding]:
+def _find_unusable_hubs(last: FeedAnswer, hubs: Sequence[str]) -> Iterator[Finding]:
     """The findings about hubs whose addresses, as they are written, are no URLs."""
     for hub in hubs:
         if not joined(last.url, hub):
@@ -313,7 +316,7 @@ def _unusable(last: FeedAnswer, hubs: Sequence[str]) -> Iterator[Finding]:
             yield Finding("wrong", "hub", text)
 
 
-def _push(facts: FeedFacts, hubs: Sequence[str]) -> Iterator[Finding]:
+def _judge_push(facts: FeedFacts, hubs: Sequence[str]) -> Iterator[Finding]:
     """The findings about the clouds and hubs that the feed names."""
     for cloud in facts.clouds:
         text = f"Readers can register at {cloud.url} by {cloud.protocol} (rssCloud)."
@@ -334,7 +337,7 @@ def _push(facts: FeedFacts, hubs: Sequence[str]) -> Iterator[Finding]:
         yield Finding("missing", "hub", text)
 
 
-def _hints(facts: FeedFacts) -> Iterator[Finding]:
+def _judge_hints(facts: FeedFacts) -> Iterator[Finding]:
     """The findings about what the feed says of how often to ask for it."""
     hints = facts.hints
     if hints.ttl_minutes:
@@ -373,6 +376,6 @@ def _count(number: int, one: str, more: str) -> str:
     return f"{number} {one if number == 1 else more}"
 
 
-def _bytes(body: bytes) -> str:
+def _size(body: bytes) -> str:
     size = len(body)
     return f"{size / 1024:.0f} KiB" if size >= 10 * 1024 else _count(size, "byte", "bytes")

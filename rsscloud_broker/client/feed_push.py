@@ -165,7 +165,7 @@ def subscriber_findings(
     if judgement.facts is None:
         return
     topic, last = _topic_of(fetches), fetches.last
-    protocols = _protocols(judgement, broker)
+    protocols = _protocols_of(judgement, broker)
     if protocols:
         text = (
             f"Subscribers by rssCloud ({', '.join(protocols)}) get only the address {topic},"
@@ -184,7 +184,7 @@ def subscriber_findings(
         yield Finding("good", "WebSub subscribers", text)
 
 
-def _protocols(judgement: Judgement, broker: OwnBroker | None) -> list[str]:
+def _protocols_of(judgement: Judgement, broker: OwnBroker | None) -> list[str]:
     """The protocols by which rssCloud subscribers of the feed are notified, or register."""
     if broker is not None:
         return sorted(broker.protocols)

@@ -110,7 +110,7 @@ async def fetch_twice(ask: Ask, url: str, admit: Admit) -> Fetches:
     return Fetches(tuple(redirects), answer, again, answer.target in asked)
 
 
-def asking(outbound: IOutbound, clock: IClock) -> Ask:
+def make_ask(outbound: IOutbound, clock: IClock) -> Ask:
     """Make an ``Ask`` that sends its requests by an outbound client."""
 
     async def ask(url: str, headers: Mapping[str, str]) -> FeedAnswer:

@@ -73,19 +73,19 @@ class Listener(Resource):
         if len(body) > MAX_BODY_BYTES:
             return _refuse(request, 413, f"a notification has at most {MAX_BODY_BYTES} bytes")
         if b"url" in request.args:
-            return self._by_form(request)
+            return self._answer_form(request)
         request.setHeader("Content-Type", "text/xml; charset=utf-8")
         if request.getHeader("SOAPAction") is not None:
-            return self._by_soap(request, body)
-        return self._by_xmlrpc(body)
+            return self._answer_soap(request, body)
+        return self._answer_xmlrpc(body)
 
-    def _by_form(self, request: Request) -> bytes:
+    def _answer_form(self, request: Request) -> bytes:
         if not self._notify(decode(_argument(request, b"url"))):
             return _refuse(request, 404, _UNKNOWN)
         request.setHeader("Content-Type", "text/plain")
         return b"Thanks for the update."
 
-    def _by_xmlrpc(self, body: bytes) -> bytes:
+    def _answer_xmlrpc(self, body: bytes) -> bytes:
         """Accept a call by XML-RPC; the answer is a fault if it is not acceptable."""
         try:
             method, parameters = xmlrpc.decode_call(body)
@@ -99,7 +99,7 @@ class Listener(Resource):
             return xmlrpc.encode_fault(xmlrpc.INVALID_PARAMS, _UNKNOWN)
         return xmlrpc.encode_response(True)
 
-    def _by_soap(self, request: Request, body: bytes) -> bytes:
+    def _answer_soap(self, request: Request, body: bytes) -> bytes:
         """Accept a call by SOAP, whose only parameter may have any name; or answer with a fault."""
         try:
             call = soap.decode_call(body)

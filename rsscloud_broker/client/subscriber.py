@@ -88,18 +88,18 @@ async def register(
     """
     if cloud.protocol in _BY_FORM:
         begin(callback)
-        return await call_form(web, cloud.url, _form(topic, callback))
+        return await call_form(web, cloud.url, _form_fields(topic, callback))
     reasons: list[str] = []
-    for each in dict.fromkeys((_of_2003(cloud, callback), callback)):
+    for each in dict.fromkeys((_as_of_2003(cloud, callback), callback)):
         begin(each)
         try:
-            return await _call(web, cloud, topic, each)
+            return await _register_by_call(web, cloud, topic, each)
         except Declined as error:
             reasons.append(str(error))
     raise ClientError(" ".join(dict.fromkeys(reasons)))
 
 
-def _of_2003(cloud: Cloud, callback: RegisteredCallback) -> RegisteredCallback:
+def _as_of_2003(cloud: Cloud, callback: RegisteredCallback) -> RegisteredCallback:
     """A callback as the first clouds know it: they call back by XML-RPC or SOAP, at the address
     that the registration comes from.
     """
@@ -108,7 +108,9 @@ def _of_2003(cloud: Cloud, callback: RegisteredCallback) -> RegisteredCallback:
     return evolve(callback, protocol=protocol, procedure=procedure, domain="")
 
 
-async def _call(web: Web, cloud: Cloud, topic: str, callback: RegisteredCallback) -> str:
+async def _register_by_call(
+    web: Web, cloud: Cloud, topic: str, callback: RegisteredCallback
+) -> str:
     """Register by XML-RPC or SOAP.
 
     :raises Declined: the cloud did not accept the registration.
@@ -134,7 +136,7 @@ async def _call(web: Web, cloud: Cloud, topic: str, callback: RegisteredCallback
     return "The registration was accepted."
 
 
-def _form(topic: str, callback: RegisteredCallback) -> list[tuple[str, str]]:
+def _form_fields(topic: str, callback: RegisteredCallback) -> list[tuple[str, str]]:
     fields = [
         ("notifyProcedure", callback.procedure),
         ("port", str(callback.port)),

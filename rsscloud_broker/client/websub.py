@@ -69,7 +69,7 @@ async def find_hub(web: Web, url: str) -> tuple[str, str]:
     reply = await web.get(url)
     if not reply.success:
         raise ClientError(f"{url}: answered with HTTP status {reply.status}")
-    for find in (_in_headers, _in_document):
+    for find in (_links_in_headers, _links_in_document):
         base = reply.url or url
         found = [(joined(base, target), relation) for target, relation in find(reply)]
         hubs = [target for target, relation in found if relation == "hub" and target]
@@ -79,20 +79,20 @@ async def find_hub(web: Web, url: str) -> tuple[str, str]:
     raise ClientError(f"{url} names no hub. Name a broker with --broker.")
 
 
-def _in_headers(reply: Reply) -> Iterator[tuple[str, str]]:
+def _links_in_headers(reply: Reply) -> Iterator[tuple[str, str]]:
     """Targets and relations of the links in the Link headers."""
     for link in links.parse_or_empty(reply.link):
         yield from ((link.target, relation) for relation in link.relations)
 
 
-def _in_document(reply: Reply) -> Iterator[tuple[str, str]]:
+def _links_in_document(reply: Reply) -> Iterator[tuple[str, str]]:
     """Targets and relations of the links in a feed, or in the head of a page."""
-    for element in _elements(reply):
+    for element in _link_elements(reply):
         for relation in element.get("rel", "").lower().split():
             yield element.get("href", "").strip(), relation
 
 
-def _elements(reply: Reply) -> list[etree._Element]:
+def _link_elements(reply: Reply) -> list[etree._Element]:
     """The link elements of a feed, without those of its entries, or of a page's head."""
     try:  # first as a feed, since many feeds are labelled as pages
         root = xml.parse(reply.body, max_depth=_MAX_DEPTH, max_elements=_MAX_ELEMENTS)
@@ -291,12 +291,12 @@ class HubSubscriber:
         key = token_urlsafe(16)
         subscription = self._subscriptions[key] = _Subscription(hub, topic, f"{callbacks}{key}")
         try:
-            return await self._send(subscription)
+            return await self._ask(subscription)
         except ClientError:
             del self._subscriptions[key]
             raise
 
-    def keep(self, key: str, hub: str, topic: str, callbacks: str) -> None:
+    def keep_subscribed(self, key: str, hub: str, topic: str, callbacks: str) -> None:
         """Subscribe to a topic, and try again after ``retry_after`` seconds if that fails.
 
         :param key: the last segment of the callback's path.  A subscription with the same key goes
@@ -329,7 +329,7 @@ class HubSubscriber:
         if subscription is None or subscription.topic != call.topic:
             return False
         if call.mode == "denied":
-            self._denied(subscription, call.reason)
+            self._note_denial(subscription, call.reason)
             return True
         if call.mode != subscription.mode:
             return False
@@ -346,7 +346,7 @@ class HubSubscriber:
         subscription.asked, subscription.confirmed = False, True
         return True
 
-    def _denied(self, subscription: _Subscription, reason: str) -> None:
+    def _note_denial(self, subscription: _Subscription, reason: str) -> None:
         """Note that the hub denied a subscription; with ``keeps_asking``, ask it again."""
         if not (subscription.asked or subscription.confirmed):
             return  # that is known
@@ -384,7 +384,7 @@ class HubSubscriber:
 
         subscription.mode = "unsubscribe"
         try:
-            await self._send(subscription)
+            await self._ask(subscription)
             # Seconds in which a hub has to verify the intent to unsubscribe.
             await subscription.unsubscribed.addTimeout(5.0, self._clock, timed_out)
             # Seconds for the last answer to be sent before the process ends.
@@ -392,7 +392,7 @@ class HubSubscriber:
         except ClientError as error:
             self._tell(f"{subscription.topic}: the subscription ends with its lease: {error}")
 
-    async def _send(self, subscription: _Subscription) -> str:
+    async def _ask(self, subscription: _Subscription) -> str:
         """Ask the hub for what ``mode`` of the subscription says.  Returns the hub's sentence."""
         subscription.asked, subscription.asked_at = True, self._clock.seconds()
         about = (subscription.mode, subscription.topic, subscription.callback)
@@ -403,14 +403,14 @@ class HubSubscriber:
         # Unless the hub verifies it until then: ``verify`` plans the renewal instead.
         self._renew_after(subscription, self._retry_after)
         try:
-            await self._send(subscription)
+            await self._ask(subscription)
         except (ClientError, Unavailable) as error:
-            self._failed(subscription, str(error))
+            self._tell_of_failure(subscription, str(error))
         except Exception:  # log a bug; the next renewal may succeed
             self.log.failure("Subscribing to {url} failed.", url=subscription.topic)
-            self._failed(subscription, "the broker made a mistake")
+            self._tell_of_failure(subscription, "the broker made a mistake")
 
-    def _failed(self, subscription: _Subscription, reason: str) -> None:
+    def _tell_of_failure(self, subscription: _Subscription, reason: str) -> None:
         self._tell(
             f"{subscription.topic}: the hub did not take the subscription: {reason.rstrip('.')}. "
             f"Trying again in {self._retry_after / 60:g} minutes."

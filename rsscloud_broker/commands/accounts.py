@@ -56,7 +56,7 @@ def account() -> None:
 
 
 @contextmanager
-def _refusals() -> Iterator[None]:
+def _errors_as_lines() -> Iterator[None]:
     """Show errors as one line, also those about names, passwords and tokens."""
     with plain_errors():
         try:
@@ -76,7 +76,7 @@ def _refusals() -> Iterator[None]:
 )
 @password_option
 @name_argument
-@_refusals()
+@_errors_as_lines()
 def add(
     config_file: str | None,
     data: str | None,
@@ -96,7 +96,7 @@ def add(
     storage.migrate(settings.database_url)
     with storage.open_database(settings.database_url, writes=False) as connection:
         _check_free(connection, name)
-    password = "" if no_password else _hashed(name, settings.accounts, password_stdin)
+    password = "" if no_password else _ask_for_hash(name, settings.accounts, password_stdin)
     with storage.open_database(settings.database_url) as connection:
         _check_free(connection, name)
         rows.add_account(connection, name, password, admin, time.time())
@@ -116,16 +116,16 @@ def _check_free(connection: Connection, name: str) -> None:
 @data_option
 @password_option
 @name_argument
-@_refusals()
+@_errors_as_lines()
 def passwd(config_file: str | None, data: str | None, password_stdin: bool, name: str) -> None:
     """Set another password for the account NAME, and end its sessions."""
     options = settings_of(config_file, data).accounts
     url = existing_database(config_file, data)
     with storage.open_database(url, writes=False) as connection:
-        _account(connection, name)
-    password = _hashed(name, options, password_stdin)
+        _find_account(connection, name)
+    password = _ask_for_hash(name, options, password_stdin)
     with storage.open_database(url) as connection:
-        _account(connection, name)
+        _find_account(connection, name)
         rows.set_password(connection, name, password)
     click.echo(f"{name} has another password now, and is signed out everywhere")
 
@@ -133,7 +133,7 @@ def passwd(config_file: str | None, data: str | None, password_stdin: bool, name
 @account.command("list", epilog=epilog("account list"))
 @config_option
 @data_option
-@_refusals()
+@_errors_as_lines()
 def list_(config_file: str | None, data: str | None) -> None:
     """List the accounts."""
     url = existing_database(config_file, data)
@@ -143,24 +143,24 @@ def list_(config_file: str | None, data: str | None) -> None:
     with storage.open_database(url, writes=False) as connection:
         for each in rows.accounts(connection):
             numbers = (len(found(connection, each.id)) for found in (rows.sessions, rows.tokens))
-            times = (_day(each.created_at), _day(each.signed_in_at))
+            times = (_to_the_minute(each.created_at), _to_the_minute(each.signed_in_at))
             is_so = ("yes" if each.is_admin else "no", "yes" if each.disabled else "no")
             table.append((each.name, *is_so, *times, *map(str, numbers)))
-    _show(table)
+    _print_table(table)
 
 
 @account.command(epilog=epilog("account remove"))
 @config_option
 @data_option
 @name_argument
-@_refusals()
+@_errors_as_lines()
 def remove(config_file: str | None, data: str | None, name: str) -> None:
     """Remove the account NAME, with its sessions and API tokens.
 
     The broker deletes what the account has published: within seconds, or when it starts.
     """
     with storage.open_database(existing_database(config_file, data)) as connection:
-        _account(connection, name)
+        _find_account(connection, name)
         rows.remove_account(connection, name)
     click.echo(f"{name} is no account any more")
 
@@ -175,7 +175,7 @@ def remove(config_file: str | None, data: str | None, name: str) -> None:
     "listens, or else by the configuration]",
 )
 @name_argument
-@_refusals()
+@_errors_as_lines()
 def link(config_file: str | None, data: str | None, url: str | None, name: str) -> None:
     """Print a link that signs a browser in to the account NAME, once.
 
@@ -186,7 +186,7 @@ def link(config_file: str | None, data: str | None, url: str | None, name: str) 
     broker = url or data_lock.address_of(settings.data) or settings.local_address
     secret = new_secret()
     with storage.open_database(existing_database(config_file, data)) as connection:
-        owner = _account(connection, name)
+        owner = _find_account(connection, name)
         rows.add_link(connection, owner.id, digest_of(secret), time.time() + LINK_LIFE)
     click.echo(link_to(broker.rstrip("/"), secret))
 
@@ -211,7 +211,7 @@ def token() -> None:
 @click.option("--days", type=int, help="After how many days it expires.  [default: never]")
 @click.option("--for", "label", default="", metavar="TEXT", help="What it is for.")
 @name_argument
-@_refusals()
+@_errors_as_lines()
 def add_token(
     config_file: str | None,
     data: str | None,
@@ -222,7 +222,7 @@ def add_token(
 ) -> None:
     """Make an API token for the account NAME, and print it; nobody can show it again."""
     with storage.open_database(existing_database(config_file, data)) as connection:
-        owner = _account(connection, name)
+        owner = _find_account(connection, name)
         label = check_token(
             label or "made on the command line", scopes, days, is_admin=owner.is_admin
         )
@@ -242,15 +242,15 @@ def add_token(
 @config_option
 @data_option
 @name_argument
-@_refusals()
+@_errors_as_lines()
 def list_tokens(config_file: str | None, data: str | None, name: str) -> None:
     """List the API tokens of the account NAME."""
     table: list[tuple[str, ...]] = [("ID", "SCOPES", "CREATED", "USED", "EXPIRES", "FOR")]
     with storage.open_database(existing_database(config_file, data), writes=False) as connection:
-        for each in rows.tokens(connection, _account(connection, name).id):
-            times = map(_day, (each.created_at, each.used_at, each.expires_at))
+        for each in rows.tokens(connection, _find_account(connection, name).id):
+            times = map(_to_the_minute, (each.created_at, each.used_at, each.expires_at))
             table.append((str(each.id), ",".join(sorted(each.scopes)), *times, each.name))
-    _show(table)
+    _print_table(table)
 
 
 @token.command("remove", epilog=epilog("account token remove"))
@@ -258,18 +258,18 @@ def list_tokens(config_file: str | None, data: str | None, name: str) -> None:
 @data_option
 @name_argument
 @click.argument("number", metavar="ID", type=int)
-@_refusals()
+@_errors_as_lines()
 def remove_token(config_file: str | None, data: str | None, name: str, number: int) -> None:
     """Remove the API token ID of the account NAME; token list shows the ids."""
     with storage.open_database(existing_database(config_file, data)) as connection:
-        if not rows.remove_token(connection, _account(connection, name).id, number):
+        if not rows.remove_token(connection, _find_account(connection, name).id, number):
             raise click.ClickException(
                 f"{name} has no token {number}; account token list shows all"
             )
     click.echo(f"the token {number} of {name} is removed")
 
 
-def _account(connection: Connection, name: str) -> Account:
+def _find_account(connection: Connection, name: str) -> Account:
     """The account with a name; the command ends if there is none."""
     found = rows.stored_password(connection, name)
     if found is None:
@@ -277,7 +277,7 @@ def _account(connection: Connection, name: str) -> Account:
     return found.account
 
 
-def _hashed(name: str, options: AccountsConfig, from_stdin: bool) -> str:
+def _ask_for_hash(name: str, options: AccountsConfig, from_stdin: bool) -> str:
     """Read a new password, twice unless it comes from stdin, and return its hash."""
     if from_stdin:
         password = sys.stdin.readline().rstrip("\r\n")
@@ -289,14 +289,14 @@ def _hashed(name: str, options: AccountsConfig, from_stdin: bool) -> str:
     return Hasher(options).hash(password)
 
 
-def _day(seconds: float | None) -> str:
+def _to_the_minute(seconds: float | None) -> str:
     """A time in UTC to the minute; "never" for None."""
     if seconds is None:
         return "never"
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%MZ")
 
 
-def _show(table: Iterable[Sequence[str]]) -> None:
+def _print_table(table: Iterable[Sequence[str]]) -> None:
     """Print a table whose first row has the headings, with aligned columns."""
     table = list(table)
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]

@@ -49,23 +49,23 @@ def admin() -> None:
     """
 
 
-def _command(operation: Operation) -> click.Command:
+def _make_command(operation: Operation) -> click.Command:
     """The command for an operation."""
     takes, required = fields_of(operation)
     parameters = [
-        _parameter(name, schema, required=name in required) for name, schema in takes.items()
+        _make_parameter(name, schema, required=name in required) for name, schema in takes.items()
     ]
 
     def call(
         broker: str, token_file: str | None, as_json: bool, yes: bool = False, **values: Any
     ) -> None:
         """Call the operation with the values of the command line, and show the answer."""
-        token = _token(token_file)
+        token = _read_token(token_file)
         given = {name: value for name, value in values.items() if value is not None}
         if operation.final and not yes:
             text = f"{operation.help} Nobody can undo this. Do it?"
             click.confirm(text, abort=True, err=True)
-        _warn(broker)
+        _warn_if_readable(broker)
 
         async def work(reactor: Any) -> None:
             path = operation.path.replace("{id}", str(given.pop("id", "")))
@@ -109,7 +109,7 @@ _OPTIONS: Final = (
 )
 
 
-def _parameter(name: str, schema: Mapping[str, Any], *, required: bool) -> click.Parameter:
+def _make_parameter(name: str, schema: Mapping[str, Any], *, required: bool) -> click.Parameter:
     """The parameter for a value with a JSON schema: an argument if it is required, and an option
     for any other, and for reasons.
     """
@@ -137,7 +137,7 @@ def _example(operation: Operation, parameters: Iterable[click.Parameter]) -> str
     return " ".join((*words, "--token-file token"))
 
 
-def _token(file: str | None) -> str:
+def _read_token(file: str | None) -> str:
     """The API token.
 
     :raises click.UsageError: there is none.
@@ -152,7 +152,7 @@ def _token(file: str | None) -> str:
     return token
 
 
-def _warn(broker: str) -> None:
+def _warn_if_readable(broker: str) -> None:
     """Warn if others can read the token on its way."""
     parts = urlsplit(broker)
     host = parts.hostname or ""
@@ -172,14 +172,14 @@ def _show(name: str, answer: Mapping[str, Any], as_json: bool) -> None:
     elif answer == {"done": True}:
         click.echo("done")
     else:
-        for line in _lines(answer):
+        for line in _to_lines(answer):
             click.echo(line)
 
 
 def _show_table(columns: Sequence[str], items: Iterable[Mapping[str, Any]]) -> None:
     rows = [
         tuple(column.replace("_", " ").upper() for column in columns),
-        *(tuple(_text(item.get(column)) for column in columns) for item in items),
+        *(tuple(_for_people(item.get(column)) for column in columns) for item in items),
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -187,32 +187,32 @@ def _show_table(columns: Sequence[str], items: Iterable[Mapping[str, Any]]) -> N
         click.echo("  ".join(cells).rstrip())
 
 
-def _lines(answer: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
+def _to_lines(answer: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
     """A JSON object as lines of names and values; empty values are left out."""
     indent = "  " * depth
     for name, value in answer.items():
         label = f"{indent}{clean(name).replace('_', ' ')}:"
         if isinstance(value, dict) and value:
             yield label
-            yield from _lines(value, depth + 1)
+            yield from _to_lines(value, depth + 1)
         elif isinstance(value, list) and value and isinstance(value[0], dict):
             for each in value:
                 yield label
-                yield from _lines(each, depth + 1)
+                yield from _to_lines(each, depth + 1)
         elif value not in (None, "", [], {}):
-            yield f"{label} {_text(value)}"
+            yield f"{label} {_for_people(value)}"
 
 
-def _text(value: object) -> str:
+def _for_people(value: object) -> str:
     """A value for people, without what could confuse a terminal."""
     if value is None:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
-        return ", ".join(map(_text, value))
+        return ", ".join(map(_for_people, value))
     return clean(str(value))
 
 
 for _operation in OPERATIONS:
-    admin.add_command(_command(_operation))
+    admin.add_command(_make_command(_operation))

@@ -17,7 +17,7 @@ from twisted.internet.defer import Deferred
 from rsscloud_broker import config
 from rsscloud_broker.client import feed_state, publisher, websub
 from rsscloud_broker.client import resourcesync as resourcesync_client
-from rsscloud_broker.client.feed_requests import asking
+from rsscloud_broker.client.feed_requests import make_ask
 from rsscloud_broker.client.listener import DEFAULT_PROCEDURE, MAX_BODY_BYTES, Listener, bind
 from rsscloud_broker.client.subscriber import RegisteredCallback, Subscriber, find_cloud
 from rsscloud_broker.commands.connected import cacert_option, outbound, run, web_client
@@ -111,7 +111,7 @@ def listen(
 ) -> None:
     """Subscribe to feeds, and print a line for each notification."""
     if protocol == "websub":
-        run(lambda reactor: _be_subscriber(reactor, feed_urls, broker, secret, host, port, domain))
+        run(lambda reactor: _listen_at_hubs(reactor, feed_urls, broker, secret, host, port, domain))
         return
     if secret:
         raise click.UsageError("--secret needs --protocol websub: no other protocol has signatures")
@@ -120,7 +120,7 @@ def listen(
     async def work(reactor: Any) -> None:
         web = web_client(reactor)
         nobody_reads: Deferred[None] = Deferred()
-        subscriber = Subscriber(web, reactor, _printer(nobody_reads), tell)
+        subscriber = Subscriber(web, reactor, _make_printer(nobody_reads), tell)
         listener = Listener(subscriber.topics, subscriber.notified, DEFAULT_PROCEDURE)
         # With limits, since anybody who finds the port can send requests.
         site = bounded_site(listener, HTTPLimits(config.Http(body_limit=MAX_BODY_BYTES), reactor))
@@ -138,7 +138,7 @@ def listen(
     run(work)
 
 
-async def _be_subscriber(
+async def _listen_at_hubs(
     reactor: Any,
     topics: Iterable[str],
     broker: str | None,
@@ -150,16 +150,16 @@ async def _be_subscriber(
     """Subscribe to topics at their hubs, until the reader of stdout closes the pipe."""
     web = web_client(reactor)
     nobody_reads: Deferred[None] = Deferred()
-    show = _printer(nobody_reads)
+    show = _make_printer(nobody_reads)
 
-    def received(content: websub.ReceivedContent) -> None:
+    def show_content(content: websub.ReceivedContent) -> None:
         what = f"{content.topic} {len(content.body)} bytes"
         if content.signed is False:  # nobody may act on it: WebSub, section 7.1
             tell(f"{what} were ignored: their signature is wrong or missing")
         else:
             show(f"{what}, signature OK" if content.signed else what)
 
-    subscriber = websub.HubSubscriber(web, reactor, received, tell, secret)
+    subscriber = websub.HubSubscriber(web, reactor, show_content, tell, secret)
     limits = HTTPLimits(config.Http(body_limit=websub.MAX_CONTENT_BYTES), reactor)
     bound = bind(reactor, bounded_site(HubCallbacks(subscriber), limits), host, port)
     # Unsubscribe while this process still listens, since the hubs verify that, too.
@@ -178,13 +178,13 @@ def _cloud_at(broker: str) -> cloud.Cloud:
     return cloud.from_url(f"{broker.rstrip('/')}/rsscloud/pleaseNotify")
 
 
-def _printer(nobody_reads: Deferred[None]) -> Callable[[str], None]:
+def _make_printer(nobody_reads: Deferred[None]) -> Callable[[str], None]:
     """Make the function that prints each notification at once.
 
     :param nobody_reads: fired when the reader of stdout closes the pipe.
     """
 
-    def notified(topic: str) -> None:
+    def print_line(topic: str) -> None:
         now = datetime.fromtimestamp(time.time(), UTC)
         try:
             click.echo(f"{now:%Y-%m-%dT%H:%M:%SZ} {topic}")
@@ -193,7 +193,7 @@ def _printer(nobody_reads: Deferred[None]) -> Callable[[str], None]:
             if not nobody_reads.called:
                 nobody_reads.callback(None)
 
-    return notified
+    return print_line
 
 
 def tell(sentence: str) -> None:
@@ -208,7 +208,7 @@ def show_feed_state(url: str) -> None:
     """Fetch the feed at URL as a feed reader does, and report what is good and bad about it."""
 
     async def work(reactor: Any) -> None:
-        ask = asking(outbound(reactor), SystemClock(reactor))
+        ask = make_ask(outbound(reactor), SystemClock(reactor))
         click.echo(feed_state.render(await feed_state.examine(ask, url)))
 
     run(work)

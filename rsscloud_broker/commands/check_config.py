@@ -33,7 +33,7 @@ def check_config(config_file: str | None, public_url: str | None, **others: Any)
     disturb a broker that runs.  The exit status is 0 only if the broker would start.
     """
     makers = plugin_discovery.discover()
-    settings, service = built(makers, config_file, public_url, **others)
+    settings, service = build_unstarted(makers, config_file, public_url, **others)
     found = start_checks.examine(settings, service.app_tables)
     if settings.public_url is None:
         warning = start_checks.DERIVED_URL.format(url=settings.address)
@@ -45,7 +45,7 @@ def check_config(config_file: str | None, public_url: str | None, **others: Any)
         "data": f"{settings.data} ({found.data})",
         "database": f"{database} ({found.database})",
         "listen": ", ".join(settings.listen),
-        "metrics": _metrics(settings.metrics),
+        "metrics": _metrics_in_words(settings.metrics),
         "public_url": settings.public_url or f"{settings.address} (derived from listen)",
     }
     for kind in plugin_discovery.KINDS:
@@ -57,7 +57,7 @@ def check_config(config_file: str | None, public_url: str | None, **others: Any)
         click.echo(f"note: {note}")
 
 
-def built(
+def build_unstarted(
     makers: plugin_discovery.Makers, config_file: str | None, public_url: str | None, **others: Any
 ) -> tuple[config.Config, Any]:
     """Build a broker as twistd would, without starting it.
@@ -101,7 +101,7 @@ def _without_systemd(settings: config.Config) -> config.Config:
     )
 
 
-def _metrics(settings: config.Metrics) -> str:
+def _metrics_in_words(settings: config.Metrics) -> str:
     """Where the metrics are, in words."""
     if not settings.enabled:
         return "(none)"

@@ -15,7 +15,7 @@ from twisted.internet.error import CannotListenError
 from twisted.internet.task import react
 from twisted.web.client import Agent, HTTPConnectionPool
 
-from rsscloud_broker.client.any_address import AnyAddress, trusting
+from rsscloud_broker.client.any_address import AnyAddress, make_agent
 from rsscloud_broker.client.web import ClientError, Web
 from rsscloud_broker.util.clock import SystemClock
 from rsscloud_broker.wire import cloud, text
@@ -75,4 +75,4 @@ def agent(reactor: Any, pool: HTTPConnectionPool | None = None) -> Agent:
 
     :param pool: as for ``outbound``.
     """
-    return trusting(reactor, click.get_current_context().meta.get(_CACERT), pool)
+    return make_agent(reactor, click.get_current_context().meta.get(_CACERT), pool)

@@ -14,9 +14,9 @@ import click
 from rsscloud_broker import config
 from rsscloud_broker.client import feed_doctor
 from rsscloud_broker.client.feed_push import OwnBroker
-from rsscloud_broker.client.feed_requests import asking
+from rsscloud_broker.client.feed_requests import make_ask
 from rsscloud_broker.commands import doctor_checks
-from rsscloud_broker.commands.check_config import built
+from rsscloud_broker.commands.check_config import build_unstarted
 from rsscloud_broker.commands.configured import (
     config_option,
     data_option,
@@ -75,10 +75,10 @@ def examine(
         return
     try:
         makers = plugin_discovery.discover()
-        settings, service = built(makers, config_file, public_url, **others)
+        settings, service = build_unstarted(makers, config_file, public_url, **others)
     except (config.ConfigError, plugin_discovery.PluginError, FrontDoorsError) as error:
         lines = str(error).splitlines()
-        _show([Result("fail", "configuration", line) for line in lines], as_json)
+        _print_results([Result("fail", "configuration", line) for line in lines], as_json)
         raise SystemExit(1) from error
     chosen = plugin_discovery.select(makers.front_doors, settings.front_doors, "front_doors")
     doors = frozenset(maker.name for maker, _ in chosen)
@@ -91,7 +91,7 @@ def examine(
             doors,
             reactor,
             clock,
-            asking(outbound(reactor), clock),
+            make_ask(outbound(reactor), clock),
             config_file,
             logfile,
             time_url,
@@ -106,7 +106,7 @@ def examine(
 async def _examine_feed(reactor: Any, url: str, own: OwnBroker | None, as_json: bool) -> None:
     """Examine a feed, which should name the broker ``own``, and show what was found."""
     clock = SystemClock(reactor)
-    ask = asking(outbound(reactor), clock)
+    ask = make_ask(outbound(reactor), clock)
     report = await feed_doctor.examine(ask, clock, url, own)
     _finish(doctor_checks.of_feed(report), as_json)
 
@@ -127,7 +127,7 @@ def _named_broker(
     return OwnBroker(public_url or settings.address, protocols - {WEBSUB}, has_hub)
 
 
-def _show(results: Sequence[Result], as_json: bool) -> None:
+def _print_results(results: Sequence[Result], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(doctor_checks.as_json(results), indent=2, ensure_ascii=False))
     else:
@@ -136,6 +136,6 @@ def _show(results: Sequence[Result], as_json: bool) -> None:
 
 def _finish(results: Sequence[Result], as_json: bool) -> None:
     """Show the results, and end with status 1 if any has failed."""
-    _show(results, as_json)
+    _print_results(results, as_json)
     if doctor_checks.has_failed(results):
         raise SystemExit(1)

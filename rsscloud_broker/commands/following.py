@@ -114,17 +114,17 @@ def follow(
             client,
             url,
             handler,
-            _marker(marker, url),
+            _make_marker(marker, url),
             clock,
             parse=parse_directly,
             begin=Begin(begin) if begin else None,
-            tell=_tell,
+            tell=_print_to_stderr,
             limits=FollowerLimits(shortest=poll, usual=max(60.0, poll), tries=tries),
         )
         nobody_reads.addCallback(lambda _: follower.stop())
         reactor.addSystemEventTrigger("before", "shutdown", follower.stop)
         if push:
-            await _subscribe(reactor, Web(client), follower, url, host, port, domain)
+            await _subscribe_at_hub(reactor, Web(client), follower, url, host, port, domain)
         try:
             await (follower.catch_up() if once else follower.run())
         except FollowError as error:
@@ -133,25 +133,27 @@ def follow(
     run(work)
 
 
-def _marker(file: str | None, url: str) -> IMarker:
-    """Remembers the position in a file; or only until the process ends, if none is named."""
+def _make_marker(file: str | None, url: str) -> IMarker:
+    """Make what remembers the position: in a file, or only in memory if no file is named."""
     if file is None:
         return MemoryMarker()
     return FileMarker(FilePath(os.path.abspath(file)), url, deferToThread)
 
 
-def _tell(sentence: str) -> None:
+def _print_to_stderr(sentence: str) -> None:
     click.echo(text.clean(sentence), err=True)
 
 
-async def _subscribe(
+async def _subscribe_at_hub(
     reactor: Any, web: Web, follower: Follower, url: str, host: str, port: int, domain: str
 ) -> None:
-    """Subscribe to the feed at its hub, whose contents are hints for the follower.
+    """Subscribe to the feed at its hub: each content that it sends makes the follower read now.
 
     If this fails, the follower only polls.
     """
-    subscriber = websub.HubSubscriber(web, reactor, lambda content: follower.hint(), _tell)
+    subscriber = websub.HubSubscriber(
+        web, reactor, lambda content: follower.hint(), _print_to_stderr
+    )
     limits = HTTPLimits(config.Http(body_limit=websub.MAX_CONTENT_BYTES), reactor)
     bound = bind(reactor, bounded_site(HubCallbacks(subscriber), limits), host, port)
     reactor.addSystemEventTrigger(
@@ -160,9 +162,9 @@ async def _subscribe(
     try:
         hub, topic = await websub.find_hub(web, url)
         callbacks = f"http://{domain or websub.own_address(hub)}:{bound}/"
-        _tell(f"{topic}: {await subscriber.subscribe(hub, topic, callbacks)}")
+        _print_to_stderr(f"{topic}: {await subscriber.subscribe(hub, topic, callbacks)}")
     except ClientError as error:
-        _tell(f"Polling only: {error}")
+        _print_to_stderr(f"Polling only: {error}")
 
 
 @implementer(IEntryHandler)
@@ -221,13 +223,13 @@ class _Process(ProcessProtocol):
     :ivar ended: fires when it has ended; fails with ``EntryFailed`` if its exit status is not 0.
     """
 
-    def __init__(self, given: bytes) -> None:
-        self._given = given
+    def __init__(self, stdin: bytes) -> None:
+        self._stdin = stdin
         self.ended: Deferred[None] = Deferred()
 
     def connectionMade(self) -> None:
         assert self.transport is not None
-        self.transport.write(self._given)
+        self.transport.write(self._stdin)
         self.transport.closeStdin()
 
     def processEnded(self, reason: Failure) -> None:

@@ -146,7 +146,7 @@ def import_(
         raise click.UsageError("name either a FILE or a database with --from")
     settings = settings_of(config_file, data)
     if source is not None:
-        _copy(source, settings)
+        _copy_database(source, settings)
         return
     assert file is not None  # or there would be a source
     try:
@@ -161,7 +161,7 @@ def import_(
     click.echo("\n".join(imported.sentences(hub)))
 
 
-def _copy(source: str, settings: Config) -> None:
+def _copy_database(source: str, settings: Config) -> None:
     """Copy a database into that of a configuration."""
     try:
         check_database("--from", source)

@@ -17,7 +17,7 @@ from rsscloud_broker import core
 from rsscloud_broker.accounts import AccountAdministration, AccountSweeper, RemovedAccounts
 from rsscloud_broker.client.feed_doctor import FeedDoctor
 from rsscloud_broker.client.feed_push import OwnBroker
-from rsscloud_broker.client.feed_requests import asking
+from rsscloud_broker.client.feed_requests import make_ask
 from rsscloud_broker.composition.apps import make_apps
 from rsscloud_broker.composition.foundation import Foundation
 from rsscloud_broker.composition.part import part
@@ -193,7 +193,7 @@ class Server(Foundation):
         """Examines feeds for their publishers."""
         spoken = self.broker.protocols - self.broker.content_protocols
         return FeedDoctor(
-            asking(self.web, self.clock),
+            make_ask(self.web, self.clock),
             self.clock,
             OwnBroker(self.public_url, spoken, self.has_hub),
             self.broker.admit_examination,

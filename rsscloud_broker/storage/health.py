@@ -33,7 +33,7 @@ class FileHealth:
     size: int
     free: int
     problems: tuple[str, ...]
-    is_whole: bool
+    was_all_read: bool
 
 
 def file_health(file: Path, seconds: float) -> FileHealth:
@@ -50,15 +50,15 @@ def file_health(file: Path, seconds: float) -> FileHealth:
         until = time.monotonic() + seconds
         # SQLite asks after this many of its instructions whether to go on.
         connection.set_progress_handler(lambda: time.monotonic() > until, 100_000)
-        is_whole = True
+        was_all_read = True
         try:
             found = [str(row[0]) for row in connection.execute("PRAGMA quick_check(10)")]
         except sqlite3.OperationalError:
             if time.monotonic() <= until:
                 raise
-            found, is_whole = [], False  # it was interrupted
+            found, was_all_read = [], False  # it was interrupted
     problems = tuple(line for line in found if line != "ok")
-    return FileHealth(pages * size, free * size, problems, is_whole)
+    return FileHealth(pages * size, free * size, problems, was_all_read)
 
 
 def try_backup(file: Path, directory: Path) -> int:

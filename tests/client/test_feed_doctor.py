@@ -16,7 +16,7 @@ from rsscloud_broker.client.feed_doctor import (
     examine,
 )
 from rsscloud_broker.client.feed_push import OwnBroker
-from rsscloud_broker.client.feed_requests import asking
+from rsscloud_broker.client.feed_requests import make_ask
 from rsscloud_broker.errors import AddressRefused, OutboundError, OwnAddress, TooMany, Unavailable
 from rsscloud_broker.interfaces import FeedReport, IFeedDoctor, OutboundReply
 from rsscloud_broker.interfaces.views import Kind
@@ -42,7 +42,7 @@ class FeedDoctorTestCase(SynchronousTestCase):
         self.outbound = FakeOutbound(otherwise=answer(404))
         self.refused: dict[str, Exception] = {}
         self.admitted: list[tuple[str, str]] = []
-        ask = asking(self.outbound, self.clock)
+        ask = make_ask(self.outbound, self.clock)
         self.doctor = FeedDoctor(ask, self.clock, BROKER, self.admit, parse_here)
 
     def admit(self, url: str, source: str) -> str:
@@ -253,7 +253,7 @@ class SubscribersTests(FeedDoctorTestCase):
             HUB.format("https://hub.example/"),
             OWN_CLOUD.format("cloud.example", 80, "/RPC2", "x", "xml-rpc"),
         )
-        ask = asking(self.outbound, self.clock)
+        ask = make_ask(self.outbound, self.clock)
         examining = Deferred.fromCoroutine(examine(ask, self.clock, HERE))
         subjects = {one.subject: one.text for one in self.successResultOf(examining).findings}
         self.assertIn("by rssCloud (xml-rpc)", subjects["rssCloud subscribers"])

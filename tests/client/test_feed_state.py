@@ -18,8 +18,8 @@ from rsscloud_broker.client.feed_findings import LARGE_BYTES, findings_of
 from rsscloud_broker.client.feed_requests import (
     FeedAnswer,
     Fetches,
-    asking,
     fetch_twice,
+    make_ask,
 )
 from rsscloud_broker.client.feed_state import examine, render
 from rsscloud_broker.client.web import ClientError
@@ -92,7 +92,7 @@ class FeedStateCase(SynchronousTestCase):
         self.publisher.pages[uri] = (status, wanted, body)
 
     def report(self, url: str = HERE) -> Report:
-        ask = asking(client_to(self.publisher, self.clock), self.clock)
+        ask = make_ask(client_to(self.publisher, self.clock), self.clock)
         return self.successResultOf(Deferred.fromCoroutine(examine(ask, url)))
 
     def assert_finding(self, kind: Kind, subject: str, *parts: str) -> None:
@@ -227,7 +227,7 @@ class HttpTests(FeedStateCase):
     def test_compressed_twice(self) -> None:
         self.publisher.packs = False
         self.publish(gzip.compress(gzip.compress(FEED)), Content_Encoding="gzip, gzip")
-        ask = asking(client_to(self.publisher), self.clock)
+        ask = make_ask(client_to(self.publisher), self.clock)
         error = self.failureResultOf(Deferred.fromCoroutine(examine(ask, HERE)), ClientError)
         self.assertIn("compressed more than once", str(error.value))
 
@@ -285,7 +285,7 @@ class PlaceTests(FeedStateCase):
     def test_a_redirect_to_another_protocol(self) -> None:
         self.publish(b"", 301, Location="file:///etc/passwd")
         fetching = Deferred.fromCoroutine(
-            fetch_twice(asking(client_to(self.publisher), self.clock), HERE, lambda _: None)
+            fetch_twice(make_ask(client_to(self.publisher), self.clock), HERE, lambda _: None)
         )
         self.failureResultOf(fetching, ClientError)
 

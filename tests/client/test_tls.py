@@ -12,7 +12,7 @@ from twisted.trial.unittest import TestCase
 from twisted.web.resource import Resource
 from twisted.web.static import Data
 
-from rsscloud_broker.client.any_address import AnyAddress, trusting
+from rsscloud_broker.client.any_address import AnyAddress, make_agent
 from rsscloud_broker.client.web import ClientError, Web
 from rsscloud_broker.util.clock import SystemClock
 from tests.outbound.authority import authority
@@ -39,7 +39,7 @@ class CertificateTests(TestCase):
         pages = Resource()
         pages.putChild(b"", Data(b"hello", "text/plain"))
         port = serve(self, pages, tls)
-        agent = trusting(running, None if trusts is None else str(trusts))
+        agent = make_agent(running, None if trusts is None else str(trusts))
         return Web(AnyAddress(agent, SystemClock(running))), f"https://localhost:{port}/"
 
     async def complaint(self, name: str, *, trusts: Path | None) -> str:
@@ -70,5 +70,5 @@ class CertificateTests(TestCase):
     def test_files_without_certificates(self) -> None:
         for content in (b"", b"-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n"):
             self.file.write_bytes(content)
-            error = self.assertRaises(ClientError, trusting, running, str(self.file))
+            error = self.assertRaises(ClientError, make_agent, running, str(self.file))
             self.assertIn("the file holds no certificate in PEM", str(error))

@@ -25,7 +25,7 @@ from zope.interface import implementer
 from rsscloud_broker import config
 from rsscloud_broker.client.feed_doctor import FeedDoctor
 from rsscloud_broker.client.feed_push import OwnBroker
-from rsscloud_broker.client.feed_requests import asking
+from rsscloud_broker.client.feed_requests import make_ask
 from rsscloud_broker.config import Http
 from rsscloud_broker.core import (
     Access,
@@ -301,7 +301,7 @@ class House:
             max_connections=lambda: self.limits.http.max_connections,
             max_connections_per_address=lambda: self.limits.http.max_connections_per_address,
             feed_doctor=FeedDoctor(
-                asking(self.subscribers, self.clock),
+                make_ask(self.subscribers, self.clock),
                 self.clock,
                 OwnBroker(PUBLIC_URL, frozenset({"http-post", "soap"}), "websub" in doors),
                 self.broker.admit_examination,

@@ -27,12 +27,12 @@ class FileHealthTests(SynchronousTestCase):
 
     def test_well(self) -> None:
         health = file_health(self.file, 60)
-        self.assertEqual((health.problems, health.is_whole, health.free), ((), True, 0))
+        self.assertEqual((health.problems, health.was_all_read, health.free), ((), True, 0))
         self.assertEqual(health.size, self.file.stat().st_size)
 
     def test_limited_time(self) -> None:
         health = file_health(self.file, -1)
-        self.assertEqual((health.problems, health.is_whole), ((), False))
+        self.assertEqual((health.problems, health.was_all_read), ((), False))
 
     def test_backup(self) -> None:
         self.assertEqual(try_backup(self.file, self.directory), self.file.stat().st_size)

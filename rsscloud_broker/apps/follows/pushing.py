@@ -62,8 +62,8 @@ class Pushed(Protocol):
 
 
 @define(eq=False)
-class _Hints:
-    """Hints to a follower that it is time to read, but not too often.
+class _Hinter:
+    """Hints to a follower that it is time to read, but at most every two seconds.
 
     :ivar followed: the follower.
     :ivar at: when it was hinted at last.
@@ -114,7 +114,7 @@ class ListSubscriptions:
     def __init__(
         self, followed: Sequence[Pushed], web: IOutbound, clock: IClock, public_url: str
     ) -> None:
-        self._hints = {key_of(each.url): _Hints(each) for each in followed}
+        self._hints = {key_of(each.url): _Hinter(each) for each in followed}
         self._clock = clock
         self._callbacks = f"{public_url}{PATH}"
         self._subscriber = HubSubscriber(
@@ -147,7 +147,7 @@ class ListSubscriptions:
         """Subscribe at the hubs that are known by now, unless that was done already."""
         for key, each in self._hints.items():
             if (hub := each.followed.hub) is not None:  # None: not read yet, or it names none
-                self._subscriber.keep(key, *hub, self._callbacks)
+                self._subscriber.keep_subscribed(key, *hub, self._callbacks)
 
     def routes(self) -> list[Route]:
         """The routes of the callbacks."""
@@ -158,7 +158,10 @@ class ListSubscriptions:
         return await self._subscriber.verify(key, call)
 
     async def receive(self, key: str, content: PushedContent) -> bool:
-        """See ``IsCalledByHubs``.  A node that does not follow now knows the callbacks, too."""
+        """Hint that the list or feed of a callback is to be read; False if none has this key.
+
+        A node that does not follow now knows the callbacks, too.
+        """
         if (hints := self._hints.get(key)) is None:
             return False
         hints.add(self._clock)

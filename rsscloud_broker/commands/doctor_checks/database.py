@@ -56,11 +56,11 @@ async def integrity(patient: CheckContext) -> AsyncIterator[Result]:
     if _cannot_be_reached(patient):
         return
     if _is_postgresql(url):
-        async for result in _server(patient, url):
+        async for result in _check_server(patient, url):
             yield result
         return
     file = storage.database_file(url)
-    if file is None or not file.exists():
+    if file is None or not file.exists():  # nothing is stored yet
         return
     health = await patient.in_thread(storage.file_health, file, CHECK_SECONDS)
     size = f"{file} has {_megabytes(health.size)}"
@@ -68,25 +68,25 @@ async def integrity(patient: CheckContext) -> AsyncIterator[Result]:
         found = f"{file} is damaged: {'; '.join(health.problems[:3])}"
         advice = "stop the broker, and restore a backup"
         yield Result("fail", "integrity", found, advice)
-    elif not health.is_whole:
+    elif not health.was_all_read:
         found = f"{size}; in {CHECK_SECONDS:g} seconds no damage was found, and not all was read"
-        advice = f"check all of it at a quiet time: {_by_hand(file, 'PRAGMA quick_check')}"
+        advice = f"check all of it at a quiet time: {_shell_command(file, 'PRAGMA quick_check')}"
         yield Result("warn", "integrity", found, advice)
     else:
         yield Result("ok", "integrity", f"{size}, and no damage was found")
     if health.free > max(_MUCH_UNUSED, health.size / 2):
         found = f"{_megabytes(health.free)} of {file} are unused; the broker will use them again"
-        advice = f"to have them back, stop the broker and run: {_by_hand(file, 'VACUUM')}"
+        advice = f"to have them back, stop the broker and run: {_shell_command(file, 'VACUUM')}"
         yield Result("ok", "integrity", found, advice)
 
 
-def _by_hand(file: Path, statement: str) -> str:
+def _shell_command(file: Path, statement: str) -> str:
     """A shell's command for a statement; it needs Python only, which runs the broker."""
     code = f"import sqlite3; print(*sqlite3.connect({str(file)!r}).execute({statement!r}))"
     return shlex.join(["python3", "-c", code])
 
 
-async def _server(patient: CheckContext, url: str) -> AsyncIterator[Result]:
+async def _check_server(patient: CheckContext, url: str) -> AsyncIterator[Result]:
     """The state of a PostgreSQL server."""
     try:
         health = await patient.in_thread(storage.server_health, url)
@@ -117,7 +117,7 @@ async def backup(patient: CheckContext) -> AsyncIterator[Result]:
         yield Result(level, "backup", found, advice)
         return
     file = storage.database_file(url)
-    if file is None or not file.exists():
+    if file is None or not file.exists():  # there is nothing to back up yet
         return
     directory = patient.existing_data
     status = os.statvfs(directory)

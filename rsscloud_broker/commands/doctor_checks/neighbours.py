@@ -39,19 +39,22 @@ async def neighbours(patient: CheckContext) -> AsyncIterator[Result]:
             (targets, config.egress.callback_networks, "allow_callbacks", "pings are passed on to"),
             (sources, config.egress.topic_networks, "allow_topics", "the broker follows"),
         ):
-            async for result in _judged(patient, resolver, urls, networks, key, what):
+            async for result in _check_urls(patient, resolver, urls, networks, key, what):
                 yield result
     finally:
         resolver.stopService()
 
 
 def _urls(table: Mapping[str, Any], key: str) -> Iterator[str]:
-    """The URLs in the list of tables of a plugin; none if the plugin does not run."""
+    """The URLs in a list of a plugin's options, up to a place for a parameter (``{url}``).
+
+    None if the plugin does not run.
+    """
     if table.get("enabled", True):
         yield from (str(each["url"]).partition("{")[0] for each in table.get(key, ()))
 
 
-async def _judged(
+async def _check_urls(
     patient: CheckContext,
     resolver: Resolver,
     urls: list[str],

@@ -74,14 +74,14 @@ async def names(patient: CheckContext) -> AsyncIterator[Result]:
     name = patient.host if has_name else _ANY_NAME
     servers = patient.config.egress.name_servers
     for server in servers:
-        problem, _ = await _looked_up(patient, name, [server])
+        problem, _ = await _look_up(patient, name, [server])
         if problem in {"", *_ABOUT_THE_NAME}:
             yield Result("ok", "names", f"the name server {server} answers")
         else:
             found = f"the name server {server} does not work: {problem}"
             advice = "correct name_servers in [egress], or see whether a firewall is in between"
             yield Result("fail", "names", found, advice)
-    problem, addresses = await _looked_up(patient, name, servers)
+    problem, addresses = await _look_up(patient, name, servers)
     if not problem:
         yield Result("ok", "names", f"{name} has the address {', '.join(addresses)}")
     elif problem in _ABOUT_THE_NAME and has_name:
@@ -99,7 +99,7 @@ async def names(patient: CheckContext) -> AsyncIterator[Result]:
 _ABOUT_THE_NAME: Final = ("there is no such name", "it has no address")
 
 
-async def _looked_up(
+async def _look_up(
     patient: CheckContext, name: str, servers: Sequence[str]
 ) -> tuple[str, Sequence[str]]:
     """Why a name has no address, or empty; and its addresses, or none."""
@@ -136,7 +136,7 @@ def egress(patient: CheckContext) -> Iterator[Result]:
         if not faults and networks:
             shown = ", ".join(map(str, networks))
             yield Result("ok", "egress", f"{key} allows {shown} beside public addresses")
-    yield from _own_listeners(patient)
+    yield from _check_own_listeners(patient)
 
 
 def _too_open(networks: Sequence[Network]) -> Iterator[str]:
@@ -151,7 +151,7 @@ def _too_open(networks: Sequence[Network]) -> Iterator[str]:
                 yield f"{network}, which is {network.num_addresses:,} addresses, to every stranger"
 
 
-def _own_listeners(patient: CheckContext) -> Iterator[Result]:
+def _check_own_listeners(patient: CheckContext) -> Iterator[Result]:
     """Whether the broker refuses to call itself."""
     config = patient.config
     known = tuple(own_listeners(config.all_listen))

@@ -46,7 +46,7 @@ async def public_url(patient: CheckContext) -> AsyncIterator[Result]:
     if config.public_url is None:
         found = start_checks.DERIVED_URL.format(url=url)
         yield Result("warn", "public URL", found.rstrip("."))
-    for result in await patient.in_thread(_unreachable, url):
+    for result in await patient.in_thread(_find_unreachable, url):
         yield result
     if not patient.runs:
         return
@@ -61,18 +61,20 @@ async def public_url(patient: CheckContext) -> AsyncIterator[Result]:
         yield Result("warn", "public URL", found, advice)
         return
     try:
-        patient.arrived = await _arrived(patient, key, {})
+        patient.arrived = await _ask_how_it_arrived(patient, key, {})
     except (ClientError, self_test.WrongBroker) as error:
         advice = "see whether public_url, the name, the firewall and the proxy lead to this broker"
         found = f"a request to {url} does not arrive at this broker: {error}"
         yield Result("fail", "public URL", found, advice)
         return
     yield Result("ok", "public URL", f"a request to {url} arrives at this broker")
-    for result in _changed_on_the_way(url, patient.arrived):
+    for result in _find_changes_by_proxy(url, patient.arrived):
         yield result
 
 
-async def _arrived(patient: CheckContext, key: bytes, headers: Mapping[str, str]) -> dict[str, str]:
+async def _ask_how_it_arrived(
+    patient: CheckContext, key: bytes, headers: Mapping[str, str]
+) -> dict[str, str]:
     """Ask the broker through its public URL how the request arrived.
 
     :raises ClientError: there was no answer.
@@ -83,11 +85,11 @@ async def _arrived(patient: CheckContext, key: bytes, headers: Mapping[str, str]
     base = f"{patient.config.address}{self_test.PATH}"
     answer = await patient.ask(f"{base}?{query}", headers)
     if answer.status != 200:
-        raise self_test.WrongBroker(_other_answer(answer))
+        raise self_test.WrongBroker(_why_not_ours(answer))
     return self_test.read_answer(key, nonce, answer.body)
 
 
-def _other_answer(answer: FeedAnswer) -> str:
+def _why_not_ours(answer: FeedAnswer) -> str:
     """Why an answer is not that of this broker, as a clause."""
     server = answer.headers.get("server", "")
     by = f", by {server}" if server else ""
@@ -101,7 +103,7 @@ def _other_answer(answer: FeedAnswer) -> str:
     return f"the answer has status {answer.status}{by}"
 
 
-def _unreachable(url: str) -> list[Result]:
+def _find_unreachable(url: str) -> list[Result]:
     """A result for each address of the public URL that accepts no connection, if others do.
 
     For instance, the name may have an IPv6 address, and the proxy listens only by IPv4.
@@ -126,7 +128,7 @@ def _unreachable(url: str) -> list[Result]:
     return results if len(results) < len(addresses) else []  # else the request says why
 
 
-def _changed_on_the_way(url: str, arrived: Mapping[str, str]) -> Iterator[Result]:
+def _find_changes_by_proxy(url: str, arrived: Mapping[str, str]) -> Iterator[Result]:
     """What a proxy has changed that it should not."""
     wanted = urlsplit(url)
     host = urlsplit(f"//{arrived['host']}")
@@ -154,11 +156,11 @@ def _changed_on_the_way(url: str, arrived: Mapping[str, str]) -> Iterator[Result
 async def proxy(patient: CheckContext) -> AsyncIterator[Result]:
     """Whether the broker learns the addresses of its callers, and nobody can forge one."""
     arrived = patient.arrived
-    if arrived is None:
+    if arrived is None:  # an earlier check has said why
         return
     peer, given = arrived["peer"], arrived["forwarded_for"]
     if not given:
-        yield _without_header(patient, arrived)
+        yield _judge_without_header(patient, arrived)
         return
     trusted = patient.config.http.proxy_networks
     last = given.rpartition(",")[2].strip()
@@ -171,7 +173,9 @@ async def proxy(patient: CheckContext) -> AsyncIterator[Result]:
             f'set trusted_proxies = ["{peer}"] in [http]',
         )
         return
-    forged = await _arrived(patient, read_key(patient.config.data), {"X-Forwarded-For": _FORGED})
+    forged = await _ask_how_it_arrived(
+        patient, read_key(patient.config.data), {"X-Forwarded-For": _FORGED}
+    )
     hops = [hop.strip() for hop in forged["forwarded_for"].split(",")]
     if forged["client"] == _FORGED and hops == [_FORGED]:
         yield Result(
@@ -188,7 +192,7 @@ async def proxy(patient: CheckContext) -> AsyncIterator[Result]:
     yield Result("ok", "proxy", found)
 
 
-def _without_header(patient: CheckContext, arrived: Mapping[str, str]) -> Result:
+def _judge_without_header(patient: CheckContext, arrived: Mapping[str, str]) -> Result:
     """The result if the request came without ``X-Forwarded-For``."""
     parts = urlsplit(patient.config.address)
     port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -223,8 +227,8 @@ async def certificates(patient: CheckContext) -> AsyncIterator[Result]:
     if parts.scheme == "https" and parts.hostname:
         where = f"the certificate of {parts.netloc}"
         try:
-            found = await patient.in_thread(_certificate_at, parts.hostname, parts.port or 443)
-            yield _dated(where, found, patient.clock.wall_seconds())
+            found = await patient.in_thread(_fetch_certificate, parts.hostname, parts.port or 443)
+            yield _judge_dates(where, found, patient.clock.wall_seconds())
         except (OSError, ValueError) as error:
             advice = "see whether something speaks TLS there"
             yield Result("fail", "certificate", f"{where} cannot be read: {error}", advice)
@@ -239,10 +243,10 @@ async def certificates(patient: CheckContext) -> AsyncIterator[Result]:
         file = certificate_files.certificate_of(options)
         if file is not None:
             where = f"the certificate of {description}"
-            yield _dated(where, file, patient.clock.wall_seconds())
+            yield _judge_dates(where, file, patient.clock.wall_seconds())
 
 
-def _certificate_at(host: str, port: int) -> x509.Certificate:
+def _fetch_certificate(host: str, port: int) -> x509.Certificate:
     """The certificate that a server shows, valid or not."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -254,7 +258,7 @@ def _certificate_at(host: str, port: int) -> x509.Certificate:
         return x509.load_der_x509_certificate(tls.getpeercert(binary_form=True) or b"")
 
 
-def _dated(where: str, certificate: x509.Certificate, now: float) -> Result:
+def _judge_dates(where: str, certificate: x509.Certificate, now: float) -> Result:
     """The result about the dates of a certificate; ``where`` says whose it is."""
     ends = certificate.not_valid_after_utc
     moment = datetime.fromtimestamp(now, UTC)

@@ -250,7 +250,7 @@ class AddressesTests(DoctorTestCase):
                 return [(*kind, ("127.0.0.1", port)), (*kind, ("127.0.0.9", port))]
 
             self.patch(socket, "getaddrinfo", two)
-            (result,) = outside._unreachable(f"http://broker.example:{port}")
+            (result,) = outside._find_unreachable(f"http://broker.example:{port}")
             self.assertEqual(result.level, "warn")
             self.assertIn("broker.example has the address 127.0.0.9", result.found)
 
