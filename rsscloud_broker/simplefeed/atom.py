@@ -61,11 +61,11 @@ def render(
     :param links: further links of the feed, such as one with the relation ``hub``.
     """
     feed = etree.Element(_in_atom("feed"), nsmap=_NAMESPACES)
-    _add(feed, "id", document.log.feed_id)
-    _add(feed, "title", document.log.title)
-    _add(feed, "updated", exact_iso_time(document.updated))
+    _add_text(feed, "id", document.log.feed_id)
+    _add_text(feed, "title", document.log.title)
+    _add_text(feed, "updated", exact_iso_time(document.updated))
     _add_person(feed, Person(document.log.author))
-    _add(feed, "generator", _GENERATOR)
+    _add_text(feed, "generator", _GENERATOR)
     own = urls.of(document.number)
     relations = [("self", urls.recent if recent else own)]
     relations.append(("via", own) if recent else ("current", urls.recent))
@@ -84,11 +84,11 @@ def render(
 def entry_element(entry: Entry) -> etree._Element:
     """An entry as an element."""
     element = etree.Element(_in_atom("entry"), nsmap=_NAMESPACES)
-    _add(element, "id", entry.id)
-    _add(element, "title", entry.title)
-    _add(element, "updated", exact_iso_time(entry.updated))
+    _add_text(element, "id", entry.id)
+    _add_text(element, "title", entry.title)
+    _add_text(element, "updated", exact_iso_time(entry.updated))
     if entry.published is not None:
-        _add(element, "published", exact_iso_time(entry.published))
+        _add_text(element, "published", exact_iso_time(entry.published))
     if entry.author is not None:
         _add_person(element, entry.author)
     for link in entry.links:
@@ -96,10 +96,10 @@ def entry_element(entry: Entry) -> etree._Element:
     for category in entry.categories:
         _add_category(element, category)
     if entry.summary:
-        _add(element, "summary", entry.summary)
+        _add_text(element, "summary", entry.summary)
     elif entry.content is not None and entry.content.form in {"src", "base64"}:
         # An entry whose content is not text must have a summary (RFC 4287, section 4.1.2).
-        _add(element, "summary", entry.title)
+        _add_text(element, "summary", entry.title)
     if entry.content is not None:
         _add_content(element, entry.content)
     elif not any(link.rel == "alternate" for link in entry.links):
@@ -112,7 +112,7 @@ def _in_atom(name: str) -> str:
     return f"{{{ATOM}}}{name}"
 
 
-def _add(parent: etree._Element, name: str, text: str) -> etree._Element:
+def _add_text(parent: etree._Element, name: str, text: str) -> etree._Element:
     element = etree.SubElement(parent, _in_atom(name))
     element.text = text
     return element
@@ -122,7 +122,7 @@ def _add_person(parent: etree._Element, person: Person) -> None:
     author = etree.SubElement(parent, _in_atom("author"))
     for name in ("name", "uri", "email"):
         if value := getattr(person, name):
-            _add(author, name, value)
+            _add_text(author, name, value)
 
 
 def _add_link(parent: etree._Element, link: EntryLink) -> None:

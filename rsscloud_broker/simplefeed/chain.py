@@ -110,7 +110,8 @@ class DocumentReader:
             raise DocumentMissing(f"{url} does not exist: the server answers {reply.status}")
         if reply.status != 200:
             raise FeedUnavailable(
-                f"{url} cannot be read: the server answers {reply.status}", self._asked(reply)
+                f"{url} cannot be read: the server answers {reply.status}",
+                self._seconds_asked_for(reply),
             )
         try:
             headers = dict(reply.headers)
@@ -118,7 +119,7 @@ class DocumentReader:
         except (DocumentFault, ParsingUnavailable) as error:
             raise FeedUnavailable(f"{url} cannot be followed: {error}") from error
 
-    def _asked(self, reply: OutboundReply) -> float | None:
+    def _seconds_asked_for(self, reply: OutboundReply) -> float | None:
         """For how many seconds a server asks to be left alone (RFC 9110, section 10.2.3)."""
         text = reply.headers.get("retry-after", "").strip()
         if text.isascii() and text.isdigit():

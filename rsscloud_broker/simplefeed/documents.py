@@ -116,10 +116,10 @@ class AtomDocument:
         found = list(self.found)
         if any(each.content is not None and each.content.type == _ATOMFEED for each in found):
             newest_first = False
-        order = _order(found, newest_first)
+        order = _find_order(found, newest_first)
         if order.newest_first:
             found.reverse()
-        return _without_repeated(found, order)
+        return _drop_repeated(found, order)
 
 
 @frozen
@@ -157,13 +157,13 @@ def parse(body: bytes, url: str, headers: dict[str, str]) -> AtomDocument:
         url,
         blake2b(body, digest_size=16).digest(),
         headers,
-        _links(root, url),
+        _read_links(root, url),
         root.find(f"{{{HISTORY}}}archive") is not None,
-        tuple(_entry(each, url) for each in root.iterchildren(f"{_IN_ATOM}entry")),
+        tuple(_read_entry(each, url) for each in root.iterchildren(f"{_IN_ATOM}entry")),
     )
 
 
-def _links(root: etree._Element, url: str) -> dict[str, str]:
+def _read_links(root: etree._Element, url: str) -> dict[str, str]:
     """The URLs of the first links of each relation, without fragments."""
     first: dict[str, str] = {}
     base = root.get(_BASE, "")[:MAX_URL]
@@ -195,7 +195,7 @@ def _relation(element: etree._Element) -> str:
     return element.get("rel", "alternate").strip().removeprefix(_REGISTERED).lower()
 
 
-def _order(entries: Sequence[Entry], newest_first: bool) -> Order:
+def _find_order(entries: Sequence[Entry], newest_first: bool) -> Order:
     """The order of entries, by how often their times rise and fall; the given one if equally."""
     pairs = [(one.updated, other.updated) for one, other in pairwise(entries)]
     falling = sum(one > other for one, other in pairs)
@@ -205,8 +205,8 @@ def _order(entries: Sequence[Entry], newest_first: bool) -> Order:
     return Order(falling > rising, known=True, mixed=min(falling, rising) > 0)
 
 
-def _without_repeated(entries: list[Entry], order: Order) -> tuple[list[Entry], Order]:
-    """Leave out entries that are in a document twice, with the same time."""
+def _drop_repeated(entries: list[Entry], order: Order) -> tuple[list[Entry], Order]:
+    """Leave out entries that are in a document twice, with the same time; the order says of one."""
     kept: dict[tuple[str, float], Entry] = {}
     repeated = ""
     for each in entries:
@@ -218,7 +218,7 @@ def _without_repeated(entries: list[Entry], order: Order) -> tuple[list[Entry], 
 # --- entries ----------------------------------------------------------------
 
 
-def _entry(element: etree._Element, url: str) -> Entry:
+def _read_entry(element: etree._Element, url: str) -> Entry:
     """An entry of the document at a URL; what is missing or malformed is left empty."""
     first: dict[str, etree._Element] = {}
     links: list[EntryLink] = []
@@ -227,10 +227,10 @@ def _entry(element: etree._Element, url: str) -> Entry:
         tag = child.tag
         if tag == _LINK:
             if len(links) < MAX_PARTS:
-                links.append(_link(child, url))
+                links.append(_read_link(child, url))
         elif tag == _CATEGORY:
             if len(categories) < MAX_PARTS:
-                categories.append(_category(child))
+                categories.append(_read_category(child))
         else:
             first.setdefault(tag, child)
     title = _text_of(first, _TITLE)
@@ -240,29 +240,29 @@ def _entry(element: etree._Element, url: str) -> Entry:
     published = _text_of(first, _PUBLISHED)
     return Entry(
         title=title,
-        updated=_time(_text_of(first, _UPDATED) or published),
+        updated=_parse_time(_text_of(first, _UPDATED) or published),
         id=identity,
-        author=None if author is None else _person(author),
+        author=None if author is None else _read_person(author),
         links=tuple(links),
-        content=None if content is None else _content(content, url),
+        content=None if content is None else _read_content(content, url),
         categories=tuple(categories),
         summary=_text_of(first, _SUMMARY),
-        published=_time(published) if published else None,
+        published=_parse_time(published) if published else None,
     )
 
 
 def _text_of(elements: Mapping[str, etree._Element], name: str) -> str:
     """The text of one of some elements, by its tag; empty if it is not there."""
     element = elements.get(name)
-    return "" if element is None else _plain(element)
+    return "" if element is None else _text_inside(element)
 
 
-def _plain(element: etree._Element) -> str:
+def _text_inside(element: etree._Element) -> str:
     """The text of an element, without the elements of an xhtml construct."""
     return ("".join(map(str, element.itertext())) if len(element) else element.text or "").strip()
 
 
-def _link(element: etree._Element, url: str) -> EntryLink:
+def _read_link(element: etree._Element, url: str) -> EntryLink:
     get = element.get
     return EntryLink(
         _joined(url, get("href", "")), _relation(element), get("type", ""), get("title", "")
@@ -276,16 +276,16 @@ def _joined(url: str, reference: str) -> str:
     return joined(url, reference.strip()) or reference
 
 
-def _category(element: etree._Element) -> Category:
+def _read_category(element: etree._Element) -> Category:
     return Category(element.get("term", ""), element.get("scheme", ""), element.get("label", ""))
 
 
-def _person(element: etree._Element) -> Person:
+def _read_person(element: etree._Element) -> Person:
     parts = (element.findtext(_IN_ATOM + name) or "" for name in ("name", "uri", "email"))
     return Person(*parts)
 
 
-def _time(text: str) -> float:
+def _parse_time(text: str) -> float:
     """Seconds since the epoch; 0 if a text is not a date of RFC 3339."""
     try:
         moment = datetime.fromisoformat(text.upper())
@@ -294,7 +294,7 @@ def _time(text: str) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _content(element: etree._Element, url: str) -> EntryContent:
+def _read_content(element: etree._Element, url: str) -> EntryContent:
     """The content of an entry, in any of the forms that feeds really have."""
     kind = element.get("type", "text").strip()
     if src := element.get("src", "").strip():

@@ -125,9 +125,9 @@ def content_of(body: bytes, media_type: str) -> EntryContent:
     bare = kind.partition(";")[0].strip()
     match form_of(bare) if "/" in bare else "base64":
         case "xml":
-            return _of_xml(body, bare, charset)
+            return _content_of_xml(body, bare, charset)
         case "text":
-            return _of_text(body, bare, charset)
+            return _content_of_text(body, bare, charset)
     return EntryContent(type=kind if "/" in bare else BYTES, data=body)
 
 
@@ -137,7 +137,7 @@ def charset_of(media_type: str) -> str | None:
     return found[1] if found else None
 
 
-def _of_xml(body: bytes, kind: str, charset: str | None) -> EntryContent:
+def _content_of_xml(body: bytes, kind: str, charset: str | None) -> EntryContent:
     """XML as elements; as bytes if it cannot stand in a feed."""
     try:
         root = xml.parse(body, charset, max_depth=xml.FEED_DEPTH, max_elements=xml.FEED_ELEMENTS)
@@ -151,7 +151,7 @@ def _of_xml(body: bytes, kind: str, charset: str | None) -> EntryContent:
     return EntryContent(type=kind, text=text)
 
 
-def _of_text(body: bytes, kind: str, charset: str | None) -> EntryContent:
+def _content_of_text(body: bytes, kind: str, charset: str | None) -> EntryContent:
     """A text as characters; as bytes if these would not come out the same."""
     try:
         text = body.decode(xml.codec_of(charset or "utf-8") or "")

@@ -100,9 +100,10 @@ class Feeds:
         self._in_thread = in_thread
         self._urls = urls
         self._links = links
+        # The recent documents by log: those that are fresh, and those that were written last.
         self._recent = TimedCache(self._write_if_changed, clock, FRESH, REMEMBERED)
         self._written: BoundedDict[str, Written | None] = BoundedDict(REMEMBERED)
-        # The number of logs that are remembered as changed.
+        # The logs that have changed since their recent document was asked for; at most a thousand.
         self._changed: BoundedDict[str, bool] = BoundedDict(1000)
         # Two threads must not write one file at the same time.
         self._writing = DeferredLock()
@@ -148,18 +149,22 @@ class Feeds:
             return None
         if not document.archived:
             return await self._render(document, recent=False)
-        return await self._file(document)
+        return await self._make_filed(document)
 
     async def _render(self, document: LogDocument, *, recent: bool) -> Written:
         """Render a document in a thread; no file is written."""
         name = document.log.name
         body: bytes = await self._in_thread(
-            _rendered, document, self._urls(name), recent, self._links(name) if recent else ()
+            _render_positional,
+            document,
+            self._urls(name),
+            recent,
+            self._links(name) if recent else (),
         )
         etag = f'"{blake2b(body, digest_size=12).hexdigest()}"'
         return Written(body, etag, document.updated, document.log.count)
 
-    async def _file(self, document: LogDocument) -> Filed:
+    async def _make_filed(self, document: LogDocument) -> Filed:
         """Make the file of an archived document.
 
         :raises DocumentGone: its entries are nowhere.
@@ -179,7 +184,7 @@ class Feeds:
         return Filed(file)
 
 
-def _rendered(
+def _render_positional(
     document: LogDocument, urls: FeedUrls, recent: bool, links: Sequence[EntryLink]
 ) -> bytes:
     """As ``render``, with arguments in order, for ``in_thread``."""

@@ -78,12 +78,13 @@ class Follower:
         self._tell = tell
         self._limits = limits or FollowerLimits()
         self.hub: tuple[str, str] | None = None
+        # The headers that make the next request for the recent document conditional.
         self._conditions: dict[str, str] = {}
-        self._pause = self._limits.usual
+        self._pause = self._limits.usual  # until that request
         self._waits = Waiting(clock)
         self._processing = Processing(handler, marker, clock, self._waits, self._limits, tell=tell)
         self._running = False
-        self._stops: list[Deferred[None]] = []
+        self._stops: list[Deferred[None]] = []  # what ``stop`` returned and has to fire
 
     # --- what callers call --------------------------------------------------
 
@@ -115,7 +116,7 @@ class Follower:
         self._stops.append(over)
         self._waits.stop()
         if not self._running:
-            self._stopped()
+            self._fire_stops()
         return over
 
     # --- rounds -------------------------------------------------------------
@@ -129,9 +130,9 @@ class Follower:
             pass
         finally:
             self._running = False
-            self._stopped()
+            self._fire_stops()
 
-    def _stopped(self) -> None:
+    def _fire_stops(self) -> None:
         """Fire the Deferreds that ``stop`` has returned."""
         stops, self._stops = self._stops, []
         for over in stops:
@@ -143,9 +144,9 @@ class Follower:
         while True:
             self._waits.hinted = False
             try:
-                await self._round()
+                await self._make_round()
             except FeedUnavailable as error:
-                await self._rest(error, failures)
+                await self._wait_after_failure(error, failures)
                 failures += 1
                 continue
             failures = 0
@@ -156,15 +157,15 @@ class Follower:
         """Make one round; if the feed cannot be read, try it again a few times."""
         for failures in range(self._limits.tries):
             try:
-                await self._round()
+                await self._make_round()
                 return
             except FeedUnavailable as error:
                 asked = error.retry_after or 0.0
                 if failures == self._limits.tries - 1 or asked > self._limits.usual:
                     raise
-                await self._rest(error, failures)
+                await self._wait_after_failure(error, failures)
 
-    async def _rest(self, error: FeedUnavailable, failures: int) -> None:
+    async def _wait_after_failure(self, error: FeedUnavailable, failures: int) -> None:
         """Wait after a failure, and tell for how long."""
         pause = self._limits.backoff(failures)
         if error.retry_after is not None:
@@ -172,7 +173,7 @@ class Follower:
         self._tell(f"{str(error).rstrip('.')}. Trying again in {pause:.0f} s.")
         await self._waits.sleep(pause, hints=False)
 
-    async def _round(self) -> None:
+    async def _make_round(self) -> None:
         """Process all entries after the position, as the feed is now."""
         try:
             await self._process_new()
@@ -190,7 +191,7 @@ class Follower:
         if self._processing.position is None and self._begin is Begin.NEWEST:
             await self._skip_all(recent)
         else:
-            if await self._jump(recent):
+            if await self._process_archived(recent):
                 recent = await self._waits.call(self._reader.read, self._url)
             await self._process_from(recent)
         self._conditions = conditions_of(recent)
@@ -241,9 +242,9 @@ class Follower:
                 await self._skip_all(recent)
                 return
             position = None
-        await self._forward(beginning, recent, position)
+        await self._process_forward(beginning, recent, position)
 
-    async def _forward(
+    async def _process_forward(
         self, beginning: Beginning, recent: AtomDocument, position: Position | None
     ) -> None:
         """Process the documents from the beginning to the recent one.
@@ -264,7 +265,7 @@ class Follower:
         if document is not recent:
             await self._processing.process(recent, None)
 
-    async def _jump(self, recent: AtomDocument) -> bool:
+    async def _process_archived(self, recent: AtomDocument) -> bool:
         """If the position is in an archived document, go forward from there to the last one.
 
         :returns: whether entries may have been processed.
@@ -346,4 +347,4 @@ class Follower:
             newest = entries[-1]
             self._processing.skip_to(Position(newest.id, newest.updated, document.permanent))
         else:
-            self._processing.skip_to(Position(""))
+            self._processing.skip_to(Position(""))  # there is none: all that come are new

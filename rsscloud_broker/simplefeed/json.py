@@ -36,9 +36,9 @@ def encode(entry: Entry, document: str) -> bytes:
         "title": entry.title,
         "updated": exact_iso_time(entry.updated),
         "published": None if entry.published is None else exact_iso_time(entry.published),
-        "author": _present(entry.author) if entry.author else None,
+        "author": _without_empty(entry.author) if entry.author else None,
         "links": [_link(each) for each in entry.links],
-        "categories": [_present(each) for each in entry.categories],
+        "categories": [_without_empty(each) for each in entry.categories],
         "summary": entry.summary,
         "content": _content(entry.content) if entry.content else None,
         "document": document,
@@ -56,7 +56,7 @@ def _link(link: EntryLink) -> dict[str, str]:
     return found
 
 
-def _present(value: Person | Category) -> dict[str, str]:
+def _without_empty(value: Person | Category) -> dict[str, str]:
     """A person or a category as JSON has it, without what is empty."""
     names = (each.name for each in fields(type(value)))
     return {name: text for name in names if (text := getattr(value, name))}

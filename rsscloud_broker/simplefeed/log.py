@@ -153,8 +153,8 @@ def open_log(conn: Connection, described: Description, at: float) -> LogState:
     }
     if any(getattr(row, name) != value for name, value in given.items()):
         conn.execute(_APPENDED.values(given), {"of": row.id})
-        return evolve(_log(row), **given)
-    return _log(row)
+        return evolve(_state_of(row), **given)
+    return _state_of(row)
 
 
 def _make_log(conn: Connection, described: Description, at: float) -> LogState:
@@ -175,25 +175,25 @@ def _make_log(conn: Connection, described: Description, at: float) -> LogState:
     }
     # Another transaction may make the same log at this moment.  PostgreSQL waits for it here.
     conn.execute(_NEW_LOG[conn.dialect.name], values)
-    return _log(conn.execute(_BY_NAME, {"of": described.name}).one())
+    return _state_of(conn.execute(_BY_NAME, {"of": described.name}).one())
 
 
 def find_log(conn: Connection, name: str) -> LogState | None:
     """The log with a name; None if there is none."""
     row = conn.execute(_BY_NAME, {"of": name}).first()
-    return None if row is None else _log(row)
+    return None if row is None else _state_of(row)
 
 
 def count_logs(conn: Connection, prefix: str) -> int:
     """How many logs have names that begin with a prefix."""
-    return conn.execute(select(func.count()).where(_begins(prefix))).scalar_one()
+    return conn.execute(select(func.count()).where(_name_begins(prefix))).scalar_one()
 
 
 def stalest_logs(conn: Connection, prefix: str, limit: int) -> list[LogState]:
     """Of the logs whose names begin with a prefix, those whose newest entries are oldest."""
-    of_prefix = select(schema.log).where(_begins(prefix))
+    of_prefix = select(schema.log).where(_name_begins(prefix))
     oldest = of_prefix.order_by(schema.log.c.updated_at, schema.log.c.id).limit(limit)
-    return [_log(row) for row in conn.execute(oldest)]
+    return [_state_of(row) for row in conn.execute(oldest)]
 
 
 def known_logs(conn: Connection, names: Sequence[str]) -> set[str]:
@@ -202,7 +202,7 @@ def known_logs(conn: Connection, names: Sequence[str]) -> set[str]:
     return set(conn.execute(select(column).where(column.in_(names))).scalars())
 
 
-def _begins(prefix: str) -> ColumnElement[bool]:
+def _name_begins(prefix: str) -> ColumnElement[bool]:
     return schema.log.c.name.startswith(prefix, autoescape=True)
 
 
@@ -212,7 +212,7 @@ def logs(conn: Connection, after: str = "", limit: int = 1000) -> list[LogState]
     :param after: the name of the last log of the page before.
     """
     by_name = select(schema.log).where(schema.log.c.name > after).order_by(schema.log.c.name)
-    return [_log(row) for row in conn.execute(by_name.limit(limit))]
+    return [_state_of(row) for row in conn.execute(by_name.limit(limit))]
 
 
 def remove_log(conn: Connection, name: str) -> bool:
@@ -236,7 +236,7 @@ def lock(conn: Connection, name: str) -> LogState | None:
     :returns: None if another transaction has locked it, or if there is no such log.
     """
     row = conn.execute(_LOCKED_NOW, {"of": name}).first()
-    return None if row is None else _log(row)
+    return None if row is None else _state_of(row)
 
 
 def append(
@@ -251,7 +251,7 @@ def append(
     :returns: the numbers of the entries.
     :raises UnknownLog: there is no such log.
     """
-    row = locked(conn, name)
+    row = lock_row(conn, name)
     if not entries:
         if source is not None:
             conn.execute(_APPENDED.values(source=source), {"of": row.id})
@@ -275,7 +275,7 @@ def append(
             )
             first, size = number + 1, 0
         if together and (number < first or len(together) == PER_ROW):
-            rows.append(_row(row.id, number, together))
+            rows.append(_make_row(row.id, number, together))
             together = []
         number += 1
         at = to_micros(entry.updated)
@@ -283,7 +283,7 @@ def append(
         data = _encode(entry if at == last else evolve(entry, updated=to_seconds(last)))
         size += len(data)
         together.append(msgspec.Raw(data))
-    rows.append(_row(row.id, number, together))
+    rows.append(_make_row(row.id, number, together))
     if conn.dialect.name == "sqlite":
         insert_on_sqlite(conn, schema.entries, rows)
     else:
@@ -302,7 +302,7 @@ def append(
     return list(range(row.newest + 1, number + 1))
 
 
-def locked(conn: Connection, name: str) -> Row[Any]:
+def lock_row(conn: Connection, name: str) -> Row[Any]:
     """The row of a log, which is locked until the transaction ends.
 
     :raises UnknownLog: there is no such log.
@@ -313,7 +313,7 @@ def locked(conn: Connection, name: str) -> Row[Any]:
     return row
 
 
-def _row(log_id: int, last: int, together: Sequence[msgspec.Raw]) -> dict[str, Any]:
+def _make_row(log_id: int, last: int, together: Sequence[msgspec.Raw]) -> dict[str, Any]:
     """A row with some entries, of which the last has the number ``last``."""
     first = last - len(together) + 1
     return {"log_id": log_id, "last": last, "first": first, "data": _encode(together)}
@@ -328,14 +328,14 @@ def read_document(conn: Connection, name: str, number: int | None = None) -> Log
     row = conn.execute(_BY_NAME, {"of": name}).first()
     if row is None:
         return None
-    log = _log(row)
+    log = _state_of(row)
     if number is None or number == log.document:
-        entries = _entries(conn, log.id, log.first, log.count)
+        entries = _read_newest_first(conn, log.id, log.first, log.count)
         return LogDocument(log, log.document, entries, False, False, log.updated)
     found = conn.execute(_ARCHIVED, {"of": log.id, "number": number}).first()
     if found is None:
         return None
-    entries = [] if found.gone else _entries(conn, log.id, found.first, found.last)
+    entries = [] if found.gone else _read_newest_first(conn, log.id, found.first, found.last)
     return LogDocument(log, number, entries, True, found.gone, to_seconds(found.updated_at))
 
 
@@ -352,7 +352,7 @@ def entries_after(
     if log is None:
         raise UnknownLog(f"there is no log {name!r}")
     last = min(log.count, number + limit)
-    found = _in_range(conn, log.id, number + 1, last)
+    found = _read_range(conn, log.id, number + 1, last)
     return found if len(found) == max(0, last - number) else None
 
 
@@ -368,12 +368,12 @@ def oldest_number(conn: Connection, name: str) -> int:
     return conn.execute(oldest).scalar() or 0
 
 
-def _entries(conn: Connection, log_id: int, first: int, last: int) -> list[Entry]:
+def _read_newest_first(conn: Connection, log_id: int, first: int, last: int) -> list[Entry]:
     """The entries with numbers from ``first`` to ``last``, the newest first."""
-    return [entry for _, entry in _in_range(conn, log_id, first, last)][::-1]
+    return [entry for _, entry in _read_range(conn, log_id, first, last)][::-1]
 
 
-def _in_range(conn: Connection, log_id: int, first: int, last: int) -> list[tuple[int, Entry]]:
+def _read_range(conn: Connection, log_id: int, first: int, last: int) -> list[tuple[int, Entry]]:
     """The entries with numbers from ``first`` to ``last``, with these."""
     rows = conn.execute(_IN_RANGE, {"of": log_id, "first": first, "last": last})
     return [
@@ -384,7 +384,7 @@ def _in_range(conn: Connection, log_id: int, first: int, last: int) -> list[tupl
     ]
 
 
-def _log(row: Row[Any]) -> LogState:
+def _state_of(row: Row[Any]) -> LogState:
     return LogState(
         id=row.id,
         name=row.name,

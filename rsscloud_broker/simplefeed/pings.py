@@ -62,11 +62,11 @@ def ping_of(entry: Entry, source: str) -> Ping:
     :param source: the URL that names the server of the feed; it becomes the end of the origin.
     :raises NotAPing: it has no link to a page, or a faulty one.
     """
-    url = _first(entry, "alternate")
+    url = _first_link(entry, "alternate")
     if url is None:
         raise NotAPing("the entry has no link to a page")
-    feed = _first(entry, "related", FEED) or ""
-    changed = _first(entry, "related", CHANGED_PAGE) or ""
+    feed = _first_link(entry, "related", FEED) or ""
+    changed = _first_link(entry, "related", CHANGED_PAGE) or ""
     for each in filter(None, (url, feed, changed)):
         if fault := fault_of(each):
             raise NotAPing(fault)
@@ -86,7 +86,7 @@ def ping_of(entry: Entry, source: str) -> Ping:
     )
 
 
-def _first(entry: Entry, relation: str, title: str | None = None) -> str | None:
+def _first_link(entry: Entry, relation: str, title: str | None = None) -> str | None:
     """The URL of the first link of a relation (and a title, if given); None if there is none."""
     return next(_links(entry, relation, title), None)
 

@@ -42,9 +42,10 @@ class Processing:
         self._tell = tell
         self.position: Position | None = None
         self._loaded = False
+        # How many entries were processed since the position was saved, and when that was.
         self._unsaved, self._saved_at = 0, 0.0
         self._newest_first = True  # as in the last document whose times said it
-        self._told: set[str] = set()
+        self._kinds_told: set[str] = set()  # see ``tell_once``
 
     # --- the position -------------------------------------------------------
 
@@ -147,6 +148,6 @@ class Processing:
         """Tell people what is wrong, but not again for each document."""
         # What comes after the last URL: the URLs differ for each document.
         kind = sentence.rpartition("//")[2].partition(" ")[2]
-        if kind not in self._told:
-            self._told.add(kind)
+        if kind not in self._kinds_told:
+            self._kinds_told.add(kind)
             self._tell(sentence)

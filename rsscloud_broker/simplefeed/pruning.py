@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Connection, Select, delete, func, select, 
 
 from rsscloud_broker.database.columns import to_micros
 from rsscloud_broker.simplefeed import schema
-from rsscloud_broker.simplefeed.log import locked
+from rsscloud_broker.simplefeed.log import lock_row
 
 #: How many rows with entries one transaction deletes at most.
 AT_ONCE: Final = 1000
@@ -40,7 +40,7 @@ def prune(conn: Connection, name: str, through: int) -> Pruned:
     :param through: the number of the last document to prune.
     :raises UnknownLog: there is no such log.
     """
-    row = locked(conn, name)
+    row = lock_row(conn, name)
     table = schema.document
     chosen = (table.c.log_id == row.id, table.c.number <= through)
     newest = select(table.c.last).where(*chosen).order_by(table.c.number.desc()).limit(1)

@@ -53,6 +53,7 @@ class Waiting:
 
     def __init__(self, clock: IClock) -> None:
         self._clock = clock
+        # All that is waited for; and the pause that a hint ends.
         self._waiting: set[Deferred[Any]] = set()
         self._sleep: Deferred[None] | None = None
         self.stopping = False
@@ -101,7 +102,7 @@ class Waiting:
             raise Stopped
         reading = Deferred.fromCoroutine(function(*arguments))
         self._waiting.add(reading)
-        return reading.addBoth(self._over, reading)
+        return reading.addBoth(self._forget, reading)
 
     async def result(self, reading: Awaitable[T]) -> T:
         """The result of a function that reads; raises ``Stopped`` if ``stop`` interrupts it."""
@@ -112,7 +113,7 @@ class Waiting:
                 raise Stopped from None
             raise
 
-    def _over(self, result: Any, reading: Deferred[Any]) -> Any:
+    def _forget(self, result: Any, reading: Deferred[Any]) -> Any:
         """Forget a call that has ended; returns its result, as a callback must."""
         self._waiting.discard(reading)
         return result

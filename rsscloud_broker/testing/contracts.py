@@ -93,7 +93,10 @@ class _NotifierContract(TestCase):
         self.challenge = Intent(_TOPIC, callback, 90_000, challenge=True)
 
     async def assert_all_fail(self, *, challenge: bool = True) -> None:
-        """Check that notifications and verifications fail now, each with a reason."""
+        """Check that notifications and verifications fail now, each with a reason.
+
+        :param challenge: whether a verification by a challenge must fail, too.
+        """
         outcomes = [
             await self.notifier.notify(self.notification),
             await self.notifier.verify(self.intent),
@@ -105,7 +108,7 @@ class _NotifierContract(TestCase):
             self.assertFalse(outcome.success)
             self.assertTrue(outcome.reason, "a failure says why")
 
-    def _accepted_with(self, status: int, request: OutboundRequest) -> OutboundReply:
+    def _acceptance_with(self, status: int, request: OutboundRequest) -> OutboundReply:
         """The answer of an accepting callback, with another status."""
         answer = self.accepting(request) if callable(self.accepting) else self.accepting
         assert isinstance(answer, OutboundReply)
@@ -135,7 +138,7 @@ class _NotifierContract(TestCase):
     async def test_other_status_is_a_failure(self) -> None:
         """A status that does not accept is a failure, even with the body of an acceptance."""
         for status in (301, 304, 400, 404, 410, 500, 503):
-            self.outbound.otherwise = partial(self._accepted_with, status)
+            self.outbound.otherwise = partial(self._acceptance_with, status)
             await self.assert_all_fail()
 
     async def test_garbage_is_an_outcome(self) -> None:
@@ -294,9 +297,9 @@ class DoorChecks(TestCase):
         """Every route answers a request without parameters."""
         for route in door.routes():
             # 503, since the file that the page shows may not exist yet.
-            self.assertIn(await self._status(route), {*range(200, 500), 503}, route)
+            self.assertIn(await self._status_of_answer(route), {*range(200, 500), 503}, route)
 
-    async def _status(self, route: Route) -> int:
+    async def _status_of_answer(self, route: Route) -> int:
         """The status of the answer to a request without parameters and body."""
         agent = RequestTraversalAgent(route.resource)
         path = route.path.replace("/*", "/no-such-page")

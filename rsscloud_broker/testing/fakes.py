@@ -294,12 +294,12 @@ class FakeBroker:
         self.changed = True
 
     async def ping(self, ping: Ping, repeat_window: float, source: str) -> None:
-        self._fail("ping")
+        self._raise_given("ping")
         self.pings.append((ping, repeat_window))
         self.sources.append(source)
 
     async def recent_pings(self) -> Sequence[Ping]:
-        self._fail("recent_pings")
+        self._raise_given("recent_pings")
         return self.recent
 
     async def ping_topic(
@@ -310,7 +310,7 @@ class FakeBroker:
         origin: str = "",
         way: Way = Way.RSSCLOUD,
     ) -> bool:
-        self._fail("ping_topic")
+        self._raise_given("ping_topic")
         self.pinged.append(url)
         self.origins.append(origin)
         self.sources.append(source)
@@ -319,45 +319,45 @@ class FakeBroker:
     async def publish(
         self, urls: Collection[str], source: str, origin: str = ""
     ) -> Mapping[str, str]:
-        self._fail("publish")
+        self._raise_given("publish")
         self.origins.append(origin)
         self.published.append(tuple(urls))
         self.sources.append(source)
         return {url: self.problems[url] for url in urls if url in self.problems}
 
     async def fetch_for_followers(self, url: str, source: str) -> None:
-        self._fail("fetch_for_followers")
+        self._raise_given("fetch_for_followers")
         self.fetched.append(url)
         self.sources.append(source)
 
     async def distrust_pings(self, url: str) -> None:
-        self._fail("distrust_pings")
+        self._raise_given("distrust_pings")
         self.distrusted.append(url)
 
     async def push_content(self, topic: str, content: Content, source: str) -> bool:
-        self._fail("push_content")
+        self._raise_given("push_content")
         self.pushed.append((topic, content))
         self.sources.append(source)
         return self.changed
 
     async def subscribe(self, intent: Intent) -> Subscription:
         """Record an intent, and return a subscription that is stored nowhere."""
-        self._fail("subscribe")
+        self._raise_given("subscribe")
         self.intents.append(intent)
         lease = Lease(0.0, intent.lease_seconds)
         number = len(self.intents)
         return Subscription(intent.topic, intent.callback, lease, id=number, options=intent.options)
 
     async def unsubscribe(self, intent: Intent) -> bool:
-        self._fail("unsubscribe")
+        self._raise_given("unsubscribe")
         self.unsubscribed.append(intent)
         return self.changed
 
     async def accept(self, intent: Intent) -> None:
-        self._fail("accept")
+        self._raise_given("accept")
         self.accepted.append(intent)
 
-    def _fail(self, verb: str) -> None:
+    def _raise_given(self, verb: str) -> None:
         """Raise the exception that the test has given for a method, if any."""
         if verb in self.failures:
             raise self.failures[verb]

@@ -27,6 +27,7 @@ class FakeJobs:
         return JobTurn(now, claimed=True, is_others=False)
 
     async def finish_job(self, name: str, due_at: float) -> bool:
+        """Say that this node still had its claim; when the job is due next is not kept."""
         return True
 
     async def release_job(self, name: str) -> None:

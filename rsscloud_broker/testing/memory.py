@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 @cache
-def _statements(tables: MetaData) -> str:
+def _statements_that_make(tables: MetaData) -> str:
     """The statements that make some tables in SQLite.  SQLAlchemy takes long to write them."""
     engine = create_engine("sqlite://", poolclass=StaticPool)
     tables.create_all(engine)
@@ -40,7 +40,7 @@ def make_tables(engine: Engine, tables: MetaData) -> None:
     """Make some tables in a database in memory."""
     with engine.connect() as connection:
         driver: Any = connection.connection.dbapi_connection
-        driver.executescript(_statements(tables))
+        driver.executescript(_statements_that_make(tables))
 
 
 #: What SQLAlchemy has written for databases in memory: the key of a statement, and its SQL.
@@ -55,7 +55,7 @@ def _dialect() -> Dialect:
     return engine.dialect
 
 
-def _with_statements_of_others(engine: Engine) -> Engine:
+def _share_statements(engine: Engine) -> Engine:
     """The same engine, which does not write a statement again that another one has written.
 
     Tests make thousands of databases, and it takes SQLAlchemy longer to write their statements than
@@ -80,7 +80,7 @@ class CallersThread:
         make_tables(engine, metadata)
         for tables in self._tables:
             make_tables(engine, tables.metadata)
-        self._engine = _with_statements_of_others(engine)
+        self._engine = _share_statements(engine)
 
     def read(self, operation: Operation[T]) -> Deferred[T]:
         return execute(read_once, self._engine, operation)
@@ -96,6 +96,7 @@ class CallersThread:
         return 0
 
     def busy_for(self) -> float:
+        """No operation is ever under way when somebody asks, as each runs at once."""
         return 0.0
 
     def give_up(self, why: str) -> None:
