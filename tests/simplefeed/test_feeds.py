@@ -99,7 +99,7 @@ class FeedsTests(SynchronousTestCase):
             self.assertIs(self.recent(), first)
         self.clock.advance(feeds.FRESH + 1)
         self.assertIs(self.recent(), first)
-        self.assertEqual(self.in_thread, ["_rendered"])
+        self.assertEqual(self.in_thread, ["_render_positional"])
         self.append(1)
         self.assertIs(self.recent(), first)  # nobody has said so, and the moment is not over
         self.feeds.changed("events")
@@ -109,7 +109,7 @@ class FeedsTests(SynchronousTestCase):
         self.append(1)
         self.clock.advance(feeds.FRESH + 1)
         self.assertEqual(self.titles(self.recent().body), ["1", "2", "3"])
-        self.assertEqual(self.in_thread, ["_rendered"] * 3)
+        self.assertEqual(self.in_thread, ["_render_positional"] * 3)
 
     def test_many_ask_at_the_same_time(self) -> None:
         self.append(1)
@@ -117,7 +117,7 @@ class FeedsTests(SynchronousTestCase):
         asked = [Deferred.fromCoroutine(self.feeds.recent("events")) for _ in range(5)]
         self.waits.callback(None)
         self.assertEqual(len({id(self.successResultOf(each)) for each in asked}), 1)
-        self.assertEqual(self.in_thread, ["_rendered"])
+        self.assertEqual(self.in_thread, ["_render_positional"])
 
     def test_archived_documents_are_files(self) -> None:
         self.append(7)

@@ -168,7 +168,7 @@ class SQLiteTests(TestCase):
                 conn.execute(delete(TABLES.metadata.tables["river_feed"]))
             return made(row)
 
-        self.patch(items_sql, "_item", removed)
+        self.patch(items_sql, "_item_of_row", removed)
         (arrival,) = await self.store.arrivals(0, 9, 10, None)
         self.assertIn((arrival.title, arrival.accounts), [("", set()), ("A blog", {account})])
 

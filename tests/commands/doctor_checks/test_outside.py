@@ -51,7 +51,7 @@ class OutsideTestCase(DoctorTestCase):
             ),
         }
         self.answer: FeedAnswer | Exception | None = None
-        self.patch(outside, "_unreachable", lambda _: [])
+        self.patch(outside, "_find_unreachable", lambda _: [])
 
     def through_nginx(self, headers: Mapping[str, str]) -> Mapping[str, str]:
         """What the broker learns if the proxy adds the caller's address, as the manual has it."""
