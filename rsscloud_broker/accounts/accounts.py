@@ -291,6 +291,7 @@ class Accounts:
         self._limit(self._take_name(f"{caller.name} in session {session}"), "in this session")
 
     async def sign_out(self, secret: str) -> None:
+        """End the session with a secret, if there is one."""
         digest = digest_of(secret)
         found = await self._store.session(digest) if digest else None
         if found is not None:

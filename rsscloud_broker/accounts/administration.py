@@ -44,6 +44,7 @@ class AccountAdministration:
         return await self._store.account_summaries(after, limit)
 
     async def account(self, name: str) -> AccountSummary:
+        """The account with a name; raises ``Unadministrable`` if there is none."""
         found = await self._store.account_summary(_normal_name(name))
         if found is None:
             raise _no_such_account(name)
@@ -100,6 +101,7 @@ class AccountAdministration:
         await self._change_account(change, max_bytes=max_bytes)
 
     async def remove(self, account: str, name: str, reason: str = "") -> None:
+        """Remove an account of somebody else; raises ``Unadministrable`` if there is none."""
         _check_other(account, _normal_name(name))
         change = self._record_of(account, "remove account", name, reason)
         if not await self._store.remove(change.object, change):

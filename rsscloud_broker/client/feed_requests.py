@@ -114,6 +114,7 @@ def make_ask(outbound: IOutbound, clock: IClock) -> Ask:
     """Make an ``Ask`` that sends its requests by an outbound client."""
 
     async def ask(url: str, headers: Mapping[str, str]) -> FeedAnswer:
+        """Make one GET, and note when the answer came; ``ClientError`` if none did."""
         try:
             reply = await outbound.request(OutboundRequest("GET", url, headers))
         except OutboundError as error:

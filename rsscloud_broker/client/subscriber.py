@@ -137,6 +137,7 @@ async def _register_by_call(
 
 
 def _form_fields(topic: str, callback: RegisteredCallback) -> list[tuple[str, str]]:
+    """The fields of a registration by form; without a domain, the sender's address is called."""
     fields = [
         ("notifyProcedure", callback.procedure),
         ("port", str(callback.port)),

@@ -153,6 +153,7 @@ async def _listen_at_hubs(
     show = _make_printer(nobody_reads)
 
     def show_content(content: websub.ReceivedContent) -> None:
+        """Print a notification; or warn that its signature is wrong or missing."""
         what = f"{content.topic} {len(content.body)} bytes"
         if content.signed is False:  # nobody may act on it: WebSub, section 7.1
             tell(f"{what} were ignored: their signature is wrong or missing")
@@ -185,6 +186,7 @@ def _make_printer(nobody_reads: Deferred[None]) -> Callable[[str], None]:
     """
 
     def print_line(topic: str) -> None:
+        """Print a notification; if the reader of stdout is gone, fire ``nobody_reads``."""
         now = datetime.fromtimestamp(time.time(), UTC)
         try:
             click.echo(f"{now:%Y-%m-%dT%H:%M:%SZ} {topic}")

@@ -114,6 +114,7 @@ class EventsDoor(RoutesOnly, Service):
         self._cutter.startService()
 
     def stopService(self) -> Deferred[None] | None:
+        """Stop; the Deferred fires when the present rows are cut."""
         super().stopService()
         if self._timer is not None:
             self._timer.cancel()

@@ -69,8 +69,10 @@ class EventsOptions:
 def history(options: EventsOptions, public_url: str, pushed: Sequence[str]) -> History:
     """Which changes of topics the store keeps for the feeds, and which contents with them.
 
-    The feeds themselves are in no feed: each change would cause another.  The contents of
-    ``pushed`` topics are always kept, since nobody else may have them.
+    The feeds themselves are in no feed: each change would cause another.
+
+    :param pushed: how the URLs of topics begin whose content is pushed to the broker; it is always
+        kept, since nobody else may have it.
     """
     contents = (*(each.topic for each in options.keep), *pushed)
     left_out = (f"{public_url}{PREFIX}/", *options.leave_out)

@@ -83,6 +83,7 @@ class _Following(Service):
         self.pushing = ListSubscriptions(followed, parts.web, parts.clock, parts.public_url)
 
     def startService(self) -> None:
+        """Begin to look up how far the lists were read, to follow, and to subscribe at hubs."""
         super().startService()
         self._store_retry.stopped = False
         self._beginning = Deferred.fromCoroutine(self._begin())

@@ -53,6 +53,7 @@ class StoredMarker:
             raise FeedUnavailable(f"its position cannot be read: {error}") from error
 
     async def save(self, position: Position) -> None:
+        """Store the position; raises ``OSError``, as ``Processing.save`` expects, if it cannot."""
         now = self._clock.wall_seconds()
         try:
             await self._store.record_followed_feed(self._url, position, now)

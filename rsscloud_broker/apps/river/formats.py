@@ -55,6 +55,7 @@ def about_feed(feed: Feed) -> dict[str, Any]:
 
 
 def _json_item(item: Item) -> dict[str, Any]:
+    """An item as it is in the JSON Feed; what JSON Feed has no member for is in ``_river``."""
     written: dict[str, Any] = {
         "id": item.guid,
         "content_html": item.text_html,
@@ -121,6 +122,7 @@ def _group(feed: Feed, items: list[Item]) -> dict[str, Any]:
 
 
 def _river_item(item: Item) -> dict[str, Any]:
+    """An item as it is in river.js."""
     at = item.arrived_at if item.published_at is None else item.published_at
     written: dict[str, Any] = {
         "title": escape(item.title, quote=False),

@@ -256,6 +256,7 @@ def _columns_of(feed_id: int, entry: ReadItem, way: Way, turn: int, now: float) 
 
 
 def _item_of_row(row: Row[Any]) -> Item:
+    """The item in a row: times become seconds, and the JSON in ``more`` enclosures and items."""
     more = json.loads(row.more)
     return Item(
         id=row.id,

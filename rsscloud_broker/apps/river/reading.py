@@ -217,6 +217,7 @@ def _text_member(holder: Any, name: str) -> str:
 
 
 def _read_json_items(body: bytes, url: str) -> list[ReadItem]:
+    """The items of a JSON Feed, at most ``MAX_ENTRIES``; what is no object is left out."""
     feed = msgspec.json.decode(body.removeprefix(b"\xef\xbb\xbf"))
     found = feed.get("items") if isinstance(feed, dict) else None
     items = [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
@@ -224,6 +225,7 @@ def _read_json_items(body: bytes, url: str) -> list[ReadItem]:
 
 
 def _read_json_item(raw: Mapping[str, Any], url: str) -> ReadItem:
+    """An item of a JSON Feed, cleaned; members of a wrong type count as missing."""
     link = _text_member(raw, "url") or _text_member(raw, "external_url")
     html, text = (
         _text_member(raw, "content_html"),

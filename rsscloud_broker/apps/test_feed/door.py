@@ -70,6 +70,7 @@ class FeedResource(Answers):
         self._link = links.encode([*hub, (feed.about.url, "self")])
 
     async def _feed_answer(self, request: Request) -> Answer:
+        """Answer with the feed, or 304 if the client has it; 503 before its first item."""
         await self._feed.refresh()
         document = self._feed.document
         if document is None:

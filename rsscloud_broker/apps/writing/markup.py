@@ -134,6 +134,7 @@ class _Reader:
         self._picture_text = ""  # what stands for a picture in it
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        """Begin an element: keep a line break, a file or the URL of a link, or drop its content."""
         if tag in _DROPPED:
             self._dropping += 1
         elif tag == "title":
@@ -159,6 +160,7 @@ class _Reader:
             self._text.append("\n\n")
 
     def data(self, data: str) -> None:
+        """Keep a text, in the title or in the message; that of a link for the link, too."""
         if self._dropping:
             return
         data = _SPACES.sub(" ", data)

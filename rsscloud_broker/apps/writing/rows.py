@@ -303,6 +303,7 @@ def apply(conn: Connection, change: ChangeOfPosts) -> None:
 
 
 def _columns_of(new: Placed) -> dict[str, object]:
+    """The columns of a message: times in microseconds; categories and the outline as JSON."""
     given = new.post
     file = given.enclosure
     return {
@@ -335,6 +336,7 @@ def _item_from_json(value: list[Any]) -> OutlineItem:
 
 
 def _placed_of_row(row: Row[Any], owner: Author) -> Placed:
+    """The message in a row, with its position; its guid begins with the base of its author."""
     file = None
     if row.enclosure_url:
         file = Enclosure(

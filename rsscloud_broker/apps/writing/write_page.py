@@ -243,6 +243,7 @@ class WritePage:
         return redirect(f"/write?id={number}" if number else "/write")
 
     async def _delete(self, request: Request, caller: Caller, _: object) -> Answer:
+        """Delete a message, and forget what was typed to change it."""
         number = number_in(parameter(request, "id"))
         source = client_address(request)
         await self._writing.delete(caller, number, source)
