@@ -54,7 +54,7 @@ def _find_listed_logs(conn: Connection) -> list[LogState]:
 
 
 def _describe_feed(found: LogState, now: float) -> Flattenable:
-    """A feed in the list: its name, its path, how many entries it has, and since when."""
+    """A feed in the list: its name, its path, how many entries it has, and when the newest came."""
     path = recent_path(found.name)
     newest = ["the newest ", moment(found.updated, now)] if found.count else ["none yet"]
     return tags.div(

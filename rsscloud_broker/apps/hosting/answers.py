@@ -42,7 +42,7 @@ _HEAD: Final = re.compile(
 _FEEDS: Final = ("application/rss+xml", "application/rdf+xml", "application/atom+xml")
 
 
-def _find_place(content: Served) -> int | None:
+def _instruction_offset(content: Served) -> int | None:
     """Where in a feed the instruction can stand; None if it is no feed, or names a sheet already.
 
     The document is not parsed, since it is a stranger's.
@@ -73,7 +73,7 @@ class FileAnswers:
         """
         tag, at = content.digest.hex()[:32], content.modified_at
         exact = partial(FeedAnswers.of, content.body, content.packed, content.media_type, tag, at)
-        if (place := _find_place(content)) is None:
+        if (place := _instruction_offset(content)) is None:
             return cls(exact(now, link, SAFE), None)
         varying = {**SAFE, "vary": STYLED_VARY}
         # The sheet may be at another host than the feeds.

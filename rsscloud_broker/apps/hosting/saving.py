@@ -129,7 +129,7 @@ def _save_for_different(conn: Connection, saves: Sequence[Save]) -> list[Saved |
     places: list[_Place] = []
     for each in saves:
         try:
-            place = _find_place(conn, each, of_accounts[each.account.name])
+            place = _make_place(conn, each, of_accounts[each.account.name])
         except NotStored as error:
             outcomes.append(error)
             continue
@@ -154,7 +154,7 @@ def _portions(places: Sequence[_Place]) -> Iterator[Sequence[_Place]]:
         yield places[begin:]
 
 
-def _find_place(conn: Connection, wanted: Save, rows: Sequence[Row[Any]]) -> _Place | None:
+def _make_place(conn: Connection, wanted: Save, rows: Sequence[Row[Any]]) -> _Place | None:
     """Make room for a new version, and say where it belongs; None if the file has this content.
 
     :param rows: the files of the account, deleted ones too.

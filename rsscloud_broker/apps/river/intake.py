@@ -82,7 +82,7 @@ class RiverIntake:
         if content is None:
             return Outcome(False, "there is no content: it is not kept any more")
         try:
-            await self.take(feed, content.body, content.content_type, whole=True)
+            await self.read_and_store(feed, content.body, content.content_type, whole=True)
         except DocumentFault as error:
             await self._store.change_feed(feed.id, {"problem": _problem_of(error)})
         return Outcome(True)
@@ -103,7 +103,7 @@ class RiverIntake:
 
     # --- documents --------------------------------------------------------------
 
-    async def take(
+    async def read_and_store(
         self, feed: FeedRecord, body: bytes, content_type: str, *, whole: bool
     ) -> StoredItems | None:
         """Read a document and store its items.
@@ -113,9 +113,9 @@ class RiverIntake:
         :raises DocumentFault: it is no feed, or takes too much to read.
         """
         document = await self._parse(host_of(feed.url), read_document, body, content_type, feed.url)
-        return await self.keep(feed, document, whole=whole)
+        return await self.store_items(feed, document, whole=whole)
 
-    async def keep(
+    async def store_items(
         self, feed: FeedRecord, document: ReadDocument, *, whole: bool
     ) -> StoredItems | None:
         """Store the items of a document; call ``on_new`` if some are new.

@@ -234,7 +234,9 @@ class Pushing:
             raise TooMany("as many documents are being taken as fit into memory", FULL_PAUSE)
         self._taking += 1
         try:
-            taken = self._intake.take(feed, content.body, content.content_type, whole=False)
+            taken = self._intake.read_and_store(
+                feed, content.body, content.content_type, whole=False
+            )
             return await taken is not None
         except DocumentFault:
             return False  # the broker reads the feed itself

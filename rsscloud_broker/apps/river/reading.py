@@ -91,7 +91,7 @@ def _newest_first(entries: list[ReadItem]) -> tuple[ReadItem, ...]:
 
 
 def _fitting(entries: tuple[ReadItem, ...], characters: int) -> tuple[ReadItem, ...]:
-    """The first entries, as many as have at most so many ``characters`` of HTML together."""
+    """The first entries, as many as have at most ``characters`` of HTML together."""
     sizes = accumulate(len(entry.text_html) + _html_size(entry.items) for entry in entries)
     return tuple(entry for entry, size in zip(entries, sizes, strict=True) if size <= characters)
 

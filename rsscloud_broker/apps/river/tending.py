@@ -184,7 +184,7 @@ class Tending(MultiService):
         :raises Refused: see ``IBroker.subscribe``.
         """
         if found.document is not None:
-            stored = await self._intake.keep(feed, found.document, whole=True)
+            stored = await self._intake.store_items(feed, found.document, whole=True)
             feed = stored.feed if stored is not None else feed
         await self.subscribe(feed, present=found.document is None)
         if found.document is not None:
