@@ -56,7 +56,7 @@ class Filled:
         self.sizes = sizes
         self._engine = open_engine(url, of_broker=True)
         with self.writing() as conn:
-            self.node = nodes.registered(conn, None)
+            self.node = nodes.ensure_registered(conn, None)
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:

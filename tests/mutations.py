@@ -626,7 +626,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "storage/jobs.py",
-        "done = update(job).where(_of(name, here))",
+        "done = update(job).where(_claimed_by(name, here))",
         "done = update(job).where(job.c.name == name)",
         "storage.test_nodes",
         "A process that stood still says that what another node does is done.",

@@ -19,9 +19,9 @@ from rsscloud_broker.storage.account_schema import account, secret
 from rsscloud_broker.storage.changes import record_change
 
 
-def _of_account(found: ColumnElement[Any], kind: str) -> ScalarSelect[Any]:
-    """A subquery that computes ``found``, such as a count, over the secrets of a kind that each
-    account has.
+def _over_secrets(found: ColumnElement[Any], kind: str) -> ScalarSelect[Any]:
+    """A subquery that computes ``found``, such as a count, over the secrets of a kind that the
+    account in the row of the outer query has.
     """
     mine = secret.c.account_id == account.c.id, secret.c.kind == kind
     return select(found).where(*mine).correlate(account).scalar_subquery()
@@ -29,9 +29,9 @@ def _of_account(found: ColumnElement[Any], kind: str) -> ScalarSelect[Any]:
 
 _SUMMARIES: Final = select(
     account,
-    _of_account(func.count(), rows.SESSION).label("sessions"),
-    _of_account(func.count(), rows.TOKEN).label("tokens"),
-    _of_account(func.max(secret.c.expires_at), rows.INVITATION).label("invited_until"),
+    _over_secrets(func.count(), rows.SESSION).label("sessions"),
+    _over_secrets(func.count(), rows.TOKEN).label("tokens"),
+    _over_secrets(func.max(secret.c.expires_at), rows.INVITATION).label("invited_until"),
 )
 
 
@@ -83,7 +83,8 @@ def reset(conn: Connection, name: str, digest: bytes, expires_at: float, change:
 
 
 def change_account(conn: Connection, name: str, values: Mapping[str, Any], change: Change) -> bool:
-    """Change columns of an account.  If it is disabled now, its sessions and links end.
+    """Change columns of an account.  If it is disabled now, its sessions and links end; its API
+    tokens stay, and are of no use until it is enabled again.
 
     :returns: whether there is such an account.
     :raises Unadministrable: nobody would be an administrator any more.
@@ -121,8 +122,8 @@ def check_other_administrator(conn: Connection, name: str) -> None:
     An administrator who was invited and has never signed in does not count as one who is left: the
     invitation may expire.
     """
-    has_come = or_(account.c.password != "", account.c.signed_in_at.is_not(None))
-    able = account.c.is_admin == true(), account.c.disabled == "", has_come
+    has_signed_in = or_(account.c.password != "", account.c.signed_in_at.is_not(None))
+    able = account.c.is_admin == true(), account.c.disabled == "", has_signed_in
     # Two administrators who remove each other at the same moment wait for each other here.
     names = conn.execute(select(account.c.name).where(*able).with_for_update()).scalars().all()
     if list(names) == [name]:

@@ -79,14 +79,15 @@ def accounts(conn: Connection) -> list[Account]:
 def set_password(
     conn: Connection, name: str, password: str, keep: int = 0, *, first: bool = False
 ) -> bool:
-    """Store another hash of a password, and end the sessions of the account.
+    """Store another hash of a password, and end the sessions, the link and the invitation of the
+    account.
 
     :param keep: the id of a session that goes on; 0 for none.
     :param first: whether the account must have no password until now.
     :returns: whether there is such an account.
     """
-    named = [account.c.name == name, *([account.c.password == ""] if first else [])]
-    if not conn.execute(update(account).where(*named).values(password=password)).rowcount:
+    matching = [account.c.name == name, *([account.c.password == ""] if first else [])]
+    if not conn.execute(update(account).where(*matching).values(password=password)).rowcount:
         return False
     owner = select(account.c.id).where(account.c.name == name).scalar_subquery()
     ended = secret.c.kind.in_((SESSION, LINK, INVITATION)), secret.c.id != keep
@@ -158,18 +159,19 @@ def add_session(
     if not conn.execute(update(account).where(*same).values(signed_in_at=now)).rowcount:
         return None
     conn.execute(delete(secret).where(secret.c.kind == SESSION, secret.c.digest == former))
-    others = select(secret.c.id).where(*_all(account_id, SESSION))
-    surplus = list(conn.execute(others.order_by(*_BY_USE).offset(limit - 1)).scalars())
+    # One place is for the session that begins.
+    others = select(secret.c.id).where(*_secrets_of(account_id, SESSION))
+    surplus = list(conn.execute(others.order_by(*_LAST_USED_FIRST).offset(limit - 1)).scalars())
     conn.execute(delete(secret).where(secret.c.id.in_(surplus)))
     values = {"used_at": now, "name": browser, "address": address}
-    _insert(conn, account_id, SESSION, digest, at, expires_at, values)
+    _insert_secret(conn, account_id, SESSION, digest, at, expires_at, values)
     found = session_of(conn, digest)
     return found[1] if found else None
 
 
 def session_of(conn: Connection, digest: bytes) -> tuple[Account, Session] | None:
-    """A session and its account, by the digest of its secret."""
-    found = _with_account(conn, SESSION, digest)
+    """A session and its account, by the digest of its secret: see ``_find_with_account``."""
+    found = _find_with_account(conn, SESSION, digest)
     return None if found is None else (found[0], _session(found[1]))
 
 
@@ -180,18 +182,18 @@ def touch(conn: Connection, key: int, at: float) -> None:
 
 def sessions(conn: Connection, account_id: int) -> list[Session]:
     """The sessions of an account, the last used one first."""
-    mine = select(secret).where(*_all(account_id, SESSION)).order_by(*_BY_USE)
+    mine = select(secret).where(*_secrets_of(account_id, SESSION)).order_by(*_LAST_USED_FIRST)
     return list(map(_session, conn.execute(mine)))
 
 
 def end_session(conn: Connection, account_id: int, session_id: int) -> bool:
     """End a session of an account.  Returns whether the account had this session."""
-    return _remove(conn, account_id, SESSION, session_id) > 0
+    return _remove_secrets(conn, account_id, SESSION, session_id) > 0
 
 
 def end_sessions(conn: Connection, account_id: int) -> int:
     """End all sessions of an account.  Returns how many there were."""
-    return _remove(conn, account_id, SESSION)
+    return _remove_secrets(conn, account_id, SESSION)
 
 
 # --- tokens -----------------------------------------------------------------
@@ -214,35 +216,35 @@ def add_token(
     """
     if not conn.execute(select(account.c.id).where(account.c.id == account_id)).first():
         return None
-    mine = select(func.count()).where(*_all(account_id, TOKEN))
+    mine = select(func.count()).where(*_secrets_of(account_id, TOKEN))
     if conn.execute(mine).scalar_one() >= limit:
         return None
     values = {"name": name, "scopes": " ".join(sorted(scopes))}
-    _insert(conn, account_id, TOKEN, digest, at, expires_at, values)
+    _insert_secret(conn, account_id, TOKEN, digest, at, expires_at, values)
     found = token_of(conn, digest)
     return found[1] if found else None
 
 
 def token_of(conn: Connection, digest: bytes) -> tuple[Account, Token] | None:
-    """An API token and its account, by the digest of its secret."""
-    found = _with_account(conn, TOKEN, digest)
+    """An API token and its account, by the digest of its secret: see ``_find_with_account``."""
+    found = _find_with_account(conn, TOKEN, digest)
     return None if found is None else (found[0], _token(found[1]))
 
 
 def tokens(conn: Connection, account_id: int) -> list[Token]:
     """The API tokens of an account, in the order in which they were made."""
-    mine = select(secret).where(*_all(account_id, TOKEN)).order_by(secret.c.id)
+    mine = select(secret).where(*_secrets_of(account_id, TOKEN)).order_by(secret.c.id)
     return list(map(_token, conn.execute(mine)))
 
 
 def remove_token(conn: Connection, account_id: int, token_id: int) -> bool:
     """Delete an API token of an account.  Returns whether the account had this token."""
-    return _remove(conn, account_id, TOKEN, token_id) > 0
+    return _remove_secrets(conn, account_id, TOKEN, token_id) > 0
 
 
 def remove_tokens(conn: Connection, account_id: int) -> int:
     """Delete all API tokens of an account.  Returns how many there were."""
-    return _remove(conn, account_id, TOKEN)
+    return _remove_secrets(conn, account_id, TOKEN)
 
 
 # --- sign-in links ----------------------------------------------------------
@@ -259,8 +261,8 @@ def add_link(
     """
     if not conn.execute(select(account.c.id).where(account.c.id == account_id)).first():
         return False
-    _remove(conn, account_id, kind)
-    _insert(conn, account_id, kind, digest, None, expires_at, {})
+    _remove_secrets(conn, account_id, kind)
+    _insert_secret(conn, account_id, kind, digest, None, expires_at, {})
     return True
 
 
@@ -332,16 +334,15 @@ def sweep_accounts(conn: Connection, now: float, used_before: float, limit: int)
     return conn.execute(delete(secret).where(secret.c.id.in_(due.limit(limit)))).rowcount
 
 
-#: Those that were used last come first.
-_BY_USE = secret.c.used_at.desc(), secret.c.id.desc()
+_LAST_USED_FIRST = secret.c.used_at.desc(), secret.c.id.desc()
 
 
-def _all(account_id: int, kind: str) -> tuple[ColumnElement[bool], ...]:
+def _secrets_of(account_id: int, kind: str) -> tuple[ColumnElement[bool], ...]:
     """The condition for the secrets of a kind that an account has."""
     return secret.c.account_id == account_id, secret.c.kind == kind
 
 
-def _insert(
+def _insert_secret(
     conn: Connection,
     account_id: int,
     kind: str,
@@ -359,15 +360,17 @@ def _insert(
     conn.execute(insert(secret).values(row | times | {"digest": digest} | dict(values)))
 
 
-def _remove(conn: Connection, account_id: int, kind: str, key: int | None = None) -> int:
-    """Delete one secret of an account, or all of a kind; return how many there were."""
-    removed = delete(secret).where(*_all(account_id, kind))
+def _remove_secrets(conn: Connection, account_id: int, kind: str, key: int | None = None) -> int:
+    """Delete the secret with an id, or all of a kind (None), of an account; return how many."""
+    removed = delete(secret).where(*_secrets_of(account_id, kind))
     if key is not None:
         removed = removed.where(secret.c.id == key)
     return conn.execute(removed).rowcount
 
 
-def _with_account(conn: Connection, kind: str, digest: bytes) -> tuple[Account, Row[Any]] | None:
+def _find_with_account(
+    conn: Connection, kind: str, digest: bytes
+) -> tuple[Account, Row[Any]] | None:
     """A session or a token by its digest, with its account; None if there is none, or the account
     is disabled.
     """

@@ -40,7 +40,7 @@ from rsscloud_broker.storage.topic_urls import key_of
 #: How many subscriptions one search looks at.
 LOOKED_AT: Final = 20_000
 
-_WAITS: Final = (
+_HAS_PENDING: Final = (
     select(pending.c.subscription_id).where(pending.c.subscription_id == subscription.c.id).exists()
 )
 
@@ -54,6 +54,7 @@ def find_subscriptions(
     """The next subscriptions that pass a filter: at most ``limit``, with ids above ``after``.
 
     :param wanted: the filter, whose topic is in normal form.
+    :returns: them, and the id behind which the next page begins; None if there is no further page.
     """
     candidates = _candidates(conn, wanted, now).subquery()
     some = select(candidates.c.id).where(candidates.c.id > after)
@@ -95,7 +96,7 @@ def _ids_in_state(state: str, now: float) -> Select[Any] | None:
     if state == "waiting":
         return select(pending.c.subscription_id.label("id"))
     if state in ("dropping", "expired", "failing"):
-        return select(subscription.c.id).where(_state(state, now))
+        return select(subscription.c.id).where(_is_in_state(state, now))
     return None
 
 
@@ -110,11 +111,11 @@ def _conditions(wanted: SubscriptionFilter, now: float) -> list[ColumnElement[bo
     if wanted.protocol:
         found.append(table.protocol == wanted.protocol)
     if wanted.state:
-        found.append(_state(wanted.state, now))
+        found.append(_is_in_state(wanted.state, now))
     return found
 
 
-def _state(state: str, now: float) -> ColumnElement[bool]:
+def _is_in_state(state: str, now: float) -> ColumnElement[bool]:
     """The condition of a state: see ``model.administration.STATES``."""
     table = subscription.c
     expired = table.expires_at <= to_micros(now)
@@ -124,7 +125,7 @@ def _state(state: str, now: float) -> ColumnElement[bool]:
         "active": and_(~expired, table.dropping == false()),
         "failing": table.consecutive_errors > 0,
         "dropping": dropping,
-        "waiting": _WAITS,
+        "waiting": _HAS_PENDING,
         "expired": expired,
     }
     return conditions[state]
@@ -134,7 +135,9 @@ def _state(state: str, now: float) -> ColumnElement[bool]:
 
 
 def subscription_details(conn: Connection, key: int) -> SubscriptionDetails | None:
-    """One subscription with its pending notification, failures and breakers, without block."""
+    """One subscription with its pending notification, failures and breakers, without a block of its
+    host; None if there is none with this id.
+    """
     found = by_ids(conn, [key])
     if not found:
         return None
@@ -223,9 +226,9 @@ def _host_states(conn: Connection, query: Select[Any]) -> list[HostState]:
 
 
 def close_breaker(conn: Connection, host: str, change: Change) -> bool:
-    """Forget the states of a host and its ports.
+    """Delete the stored states of the breakers of a host and its ports, and record the ``Change``.
 
-    Stores the ``Change`` in any case, since a breaker in memory may not be stored yet.  The process
+    It is recorded in any case, since a breaker in memory may not be stored yet.  The process
     that learns of the change calls ``make_due`` for the notifications that wait.
 
     :returns: whether there was a stored state.

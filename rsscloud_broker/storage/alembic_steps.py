@@ -50,10 +50,10 @@ def revisions(migrations: str = OF_BROKER) -> list[str]:
     return [step.revision for step in scripts.walk_revisions()]
 
 
-def fit_older_nodes(present: Collection[str], migrations: str = OF_BROKER) -> bool:
-    """Whether nodes of the version that made the present tables can work on with those of this one.
+def steps_fit_older_nodes(present: Collection[str], migrations: str = OF_BROKER) -> bool:
+    """Whether nodes of an older version can work on while the missing steps change their tables.
 
-    So it is if each of the missing steps says ``FITS_OLDER_NODES = True``.
+    They can if each of these steps says ``FITS_OLDER_NODES = True``.
 
     :param present: the revisions of the present tables.
     """

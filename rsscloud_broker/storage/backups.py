@@ -25,7 +25,7 @@ from tempfile import NamedTemporaryFile
 from typing import Final
 
 from rsscloud_broker.errors import StoreUnavailable
-from rsscloud_broker.storage.health import copied, file_health
+from rsscloud_broker.storage.health import file_health, temporary_copy
 from rsscloud_broker.util.atomic_files import PART
 
 _DATABASE: Final = "broker.sqlite"
@@ -50,19 +50,19 @@ def save_backup(database: Path, data: Path, target: Path) -> int:
     :raises StoreUnavailable: the database cannot be read.
     """
     if target.exists():
-        raise _exists(target)
+        raise _exists_error(target)
     with NamedTemporaryFile(
         dir=target.parent, prefix=".backup-", suffix=PART, delete=False
     ) as written:
         unfinished = Path(written.name)
         try:
-            with copied(database, target.parent) as copy:
-                _check(copy)
+            with temporary_copy(database, target.parent) as copy:
+                _check_undamaged(copy)
                 with tarfile.open(fileobj=written, mode="w", format=tarfile.PAX_FORMAT) as archive:
-                    _add(archive, copy, _DATABASE)
-                    for name, path in _files(data):
+                    _add_file(archive, copy, _DATABASE)
+                    for name, path in _files_to_save(data):
                         with suppress(FileNotFoundError):  # it was removed just now
-                            _add(archive, path, name)
+                            _add_file(archive, path, name)
             written.flush()
             os.fsync(written.fileno())
             _give_name(unfinished, target)
@@ -86,21 +86,21 @@ def restore_backup(source: Path, database: Path, data: Path) -> int:
     """
     for path in (database, *(Path(f"{database}{end}") for end in ("-wal", "-shm"))):
         if path.exists():
-            raise _exists(path)
+            raise _exists_error(path)
     for path in (data / name for name in _DIRECTORIES):
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise _exists(path)
+            raise _exists_error(path)
     unfinished = Path(f"{database}{PART}")
     try:
         with tarfile.open(source, "r:") as archive:
             members = {member.name: member for member in archive}
             if _DATABASE not in members:
                 raise BackupError(f"{source} is not a backup: it has no {_DATABASE}")
-            first = members.pop(_DATABASE)
-            targets = [(member, data / _safe(name)) for name, member in members.items()]
+            database_member = members.pop(_DATABASE)
+            targets = [(member, data / _checked_path(name)) for name, member in members.items()]
             data.mkdir(mode=0o750, parents=True, exist_ok=True)
-            _extract(archive, first, unfinished, 0o600)
-            _check(unfinished)
+            _extract(archive, database_member, unfinished, 0o600)
+            _check_undamaged(unfinished)
             for member, path in targets:
                 _extract(archive, member, path, member.mode & 0o777)
         _give_name(unfinished, database, is_locked=True)
@@ -112,9 +112,8 @@ def restore_backup(source: Path, database: Path, data: Path) -> int:
 
 
 def _give_name(complete: Path, target: Path, *, is_locked: bool = False) -> None:
-    """Give a complete file the name that people look for, unless there is such a file.
-
-    The unfinished name may remain.
+    """Give a complete file the name that people look for, by a hard link if the file system has
+    them.  Its unfinished name may remain; the caller removes that.
 
     :param is_locked: whether nobody else makes such a file meanwhile.
     :raises BackupError: there is such a file.
@@ -122,16 +121,16 @@ def _give_name(complete: Path, target: Path, *, is_locked: bool = False) -> None
     try:
         os.link(complete, target)
     except FileExistsError:
-        raise _exists(target) from None
+        raise _exists_error(target) from None
     except OSError:  # some file systems have no hard links, and say so by various errors
-        _rename(complete, target, is_locked=is_locked)
+        _give_name_without_links(complete, target, is_locked=is_locked)
 
 
-def _rename(complete: Path, target: Path, *, is_locked: bool) -> None:
+def _give_name_without_links(complete: Path, target: Path, *, is_locked: bool) -> None:
     """Do what ``_give_name`` does on a file system without hard links."""
     if is_locked:
         if target.exists():
-            raise _exists(target)
+            raise _exists_error(target)
         os.replace(complete, target)
         return
     # An empty file takes the name, and is replaced.  A crash in between leaves the empty file, of
@@ -139,7 +138,7 @@ def _rename(complete: Path, target: Path, *, is_locked: bool) -> None:
     try:
         target.touch(mode=0o600, exist_ok=False)
     except FileExistsError:
-        raise _exists(target) from None
+        raise _exists_error(target) from None
     try:
         os.replace(complete, target)
     except OSError:
@@ -147,14 +146,14 @@ def _rename(complete: Path, target: Path, *, is_locked: bool) -> None:
         raise
 
 
-def _exists(path: Path) -> BackupError:
-    """The error that a file is in the way."""
+def _exists_error(path: Path) -> BackupError:
+    """The error to raise if a file is where one is to be written."""
     return BackupError(
         f"{path} exists already, and is not overwritten: move it away, or name another one"
     )
 
 
-def _check(database: Path) -> None:
+def _check_undamaged(database: Path) -> None:
     """Look through a whole database, however long that takes.
 
     :raises BackupError: it is damaged.
@@ -167,7 +166,7 @@ def _check(database: Path) -> None:
         raise BackupError(f"the database is damaged, and a copy of it of no use: {problems[0]}")
 
 
-def _files(data: Path) -> Iterator[tuple[str, Path]]:
+def _files_to_save(data: Path) -> Iterator[tuple[str, Path]]:
     """The files beside the database, with their names in the backup, without unfinished ones."""
     for directory in _DIRECTORIES:
         for path in sorted((data / directory).rglob("*")):
@@ -175,14 +174,14 @@ def _files(data: Path) -> Iterator[tuple[str, Path]]:
                 yield path.relative_to(data).as_posix(), path
 
 
-def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
+def _add_file(archive: tarfile.TarFile, path: Path, name: str) -> None:
     # The broker may replace the file at this path at any moment: the size is that of the open one.
     with path.open("rb") as file:
         archive.addfile(archive.gettarinfo(arcname=name, fileobj=file), file)
 
 
-def _safe(name: str) -> PurePosixPath:
-    """The path of a file of the backup below the data directory.
+def _checked_path(name: str) -> PurePosixPath:
+    """The relative path of a file of the backup below the data directory.
 
     :raises BackupError: it would be outside the directories that backups have.
     """
@@ -193,7 +192,7 @@ def _safe(name: str) -> PurePosixPath:
 
 
 def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path, mode: int) -> None:
-    """Write one file of a backup, with its time, which validators of HTTP are made from."""
+    """Write one file of a backup, with its time, from which HTTP validators are made."""
     content = archive.extractfile(member)
     if content is None:
         raise BackupError(f"the backup has {member.name!r}, which is no file")

@@ -19,12 +19,12 @@ from rsscloud_broker.model.administration import Announcement, Block, Change
 from rsscloud_broker.storage.admin_schema import announcement, block
 from rsscloud_broker.storage.changes import record_change
 
-_BY_KEY: Select[Any] = select(block).order_by(block.c.kind, block.c.object)
+_ALL_BY_KEY: Select[Any] = select(block).order_by(block.c.kind, block.c.object)
 
 
 def all_blocks(conn: Connection) -> list[Block]:
-    """All blocks."""
-    return list(map(_block, conn.execute(_BY_KEY)))
+    """All blocks, by kind and object."""
+    return list(map(_block, conn.execute(_ALL_BY_KEY)))
 
 
 def blocks(conn: Connection, kind: str, after: tuple[str, str], limit: int) -> list[Block]:
@@ -32,7 +32,7 @@ def blocks(conn: Connection, kind: str, after: tuple[str, str], limit: int) -> l
 
     :param kind: the only kind that is wanted; empty for all.
     """
-    query = _BY_KEY.where(tuple_(block.c.kind, block.c.object) > after).limit(limit)
+    query = _ALL_BY_KEY.where(tuple_(block.c.kind, block.c.object) > after).limit(limit)
     return list(map(_block, conn.execute(query.where(block.c.kind == kind) if kind else query)))
 
 
@@ -43,7 +43,7 @@ def put_block(conn: Connection, new: Block, limit: int, change: Change) -> bool:
     """
     if not _is_stored(conn, new) and count_blocks(conn) >= limit:
         return False
-    _replace(conn, new)
+    _put(conn, new)
     record_change(conn, change)
     return True
 
@@ -56,15 +56,16 @@ def count_blocks(conn: Connection) -> int:
 def count_new_blocks(conn: Connection, imported: Sequence[Block]) -> int:
     """How many blocks would be added by an import, and not replaced."""
     keys = {(one.kind, one.object) for one in imported}
-    return len(keys - {(row.kind, row.object) for row in conn.execute(_BY_KEY)})
+    return len(keys - {(row.kind, row.object) for row in conn.execute(_ALL_BY_KEY)})
 
 
 def _is_stored(conn: Connection, new: Block) -> bool:
+    """Whether a block with the same kind and object is stored."""
     found = select(block.c.kind).where(block.c.kind == new.kind, block.c.object == new.object)
     return conn.execute(found).first() is not None
 
 
-def _replace(conn: Connection, new: Block) -> None:
+def _put(conn: Connection, new: Block) -> None:
     conn.execute(delete(block).where(block.c.kind == new.kind, block.c.object == new.object))
     conn.execute(insert(block), [block_values(new)])
 
@@ -76,7 +77,7 @@ def import_blocks(conn: Connection, imported: Sequence[Block], now: float) -> No
     checks that there will be no more blocks than there may be.
     """
     for one in imported:
-        _replace(conn, one)
+        _put(conn, one)
     record_change(conn, Change("(import)", "block", f"{len(imported)} imported", "", now))
 
 
@@ -94,7 +95,7 @@ def block_values(new: Block) -> dict[str, Any]:
 def remove_block(conn: Connection, kind: str, what: str, change: Change) -> bool:
     """Remove a block, and return whether there was one.
 
-    The process that learns that a host is free calls ``make_due`` for it.
+    If it was the block of a host, the process that learns of the ``Change`` calls ``make_due``.
     """
     removed = conn.execute(delete(block).where(block.c.kind == kind, block.c.object == what))
     if not removed.rowcount:

@@ -14,24 +14,24 @@ from typing import Final
 from rsscloud_broker.wire.units import DAY
 
 #: How many days are kept, with that of the last change.
-_KEPT: Final = 30
+_DAYS_KEPT: Final = 30
 
 
 def with_change(stored: str, at: float) -> str:
-    """The value of the column after a change.
+    """The value of the column ``stored`` with a further change counted in it.
 
     :param at: when the topic changed, in seconds since the epoch.
     """
-    return added(stored, json.dumps({int(at // DAY): 1}))
+    return merge_change_days(stored, json.dumps({int(at // DAY): 1}))
 
 
-def added(*stored: str) -> str:
+def merge_change_days(*stored: str) -> str:
     """The value of the column of a topic that has the changes of several, as when topics become
     one.  Only the last 30 days are kept; the value is empty if there are no changes.
     """
     total = sum((Counter(change_days(one)) for one in stored), Counter[int]())
     newest = max(total, default=0)
-    kept = {day: total[day] for day in sorted(total) if day > newest - _KEPT}
+    kept = {day: total[day] for day in sorted(total) if day > newest - _DAYS_KEPT}
     return json.dumps(kept, separators=(",", ":")) if kept else ""
 
 

@@ -24,7 +24,8 @@ _CHANGES: Final[Select[Any]] = select(admin_change)
 
 
 def record_change(conn: Connection, change: Change) -> Change:
-    """Store a ``Change`` whose effect was stored before, and return it with its id.
+    """Store a ``Change`` whose effect was stored before, delete all but the newest ``KEPT``, and
+    return it with its id.
 
     The title of what was taken down stands after its URL, in which there is no space.
     """
@@ -48,7 +49,7 @@ def record_change_if_any(conn: Connection, change: Change | None) -> None:
 
 
 def changes(conn: Connection, before: int | None, limit: int) -> list[Change]:
-    """The newest changes, newest first."""
+    """The newest changes, newest first, with ids below ``before`` (None for any)."""
     query = _CHANGES.order_by(admin_change.c.id.desc()).limit(limit)
     if before is not None:
         query = query.where(admin_change.c.id < before)
@@ -62,13 +63,16 @@ def changes_after(conn: Connection, after: int, limit: int) -> list[Change]:
 
 
 def taken_down(conn: Connection, prefixes: Sequence[str], since: float) -> list[Change]:
-    """What was taken down at URLs that begin so, newest first, at most 50.
+    """The changes that took down something at a URL with one of these beginnings, newest first, at
+    most 50.
 
     :param since: only what was taken down later.
     """
     columns = admin_change.c
-    below = or_(false(), *(columns.object.startswith(each, autoescape=True) for each in prefixes))
-    wanted = columns.verb == "take down", columns.at >= to_micros(since), below
+    is_below = or_(
+        false(), *(columns.object.startswith(each, autoescape=True) for each in prefixes)
+    )
+    wanted = columns.verb == "take down", columns.at >= to_micros(since), is_below
     newest = _CHANGES.where(*wanted).order_by(columns.id.desc()).limit(50)
     return list(map(_change, conn.execute(newest)))
 
@@ -87,11 +91,11 @@ def claim_unpublished(conn: Connection) -> list[Change]:
     """
     unpublished = _CHANGES.where(admin_change.c.published == false())
     found = conn.execute(unpublished.order_by(admin_change.c.id)).all()
-    return [_change(row) for row in found if _claims(conn, row.id)]
+    return [_change(row) for row in found if _claim(conn, row.id)]
 
 
-def _claims(conn: Connection, key: int) -> bool:
-    """Mark a change as published; False if another process has marked it before."""
+def _claim(conn: Connection, key: int) -> bool:
+    """Mark a change as published; return False if another process has marked it before."""
     claimed = conn.execute(
         update(admin_change)
         .where(admin_change.c.id == key, admin_change.c.published == false())
@@ -101,6 +105,7 @@ def _claims(conn: Connection, key: int) -> bool:
 
 
 def _change(row: Row[Any]) -> Change:
+    """The change in a row, with the title apart from the URL: see ``record_change``."""
     what, title = row.object, ""
     if row.verb == "take down":
         what, _, title = what.partition(" ")

@@ -55,7 +55,7 @@ _WAITS = and_(
     func.coalesce(topic.c.check_node_id, 0) == 0,
     func.coalesce(topic.c.check_due_at, 0) == 0,
 )
-_STILL_FREE = (
+_LOCK_FREE = (
     select(
         topic.c.id,
         topic.c.url,
@@ -72,9 +72,12 @@ _STILL_FREE = (
 
 
 def claim_checks(conn: Connection, wanted: WantedChecks, node: int) -> ClaimedChecks:
-    """Claim topics that wait to be fetched and that no node has claimed."""
+    """Claim topics that wait to be fetched and that no node has claimed.
+
+    :returns: the claimed checks, and where the next claim goes on: see ``ClaimedChecks``.
+    """
     next_at = _make_ready(conn, to_micros(wanted.now))
-    sources = _some(
+    sources = _next_in_circle(
         lambda after: _next_source(conn, after),
         wanted.after_source,
         wanted.busy_sources,
@@ -84,11 +87,11 @@ def claim_checks(conn: Connection, wanted: WantedChecks, node: int) -> ClaimedCh
     keys: list[int] = []
     for number, source in enumerate(sources):
         share = (wanted.limit - len(keys)) // (len(sources) - number)
-        hosts = _hosts(conn, wanted, source, share)
+        hosts = _hosts_in_turn(conn, wanted, source, share)
         for host, first in hosts.items():
             most = min(share // len(hosts), wanted.of_host)
             asked = {"source": source, "host": host, "most": most}
-            # For one topic there is no need to ask again: ``_hosts`` has found the first.
+            # For one topic no query is needed: ``_hosts_in_turn`` has found the first.
             keys += conn.scalars(_OF_HOST, asked) if most > 1 else (first,)
             after_hosts[source] = host
     return ClaimedChecks(
@@ -104,7 +107,7 @@ def _claim(conn: Connection, keys: Sequence[int], node: int) -> list[Check]:
     """Claim those of some checks that no other node has claimed meanwhile."""
     if not keys:
         return []
-    found = {row.id: row for row in conn.execute(_STILL_FREE, {"keys": keys})}
+    found = {row.id: row for row in conn.execute(_LOCK_FREE, {"keys": keys})}
     claimed = update(topic).where(topic.c.id.in_(found))
     conn.execute(claimed.values(check_node_id=node))
     return [
@@ -139,7 +142,9 @@ def _next_source(conn: Connection, after: str | None) -> str | None:
     return found
 
 
-def _hosts(conn: Connection, wanted: WantedChecks, source: str, most: int) -> dict[str, int]:
+def _hosts_in_turn(
+    conn: Connection, wanted: WantedChecks, source: str, most: int
+) -> dict[str, int]:
     """The hosts whose turn it is among those with checks that a source has requested.
 
     :param most: how many hosts are wanted.
@@ -147,7 +152,7 @@ def _hosts(conn: Connection, wanted: WantedChecks, source: str, most: int) -> di
     """
     found: dict[str, int] = {}
 
-    def following(after: str | None) -> str | None:
+    def next_after(after: str | None) -> str | None:
         """The next host of the source; ``found`` gets the topic that waits there longest."""
         query = _FIRST_HOST if after is None else _NEXT_HOST
         given = {"source": source} | ({} if after is None else {"after": after})
@@ -158,33 +163,33 @@ def _hosts(conn: Connection, wanted: WantedChecks, source: str, most: int) -> di
         return str(row.check_host)
 
     busy = {host for of, host in wanted.busy_hosts if of == source}
-    hosts = _some(following, wanted.after_hosts.get(source), busy, most)
+    hosts = _next_in_circle(next_after, wanted.after_hosts.get(source), busy, most)
     return {host: found[host] for host in hosts}
 
 
-def _some(
-    following: Callable[[str | None], str | None],
+def _next_in_circle(
+    next_after: Callable[[str | None], str | None],
     after: str | None,
     busy: Collection[str],
     most: int,
 ) -> list[str]:
     """The next values in a circle (after the greatest comes the least), without the busy ones.
 
-    :param following: finds the least value that is greater than the given one; for None the least
+    :param next_after: finds the least value that is greater than the given one; for None the least
         of all.  Returns None if there is none.
     :param after: the value after which the circle is entered; None for the least value.
     """
-    some: list[str] = []
+    chosen: list[str] = []
     seen: set[str] = set()
-    value = following(after)
+    value = next_after(after)
     if value is None and after is not None:
-        value = following(None)
-    while value is not None and value not in seen and len(some) < most:
+        value = next_after(None)
+    while value is not None and value not in seen and len(chosen) < most:
         seen.add(value)
         if value not in busy:
-            some.append(value)
-        elif len(seen) - len(some) > _PASSED_OVER:
+            chosen.append(value)
+        elif len(seen) - len(chosen) > _PASSED_OVER:
             break
-        if len(some) < most:
-            value = following(value) or following(None)
-    return some
+        if len(chosen) < most:
+            value = next_after(value) or next_after(None)
+    return chosen

@@ -62,7 +62,7 @@ NO_CHECK = {
     "check_origin": "",
 }
 
-#: A check that is put off waits so long at most, in microseconds, after it is requested again.
+#: A check that is put off waits this long at most, in microseconds, if it is requested again.
 _SOONEST = MICROSECONDS
 
 #: The longest name that a host can have; a longer one is no name, and would not fit into an index.
@@ -136,7 +136,7 @@ class Joinable(NamedTuple):
     """A check that another node has claimed.
 
     :ivar key: the id of its topic.
-    :ivar is_joined: whether its row says already what this process wants to know and when.
+    :ivar is_joined: whether its row has already what ``join_check`` would write.
     """
 
     key: int
@@ -151,6 +151,7 @@ class CheckRequests:
 
     def __init__(self, node: int | None) -> None:
         self._node = node
+        # The parameters of ``_REQUEST``, and what became of the requests, by the ids of the topics.
         self._values: dict[int, dict[str, Any]] = {}
         self._states: dict[int, CheckState] = {}
 
@@ -162,7 +163,7 @@ class CheckRequests:
         earlier = self._values.get(row.id)
         if earlier is not None:
             earlier["at"] = max(earlier["at"], asked.at)
-            earlier |= _cause(asked, earlier["pinged"], earlier["way"], earlier["origin"])
+            earlier |= _joined_cause(asked, earlier["pinged"], earlier["way"], earlier["origin"])
             return
         waits = row.check_requested_at is not None
         holder = row.check_node_id if waits else None
@@ -174,7 +175,7 @@ class CheckRequests:
         self._values[row.id] = {
             "key": row.id,
             "at": max(asked.at, row.check_requested_at or 0),
-            **_cause(asked, waits and row.check_pinged, row.check_way, row.check_origin),
+            **_joined_cause(asked, waits and row.check_pinged, row.check_way, row.check_origin),
             "node": {CheckState.CLAIMED: self._node, CheckState.ELSEWHERE: holder}.get(state),
             "due": None if due is None else min(due, asked.at + _SOONEST),
             "source": asked.source if is_first else row.check_source,
@@ -226,7 +227,7 @@ def request_checks(
         topic has no subscription and was not pinged, if it has ended, or if it is unknown and as
         many such topics as the store keeps wait to be fetched.
     """
-    known = _known(conn, {request.url for request in asked})
+    known = _lock_known(conn, {request.url for request in asked})
     requests = CheckRequests(node)
     for request in asked:
         row = known.get(request.url)
@@ -242,6 +243,7 @@ def request_checks(
     made = _make_and_check(conn, dict(islice(unknown.items(), allowed)), node)
 
     def state(request: AskedCheck) -> CheckState:
+        """Who handles the check; ``NONE`` if it was not requested."""
         row = known.get(request.url)
         if row is None:
             return made.get(request.url, CheckState.NONE) if request.pinged else CheckState.NONE
@@ -250,7 +252,7 @@ def request_checks(
     return [state(request) for request in asked]
 
 
-def _cause(asked: AskedCheck, pinged: bool, way: str, origin: str) -> dict[str, Any]:
+def _joined_cause(asked: AskedCheck, pinged: bool, way: str, origin: str) -> dict[str, Any]:
     """The columns that say why a topic is fetched, after an earlier request and a new one.
 
     Pings of different origins have none together: see ``PendingFetch.ping``.
@@ -269,8 +271,8 @@ def cause(row: Any) -> ChangeSource:
     return ChangeSource(Way(row.check_way or Way.FETCH), row.check_origin)
 
 
-def _known(conn: Connection, urls: Collection[str]) -> dict[str, Any]:
-    """The rows of the topics at these URLs, which are locked."""
+def _lock_known(conn: Connection, urls: Collection[str]) -> dict[str, Any]:
+    """The rows of the known topics at these URLs, by the URLs; the transaction locks them."""
     return {row.asked: row for row in conn.execute(_CHECKABLE.on(conn), {"urls": list(urls)})}
 
 
@@ -279,7 +281,7 @@ def _make_and_check(
 ) -> dict[str, CheckState]:
     """Store topics that somebody has pinged, and request a check of each.
 
-    :param asked: the requests by the URLs of the topics, which ``_known`` has not found.
+    :param asked: the requests by the URLs of the topics, which ``_lock_known`` has not found.
     :returns: what became of the requests, by the URLs of the topics.
     """
     if not asked:
@@ -302,7 +304,7 @@ def _make_and_check(
     claimed = CheckState.WAITS if node is None else CheckState.CLAIMED
     states = {url: claimed if asked[url].claim else CheckState.WAITS for url in made}
     if len(made) < len(rows):  # another node has just stored the others
-        requests, others = CheckRequests(node), _known(conn, asked.keys() - made)
+        requests, others = CheckRequests(node), _lock_known(conn, asked.keys() - made)
         for url, row in others.items():
             requests.add(row, asked[url])
         requests.write(conn)
@@ -327,9 +329,9 @@ def request_content(conn: Connection, url: str, at: float) -> bool:
     return True
 
 
-def _claimed_elsewhere(url: str, node: int | None) -> tuple[ColumnElement[bool], ...]:
-    """Whether another node has claimed the check of a topic that could be fetched lately, and not
-    for private followers only.
+def _is_claimed_elsewhere(url: str, node: int | None) -> tuple[ColumnElement[bool], ...]:
+    """The conditions that another node has claimed the check of a topic, that the last fetch of it
+    did not fail, and that not only private followers want it.
     """
     claim = topic.c.check_node_id
     return (
@@ -354,7 +356,7 @@ def find_joinable(
         topic.c.check_requested_at >= to_micros(at),
         or_(topic.c.check_pinged, literal(not pinged)),
     )
-    found = select(topic.c.id, is_joined).where(*_claimed_elsewhere(url, node))
+    found = select(topic.c.id, is_joined).where(*_is_claimed_elsewhere(url, node))
     row = conn.execute(found).first()
     return None if row is None else Joinable(row[0], bool(row[1]))
 
@@ -372,7 +374,7 @@ def join_check(conn: Connection, url: str, at: float, pinged: bool, node: int) -
     earlier, asked_at = topic.c.check_requested_at, to_micros(at)
     joined = (
         update(topic)
-        .where(*_claimed_elsewhere(url, node))
+        .where(*_is_claimed_elsewhere(url, node))
         .values(
             check_requested_at=case((earlier > asked_at, earlier), else_=asked_at),
             check_pinged=or_(topic.c.check_pinged, literal(pinged)),
@@ -385,9 +387,9 @@ def join_check(conn: Connection, url: str, at: float, pinged: bool, node: int) -
 
 
 def drop_check(conn: Connection, url: str, asked_until: float, node: int | None = None) -> None:
-    """Withdraw the check of a topic, unless it was requested again after ``asked_until``.
+    """Withdraw the check of a topic that was requested until ``asked_until``.
 
-    A check that stays is released, if this process has claimed it.
+    A later one stays, and is released if this process has claimed it, so that any may claim it.
     """
     of_url = topic.c.id == key_of(url)
     is_older = topic.c.check_requested_at <= to_micros(asked_until)
@@ -416,7 +418,7 @@ def put_off_check(
             check_node_id=None,
             check_due_at=to_micros(until),
             check_failures=failures,
-            # What strangers ask for is not tried again unless there are subscribers.
+            # What strangers ask for is not tried again without public subscriptions.
             check_way=case((HAS_PUBLIC, topic.c.check_way), else_=""),
         )
     )

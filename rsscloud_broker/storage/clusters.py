@@ -51,7 +51,8 @@ def name_of(public_url: str | None) -> str:
 
 
 def join(connection: Connection, name: str) -> None:
-    """Show others that this process belongs to a cluster, as long as the connection lives.
+    """Take the lock of a cluster, and name the connection, as long as the connection lives: so
+    others see that this process belongs to it.
 
     :param connection: a connection to PostgreSQL that commits each statement by itself.
     :param name: the name of the cluster.
@@ -75,7 +76,7 @@ def others(connection: Connection, name: str) -> list[str]:
 
 
 def sentence(name: str, found: list[str]) -> str:
-    """Says what is wrong, and what to do about it.
+    """A sentence that says what is wrong, and what to do about it.
 
     :param found: the names of other clusters.
     """
@@ -88,5 +89,5 @@ def sentence(name: str, found: list[str]) -> str:
 
 
 def _number(name: str) -> int:
-    """A number of 31 bits, so that it is the same as an int and as an oid."""
+    """The number of a cluster's lock: 31 bits, so that it is the same as an int and as an oid."""
     return int.from_bytes(sha256(name.encode()).digest()[:4]) >> 1

@@ -46,7 +46,7 @@ T = TypeVar("T")
 class ComposedMethods:
     """A part of ``Store``, which has these attributes.
 
-    The functions that the methods run say what each method does.
+    The functions that the methods run say more of what each method does.
 
     :ivar _is_alone: whether no other node can work on the database.
     :ivar _node: the node id of this process; None if it has none yet.
@@ -60,18 +60,18 @@ class ComposedMethods:
     _is_alone: bool
     _node: int | None
 
-    def _registered(self, conn: Connection) -> int:
+    def _ensure_node(self, conn: Connection) -> int:
         """Return the node id of this process, and register it if need be."""
         raise NotImplementedError
 
     def _claiming(self, claim: Callable[[Connection, int], T]) -> Operation[T]:
-        """An operation that claims something for this node, and then looks which work is suspect.
+        """Make an operation that claims something, and then looks which work is suspect.
 
         :param claim: is called with the node id of this process.
         """
 
         def claimed(conn: Connection) -> T:
-            node = self._registered(conn)
+            node = self._ensure_node(conn)
             found = claim(conn, node)
             self.suspects.look(conn, node)  # afterwards: what is freed is made suspect at once
             return found
@@ -79,11 +79,12 @@ class ComposedMethods:
         return claimed
 
     def _claimant_of_checks(self, conn: Connection) -> int | None:
-        """The node id under which checks are claimed; None if this process has none yet.
+        """The node id under which this process claims checks.
 
-        On SQLite no other node can have removed it.
+        On SQLite no other node can have removed its row, so that is not looked up; None if it has
+        not registered yet.
         """
-        return self._node if self._is_alone else self._registered(conn)
+        return self._node if self._is_alone else self._ensure_node(conn)
 
     def add_ping(
         self,
@@ -93,6 +94,7 @@ class ComposedMethods:
         claim: bool = False,
         way: Way = Way.WEBLOG_UPDATES,
     ) -> Deferred[PingRecord]:
+        """Record a ping unless it is a repeat, and request checks of the topics that it names."""
         asked = ping_rows.AskedPing(ping, repeat_window, source, claim, way)
         return self._database.write(Batched(self._add_pings, asked))
 
@@ -119,6 +121,7 @@ class ComposedMethods:
         claim: bool = False,
         cause: ChangeSource = UNKNOWN_SOURCE,
     ) -> Deferred[CheckState]:
+        """Request that a topic is fetched; return who handles that."""
         asked = checks.AskedCheck(url, to_micros(at), pinged, source, claim, cause)
         return self._database.write(Batched(self._request_checks, asked))
 
@@ -128,16 +131,19 @@ class ComposedMethods:
         return checks.request_checks(conn, asked, self._bounds, self._claimant_of_checks(conn))
 
     def claim_checks(self, wanted: WantedChecks) -> Deferred[ClaimedChecks]:
+        """Claim topics that wait to be fetched, so that this process fetches them."""
         return self._database.write(
             self._claiming(lambda conn, node: check_claims.claim_checks(conn, wanted, node))
         )
 
     def release_checks(self, held: Collection[str]) -> Deferred[int]:
+        """Release the claims of this process, but for the topics ``held``; return how many."""
         return self._database.write(
-            lambda conn: checks.release_checks(conn, held, self._registered(conn))
+            lambda conn: checks.release_checks(conn, held, self._ensure_node(conn))
         )
 
     def join_check(self, url: str, at: float, pinged: bool) -> Deferred[int | None]:
+        """Request a fetch from another node that has claimed the check: see ``_join_check``."""
         return Deferred.fromCoroutine(self._join_check(url, at, pinged))
 
     async def _join_check(self, url: str, at: float, pinged: bool) -> int | None:
@@ -151,15 +157,17 @@ class ComposedMethods:
         if found is None or found.is_joined:
             return None if found is None else found.key
         return await self._database.write(
-            lambda conn: checks.join_check(conn, url, at, pinged, self._registered(conn))
+            lambda conn: checks.join_check(conn, url, at, pinged, self._ensure_node(conn))
         )
 
     def drop_check(self, url: str, asked_until: float) -> Deferred[None]:
+        """Withdraw a check that was requested until a time, as a fetch has answered it."""
         return self._database.write(
             lambda conn: checks.drop_check(conn, url, asked_until, self._node)
         )
 
     def put_off_check(self, url: str, failures: int, until: float) -> Deferred[None]:
+        """Release a claimed check whose fetch has failed, and let it wait until a time."""
         return self._database.write(
             lambda conn: checks.put_off_check(conn, url, failures, until, self._node)
         )
@@ -169,32 +177,40 @@ class ComposedMethods:
     # what takes several transactions: see ``portions``
 
     def ping_hours(self, since: float, until: float) -> Deferred[dict[int, int]]:
+        """Count the pings in each hour, by hours since the epoch."""
         return Deferred.fromCoroutine(counting.ping_hours(self._database.read, since, until))
 
     def measure(self) -> Deferred[dict[str, int]]:
+        """Count the topics and subscriptions, for ``add_statistics``."""
         return Deferred.fromCoroutine(counting.measure(self._database.read))
 
     def prune_statistics(self, now: float, hours: int) -> Deferred[None]:
+        """Remove statistics of more than ``hours`` hours ago, those of minutes earlier."""
         return Deferred.fromCoroutine(statistics.prune(self._database.write, now, hours))
 
     def sweep(self, now: float, idle_topics_before: float, after: int = 0) -> Deferred[Swept]:
+        """Remove a part of the ended subscriptions and unneeded topics: see ``sweeping.sweep``."""
         read, write = self._database.read, self._database.write
         return Deferred.fromCoroutine(
             sweeping.sweep(read, write, now, idle_topics_before, self._bounds, after)
         )
 
     def make_due(self, host: str, origin: str, now: float) -> Deferred[bool]:
+        """Make the pending notifications for a host due, since it answers again."""
         read, write = self._database.read, self._database.write
         return Deferred.fromCoroutine(due.make_due(read, write, host, origin, now))
 
     def make_due_for_content(self, url: str, at: float) -> Deferred[bool]:
+        """Make the pending notifications due that waited for the content of a topic."""
         read, write = self._database.read, self._database.write
         return Deferred.fromCoroutine(due.make_due_for_content(read, write, url, at))
 
     def set_back(self, seconds: float, now: float) -> Deferred[None]:
+        """Move stored due times back, after the wall clock was set back."""
         return Deferred.fromCoroutine(due_times.set_back(self._database.write, seconds, now))
 
     def polls_due(self, now: float, limit: int) -> Deferred[list[TopicStatus]]:
+        """Claim the topics whose polls are due, longest due first."""
         return Deferred.fromCoroutine(self._polls_due(now, limit))
 
     async def _polls_due(self, now: float, limit: int) -> list[TopicStatus]:

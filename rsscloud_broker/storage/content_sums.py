@@ -30,11 +30,11 @@ _HOSTS = 200
 TOTAL = ""
 
 _hosts = different_values(content.c.host)
-_real = select(func.sum(content.c.size)).where(content.c.host == _hosts.c.value)
+_summed = select(func.sum(content.c.size)).where(content.c.host == _hosts.c.value)
 
 #: The hosts that contents came from, the sizes of their contents, and what the sums say.
 _COMPARED = (
-    select(_hosts.c.value, _real.correlate(_hosts).scalar_subquery(), content_sum.c.size)
+    select(_hosts.c.value, _summed.correlate(_hosts).scalar_subquery(), content_sum.c.size)
     .outerjoin_from(_hosts, content_sum, content_sum.c.host == _hosts.c.value)
     .where(_hosts.c.value.is_not(None))
     .order_by(_hosts.c.value)
@@ -68,9 +68,9 @@ async def correct_sums(read: Run, write: Run) -> None:
         # The total has the least name, "", so that all hosts come behind it.
         for hosts in await in_portions(read, find, TOTAL):
             if hosts:
-                await write(partial(_compute, hosts))
+                await write(partial(_recompute, hosts))
     if await read(_is_total_wrong):
-        await write(partial(_compute, ()))
+        await write(partial(_recompute, ()))
 
 
 def _find_wrong(conn: Connection, after: str) -> tuple[list[str], str | None]:
@@ -100,7 +100,7 @@ def _is_total_wrong(conn: Connection) -> bool:
     return (real or 0) != (known or 0)
 
 
-def _compute(hosts: Sequence[str], conn: Connection) -> None:
+def _recompute(hosts: Sequence[str], conn: Connection) -> None:
     """Compute the sums of some hosts anew, and then the total of the stored sums."""
     lock_rows(conn, content_sum.c.host, [TOTAL])
     if hosts:

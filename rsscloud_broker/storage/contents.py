@@ -32,11 +32,12 @@ from rsscloud_broker.storage.topic_urls import TOPIC_ID, key_of, named
 #: The value of the column ``host`` for pushed contents.
 _PUSHED = "pushed"
 
-#: Of how many hosts contents are evicted at a time to make room for one, and how many times.
-_LARGEST, _TIMES = 100, 20
+#: Of how many hosts contents are evicted at a time to make room for one content, and how many
+#: times that is done at most.
+_HOSTS_AT_ONCE, _MAX_PORTIONS = 100, 20
 
 #: How many contents one statement evicts.
-_EVICTED = 1000
+_EVICTED_AT_ONCE = 1000
 
 #: Whether a fan-out carries a content.
 _CARRIED = select(fanout.c.id).where(fanout.c.content_id == content.c.id).exists()
@@ -68,15 +69,15 @@ _UNNEEDED = and_(~_CARRIED, ~_PENDING, or_(~_NEWEST_NEEDED, content.c.id < _NEWE
 
 def get_content(conn: Connection, key: int) -> Content | None:
     """The content with the key that a fan-out names.  None if nothing needs it any more."""
-    return _first(conn, content.c.id == key)
+    return _newest_where(conn, content.c.id == key)
 
 
 def newest_content(conn: Connection, url: str) -> Content | None:
-    """The newest content of a topic that the store keeps, or None."""
-    return _first(conn, content.c.topic_id == key_of(url))
+    """The newest content of a topic that the store keeps; None if it keeps none."""
+    return _newest_where(conn, content.c.topic_id == key_of(url))
 
 
-def _first(conn: Connection, which: ColumnElement[bool]) -> Content | None:
+def _newest_where(conn: Connection, which: ColumnElement[bool]) -> Content | None:
     """The newest content that fulfils a condition; None if there is none."""
     query = (
         select(content.c.body, content.c.content_type, content.c.link)
@@ -98,7 +99,7 @@ def insert_content(
     """
     host = host_of(url)[:255] or "?"  # an empty name would be that of the total
     size = _size_of(new)
-    fits = _evict(conn, host, size, bounds)
+    fits = _make_room(conn, host, size, bounds)
     return _insert(conn, topic_key, new, host, size) if fits else None
 
 
@@ -127,8 +128,8 @@ def _insert(conn: Connection, topic_key: int, new: Content, host: str, size: int
     return made
 
 
-def _evict(conn: Connection, host: str, size: int, bounds: Bounds) -> bool:
-    """Evict contents that no fan-out carries until a new content fits.
+def _make_room(conn: Connection, host: str, size: int, bounds: Bounds) -> bool:
+    """Evict contents that no fan-out carries, until a new content of a host fits its limits.
 
     :returns: whether it fits now.
     """
@@ -142,10 +143,10 @@ def _evict(conn: Connection, host: str, size: int, bounds: Bounds) -> bool:
     excess = total + size - bounds.contents
     if excess <= 0:
         return True
-    return _evict_of_largest(conn, excess)
+    return _evict_from_largest_hosts(conn, excess)
 
 
-def _evict_of_largest(conn: Connection, excess: int) -> bool:
+def _evict_from_largest_hosts(conn: Connection, excess: int) -> bool:
     """Evict contents of one host after the other, of those with the most bytes first.
 
     :param excess: how many bytes are to be removed.
@@ -153,15 +154,15 @@ def _evict_of_largest(conn: Connection, excess: int) -> bool:
     """
     size, host = content_sum.c.size, content_sum.c.host
     hosts = select(host, size).where(host.not_in((TOTAL, _PUSHED)), size > 0)
-    some = hosts.order_by(size.desc(), host).limit(_LARGEST)
+    some = hosts.order_by(size.desc(), host).limit(_HOSTS_AT_ONCE)
     portion = some
-    for _ in range(_TIMES):
+    for _ in range(_MAX_PORTIONS):
         largest = conn.execute(portion).tuples().all()
         for name, _size in largest:
             excess -= _remove_oldest(conn, name, excess)
             if excess <= 0:
                 return True
-        if len(largest) < _LARGEST:
+        if len(largest) < _HOSTS_AT_ONCE:
             return False
         name, last = largest[-1]  # the sizes of the hosts behind it are as they were
         portion = some.where(or_(size < last, and_(size == last, host > name)))
@@ -179,14 +180,14 @@ def _remove_oldest(conn: Connection, host: str, enough: int) -> int:
     found = 0
     while found < enough:
         keys = []
-        for key, size in conn.execute(oldest.limit(_EVICTED)).tuples().all():
+        for key, size in conn.execute(oldest.limit(_EVICTED_AT_ONCE)).tuples().all():
             keys.append(key)
             found += size
             if found >= enough:
                 break
         if keys:
             _remove(conn, and_(of_host, content.c.id.in_(keys)))
-        if len(keys) < _EVICTED:
+        if len(keys) < _EVICTED_AT_ONCE:
             break
     return found
 
@@ -213,7 +214,7 @@ def is_kept(conn: Connection, topic_key: int) -> bool:
     return conn.execute(kept.limit(1)).first() is not None
 
 
-def with_contents(conn: Connection, topic_keys: Collection[int]) -> set[int]:
+def topics_with_contents(conn: Connection, topic_keys: Collection[int]) -> set[int]:
     """The ids of those of some topics of which the store has any content."""
     return set(conn.scalars(_WITH_CONTENTS, {"keys": topic_keys})) if topic_keys else set()
 
@@ -235,8 +236,8 @@ def remove_unneeded(conn: Connection, urls: Collection[str]) -> None:
     _remove(conn, and_(content.c.topic_id.in_(among), _UNNEEDED))
 
 
-def remove_contents_of(conn: Connection, topic_keys: Collection[int]) -> None:
-    """Remove all contents of some topics."""
+def remove_all_contents(conn: Connection, topic_keys: Collection[int]) -> None:
+    """Remove all contents of topics that are being removed themselves, needed or not."""
     _remove(conn, content.c.topic_id.in_(topic_keys))
 
 

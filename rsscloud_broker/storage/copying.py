@@ -82,32 +82,34 @@ def copy_database(source: str, target: str, apps: Mapping[str, AppTables]) -> Co
     :raises Unavailable: one of the databases cannot be used; nothing was copied.
     """
     _check_files(source, target)
-    with _naming(source), open_database(source, writes=False) as reading:
+    with _errors_name(source), open_database(source, writes=False) as reading:
         _check_source(reading)
         present = {name: each for name, each in apps.items() if has_tables_of(reading, name, each)}
-    with _naming(target):
+    with _errors_name(target):
         _check_target(target, present)
-    with _naming(source):
+    with _errors_name(source):
         migrate(source, present)
-    with _naming(target):
+    with _errors_name(target):
         migrate(target, present)
-    tables = [*metadata.sorted_tables, *chain(*map(_tables, present.values()))]
-    with open_database(source) as reading, _naming(target), open_database(target) as writing:
+    tables = [*metadata.sorted_tables, *chain(*map(_tables_of, present.values()))]
+    with open_database(source) as reading, _errors_name(target), open_database(target) as writing:
         wait_for_others(writing)
         _check_unused(writing)
         _check_empty(writing, tables)
-        with _naming(source):
-            _lock(reading)
-        rows = {each.name: _copy(reading, writing, each) for each in tables if each is not node}
+        with _errors_name(source):
+            _lock_source(reading)
+        rows = {
+            each.name: _copy_rows(reading, writing, each) for each in tables if each is not node
+        }
         for each in tables:
-            _go_on_behind(reading, writing, each)
-        left_out = _unknown(reading, [each.name for each in tables])
+            _continue_ids(reading, writing, each)
+        left_out = _unknown_tables(reading, [each.name for each in tables])
     return Copied({name: count for name, count in rows.items() if count}, left_out)
 
 
 @contextmanager
-def _naming(url: str) -> Iterator[None]:
-    """Name a database in each error that it causes."""
+def _errors_name(url: str) -> Iterator[None]:
+    """Raise each error of this context with the URL of the database before its text."""
     try:
         yield
     except (UnfitDatabase, Unavailable) as error:
@@ -116,7 +118,7 @@ def _naming(url: str) -> Iterator[None]:
         raise Unavailable(f"{shown(url)}: {clean(str(error))}") from error
 
 
-def _tables(app: AppTables) -> list[Table]:
+def _tables_of(app: AppTables) -> list[Table]:
     found: list[Table] = app.metadata.sorted_tables
     return found
 
@@ -125,7 +127,7 @@ def _tables(app: AppTables) -> list[Table]:
 
 
 def _check_files(source: str, target: str) -> None:
-    """Check the files of SQLite databases, before anything opens one: that would make it.
+    """Check the files of SQLite databases, before any is opened: to open a missing one makes it.
 
     :raises UnfitDatabase: there is no source, a database is in memory, or both are the same.
     """
@@ -160,11 +162,14 @@ def _check_source(connection: Connection) -> None:
 
 
 def _check_target(url: str, apps: Mapping[str, AppTables]) -> None:
-    """Check a target before its tables are made or migrated."""
+    """Check that a target is empty and unused, before its tables are made or migrated.
+
+    :raises UnfitDatabase: it is not.
+    """
     file = database_file(url)
     if file is not None and not file.exists():
         return
-    tables = chain(metadata.tables.values(), *map(_tables, apps.values()))
+    tables = chain(metadata.tables.values(), *map(_tables_of, apps.values()))
     with open_database(url, writes=False) as connection:
         if revisions_of(connection):
             _check_unused(connection)
@@ -193,7 +198,7 @@ def _has_rows(connection: Connection, name: str) -> bool:
     return connection.execute(rows).first() is not None
 
 
-def _lock(connection: Connection) -> None:
+def _lock_source(connection: Connection) -> None:
     """Keep brokers from starting on the source until the transaction ends.
 
     On SQLite every transaction that writes does so by itself.
@@ -210,8 +215,8 @@ def _lock(connection: Connection) -> None:
     _check_unused(connection)
 
 
-def _unknown(connection: Connection, known: Collection[str]) -> list[str]:
-    """The tables of a database with rows that are not among the known ones."""
+def _unknown_tables(connection: Connection, known: Collection[str]) -> list[str]:
+    """The names of the tables with rows that are not among the known ones, but for Alembic's."""
     others = sorted(set(inspect(connection).get_table_names()) - {*known, node.name})
     return [
         each
@@ -223,7 +228,7 @@ def _unknown(connection: Connection, known: Collection[str]) -> list[str]:
 # --- copying
 
 
-def _copy(source: Connection, target: Connection, table: Table) -> int:
+def _copy_rows(source: Connection, target: Connection, table: Table) -> int:
     """Copy the rows of a table, and return how many there are.
 
     A row may refer to a later row of its table.  So such references are written when all rows are
@@ -235,11 +240,11 @@ def _copy(source: Connection, target: Connection, table: Table) -> int:
     columns = [null().label(each.name) if each in blank else each for each in table.columns]
     rows = _stream(source, select(*columns))
     if sqlite.serves(target):
-        count = _insert(target, table, rows)
+        count = _insert_on_sqlite(target, table, rows)
     else:
         count = postgresql.copy_in(target, table, map(_without_nul, rows))
     for column in own:
-        _refer(source, target, column)
+        _copy_references(source, target, column)
     if not sqlite.serves(target):
         postgresql.analyze(target, table)
     return count
@@ -254,7 +259,7 @@ def _stream(source: Connection, query: Select[Any]) -> Iterator[Row[Any]]:
     return iter(source.execute(query.execution_options(yield_per=_ROWS)))
 
 
-def _insert(target: Connection, table: Table, rows: Iterator[Row[Any]]) -> int:
+def _insert_on_sqlite(target: Connection, table: Table, rows: Iterator[Row[Any]]) -> int:
     """Insert rows into a table of SQLite, and return how many they were."""
     count = 0
     while some := [dict(row._mapping) for row in islice(rows, _ROWS)]:
@@ -271,7 +276,7 @@ def _without_nul(row: Row[Any]) -> tuple[Any, ...]:
     )
 
 
-def _refer(source: Connection, target: Connection, column: Column[Any]) -> None:
+def _copy_references(source: Connection, target: Connection, column: Column[Any]) -> None:
     """Write a column with references to rows of its own table, all of which are copied by now."""
     (key,) = column.table.primary_key.columns
     rows = _stream(source, select(key.label("row"), column.label("to")).where(column.is_not(None)))
@@ -280,7 +285,7 @@ def _refer(source: Connection, target: Connection, column: Column[Any]) -> None:
         target.execute(change, some)
 
 
-def _go_on_behind(source: Connection, target: Connection, table: Table) -> None:
+def _continue_ids(source: Connection, target: Connection, table: Table) -> None:
     """Have the target give new rows of a table ids that no row has had in the source."""
     column = table.autoincrement_column
     if column is None:

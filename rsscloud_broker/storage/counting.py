@@ -37,6 +37,7 @@ async def ping_hours(
     end = to_micros(until)
 
     def count(conn: Connection, after: tuple[int, int]) -> tuple[Counter[int], Place | None]:
+        """Count a portion behind a place: see ``_count_pings``."""
         return _count_pings(conn, after, end, portion)
 
     # No ping has the id 0.
@@ -67,7 +68,7 @@ def _count_pings(
 
 
 async def measure(read: Run) -> dict[str, int]:
-    """How many topics and subscriptions there are, for ``add_statistics``.
+    """How many topics and subscriptions there are, by the names of the statistics of them.
 
     This reads in several transactions, and takes as long as there are topics and subscriptions.
     """

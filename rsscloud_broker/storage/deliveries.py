@@ -131,7 +131,7 @@ def record_deliveries(
     # In the order of subscriptions, so that no two nodes wait for each other's rows.
     deliveries = sorted(deliveries, key=_by_subscription)
     _lock(conn, deliveries)
-    deliveries = _held(conn, deliveries)
+    deliveries = _without_lost_claims(conn, deliveries)
     add_failed_attempts(conn, deliveries, bounds.failed_attempts)
     # What needs no further attempt.  With 0 attempts, the retry is that of another notification.
     final = [
@@ -175,7 +175,7 @@ def _lock(conn: Connection, deliveries: Sequence[Delivery]) -> None:
     lock_rows(conn, subscription.c.id, changing)
 
 
-def _held(conn: Connection, deliveries: Sequence[Delivery]) -> list[Delivery]:
+def _without_lost_claims(conn: Connection, deliveries: Sequence[Delivery]) -> list[Delivery]:
     """Leave out deliveries of pending notifications whose claims this process has lost.
 
     A process loses a claim if it stood still for too long, or if another node has stored something
@@ -242,11 +242,11 @@ def _add_pending(
     for key, content_topic in conn.execute(existing):
         one = by_key[key]
         if key not in keys_with_pending:
-            inserts.append(_row(one, content_topic, node))
+            inserts.append(_pending_values(one, content_topic, node))
         elif one.pause is not None:
-            restarted.append({"key": key, "due": _due(one), "pause": to_micros(one.pause)})
+            restarted.append({"key": key, "due": _due_at(one), "pause": to_micros(one.pause)})
         else:
-            (put_off if one.outcome is None else tried).append(_changes(one, node))
+            (put_off if one.outcome is None else tried).append(_attempt_parameters(one, node))
     for statement, values in ((_RESTART, restarted), (_PUT_OFF, put_off), (_RECORD_ATTEMPT, tried)):
         if values:
             conn.execute(statement, values)
@@ -256,19 +256,22 @@ def _add_pending(
     return tuple(one.subscription for one in pushed if not _add_pushed(conn, one, node))
 
 
-def _due(delivery: Delivery) -> int:
+def _due_at(delivery: Delivery) -> int:
+    """When the retry is due, in microseconds."""
     assert delivery.retry_at is not None  # ``record_deliveries`` has checked it
     return to_micros(delivery.retry_at)
 
 
-def _row(delivery: Delivery, content_topic: int | None, node: int | None) -> dict[str, Any]:
+def _pending_values(
+    delivery: Delivery, content_topic: int | None, node: int | None
+) -> dict[str, Any]:
     """The values of a new pending notification."""
     at = None if delivery.outcome is None else to_micros(delivery.at)
     failed = delivery.outcome is not None and not delivery.outcome.success
     return {
         "subscription_id": delivery.subscription.id,
         "attempts": delivery.attempts,
-        "due_at": _due(delivery),
+        "due_at": _due_at(delivery),
         "content_topic_id": content_topic,
         "host": delivery.subscription.callback.host,
         "node_id": node if delivery.claimed else None,
@@ -279,12 +282,12 @@ def _row(delivery: Delivery, content_topic: int | None, node: int | None) -> dic
     }
 
 
-def _changes(delivery: Delivery, node: int | None) -> dict[str, Any]:
+def _attempt_parameters(delivery: Delivery, node: int | None) -> dict[str, Any]:
     """The parameters of ``_RECORD_ATTEMPT``; or of ``_PUT_OFF``, if no attempt came to its end."""
     changes: dict[str, Any] = {
         "key": delivery.subscription.id,
         "tries": delivery.attempts,
-        "due": _due(delivery),
+        "due": _due_at(delivery),
         "node": node if delivery.claimed else None,
         "carried": delivery.content_id,
     }
@@ -307,20 +310,21 @@ def _add_pushed(conn: Connection, delivery: Delivery, node: int | None) -> bool:
     found = conn.execute(existing).first()
     if found is None:
         return True  # the subscription or the content was removed meanwhile
-    first = conn.execute(
+    present = conn.execute(
         select(pending.c.content_id).where(pending.c.subscription_id == key)
     ).first()
-    if first is None:
-        conn.execute(insert(pending), [_row(delivery, found[0], node)])
+    if present is None:
+        conn.execute(insert(pending), [_pending_values(delivery, found[0], node)])
         return True
     assert delivery.content_id is not None  # the caller has checked it
-    if first.content_id is not None and first.content_id < delivery.content_id:
+    if present.content_id is not None and present.content_id < delivery.content_id:
         return _enqueue(conn, key, delivery.content_id)
     fits = True
-    if first.content_id is not None and first.content_id > delivery.content_id:
-        fits = _enqueue(conn, key, first.content_id)
+    if present.content_id is not None and present.content_id > delivery.content_id:
+        fits = _enqueue(conn, key, present.content_id)
     conn.execute(
-        _PUT_OFF if delivery.outcome is None else _RECORD_ATTEMPT, [_changes(delivery, node)]
+        _PUT_OFF if delivery.outcome is None else _RECORD_ATTEMPT,
+        [_attempt_parameters(delivery, node)],
     )
     return fits
 

@@ -166,13 +166,13 @@ def _in_normal_form(entries: Iterable[TopicEntry]) -> list[TopicEntry]:
         url = normal_form(entry.topic.url)
         moved = TopicEntry(
             evolve(entry.topic, url=url),
-            tuple(_under(url, one) for one in entry.subscriptions),
+            tuple(_with_normal_topic(url, one) for one in entry.subscriptions),
         )
         merged[url] = _merge(merged[url], moved) if url in merged else moved
     return list(merged.values())
 
 
-def _under(url: str, one: Subscription) -> Subscription:
+def _with_normal_topic(url: str, one: Subscription) -> Subscription:
     """The subscription with its topic in normal form, and the document's form in ``written``."""
     written = one.told_topic
     return evolve(one, topic=url, written="" if written == url else written)
@@ -185,7 +185,7 @@ def _merge(one: TopicEntry, other: TopicEntry) -> TopicEntry:
 
 
 def _last_seen(topic: Topic) -> float:
-    """When the topic was last read or ended."""
+    """When the topic was last read or ended; 0 if never."""
     return max(topic.read_at or 0.0, topic.changed_at or 0.0)
 
 

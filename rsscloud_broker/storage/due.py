@@ -50,8 +50,8 @@ _NOW = bindparam("now", type_=BigInteger)
 _MOST = bindparam("most", type_=Integer)
 _FREE = pending.c.node_id.is_(None)
 
-#: The same for SQLite, which would take the index of nodes for null, even if nearly all have null
-#: there.
+#: The same for SQLite, which else looks for the nulls in the index of node ids, even if nearly all
+#: rows have null there.
 _LIKELY_FREE = func.likely(_FREE, type_=Integer)
 
 _DUE = (
@@ -109,18 +109,20 @@ def find_due(
     :param after: the ``after`` of the last time, to go on with the hosts behind it.
     """
     # How many notifications of busy hosts are passed over before the hosts are searched instead.
-    given = {"now": to_micros(now), "most": limit + (1000 if busy else 0)}
+    parameters = {"now": to_micros(now), "most": limit + (1000 if busy else 0)}
     first = _FIRST_ON_SQLITE if sqlite.serves(conn) else _FIRST
-    found = conn.execute(first, given).all()
+    found = conn.execute(first, parameters).all()
     keys = [key for key, host in found if host not in busy][:limit]
-    if len(keys) == limit or len(found) < given["most"]:
+    if len(keys) == limit or len(found) < parameters["most"]:
         return Due(keys)
     known = set(keys)
     for _ in range(_TIMES):
-        hosts = conn.execute(WAITED_FOR, given | {"after": after, "most": _HOSTS}).all()
+        hosts = conn.execute(WAITED_FOR, parameters | {"after": after, "most": _HOSTS}).all()
         for host, is_due in hosts:
             if is_due and host not in busy:
-                due = conn.execute(OF_HOST, given | {"of_host": host, "most": limit - len(keys)})
+                due = conn.execute(
+                    OF_HOST, parameters | {"of_host": host, "most": limit - len(keys)}
+                )
                 keys += [key for _, key in due if key not in known]
             if len(keys) == limit:
                 return Due(keys, host)
@@ -139,6 +141,7 @@ class Claims:
     def __init__(self, threads: Threads, claiming: Claiming) -> None:
         self._threads = threads
         self._claiming = claiming
+        # The host behind which the next look goes on: see ``Due``.
         self._after = ""
 
     def claim_due(
@@ -215,10 +218,10 @@ async def make_due(read: Run, write: Run, host: str, origin: str, now: float) ->
     found = False
     for name in await _hosts_named(read, host):
         left = MAX_MADE_DUE
-        # Greater than all ids.
+        # Begins behind all that are due now: 2**62 is greater than all ids.
         place: tuple[int, int] | None = (at, 2**62)
         while place is not None and left > 0:
-            keys, place = await read(partial(_put_off, name, origin, place))
+            keys, place = await read(partial(_find_put_off, name, origin, place))
             if keys:
                 found = await write(partial(_make_due, keys, at)) or found
             left -= _MADE_DUE_AT_ONCE
@@ -251,7 +254,8 @@ async def make_due_for_content(read: Run, write: Run, url: str, at: float) -> bo
         found = list(conn.execute(waiting).scalars())
         return found, keys[-1] if len(keys) == LOOKED_AT else None
 
-    def make(keys: Collection[int], conn: Connection) -> None:
+    def make_portion_due(keys: Collection[int], conn: Connection) -> None:
+        """Make those of some notifications due that still wait for the content."""
         lock_rows(conn, pending.c.subscription_id, keys)
         among = pending.c.subscription_id.in_(keys)
         conn.execute(
@@ -263,7 +267,7 @@ async def make_due_for_content(read: Run, write: Run, url: str, at: float) -> bo
     while last is not None:
         waiting, last = await read(partial(find, after=last))
         for begin in range(0, len(waiting), _MADE_DUE_AT_ONCE):
-            await write(partial(make, waiting[begin : begin + _MADE_DUE_AT_ONCE]))
+            await write(partial(make_portion_due, waiting[begin : begin + _MADE_DUE_AT_ONCE]))
             found = True
     return found
 
@@ -279,16 +283,17 @@ async def _hosts_named(read: Run, host: str) -> list[str]:
     if not host.startswith("*."):
         return [host]
 
-    def below(conn: Connection, after: str) -> tuple[list[str], str | None]:
-        given = {"after": after, "most": _HOSTS, "now": 0}  # no matter what is due
-        hosts = [name for name, _ in conn.execute(WAITED_FOR, given)]
+    def find_below(conn: Connection, after: str) -> tuple[list[str], str | None]:
+        """The hosts below the name in a portion: see ``in_portions``."""
+        parameters = {"after": after, "most": _HOSTS, "now": 0}  # no matter what is due
+        hosts = [name for name, _ in conn.execute(WAITED_FOR, parameters)]
         found = [name for name in hosts if name.endswith(host[1:])]
         return found, hosts[-1] if len(hosts) == _HOSTS else None
 
-    return [name for some in await in_portions(read, below, "") for name in some]
+    return [name for some in await in_portions(read, find_below, "") for name in some]
 
 
-def _put_off(
+def _find_put_off(
     host: str, origin: str, after: tuple[int, int], conn: Connection
 ) -> tuple[list[int], tuple[int, int] | None]:
     """Some free pending notifications for a host that are due after a place.

@@ -146,17 +146,17 @@ def import_in_parts(
             import_blocks(conn, blocks, now)
     for part in _parts(entries):
         listed = [one for entry in part for one in entry.subscriptions]
-        alive = [one for one in listed if one.lease.expires_at > now]
-        foreign = [one.callback.protocol for one in alive if not _speaks(protocols, one)]
-        spoken = [one for one in alive if _speaks(protocols, one)]
-        taken = [_of_hub(one, hub) for one in spoken]
+        not_expired = [one for one in listed if one.lease.expires_at > now]
+        foreign = [one.callback.protocol for one in not_expired if not _speaks(protocols, one)]
+        spoken = [one for one in not_expired if _speaks(protocols, one)]
+        to_store = [_with_hub(one, hub) for one in spoken]
         with begin() as conn:
             locations = _store_topics(conn, part)
-            replaced += _store_subscriptions(conn, locations, taken)
-        stored += len(taken)
-        dropping += sum(one.dropping for one in taken)
-        taken_over += sum(map(ne, taken, spoken))
-        expired += len(listed) - len(alive)
+            replaced += _store_subscriptions(conn, locations, to_store)
+        stored += len(to_store)
+        dropping += sum(one.dropping for one in to_store)
+        taken_over += sum(map(ne, to_store, spoken))
+        expired += len(listed) - len(not_expired)
         unspoken.update(foreign)
     return ImportResult(
         len(entries),
@@ -175,7 +175,7 @@ def _speaks(protocols: Collection[str] | None, one: Subscription) -> bool:
     return protocols is None or one.callback.protocol in protocols
 
 
-def _of_hub(one: Subscription, hub: str) -> Subscription:
+def _with_hub(one: Subscription, hub: str) -> Subscription:
     """The subscription with this hub among its options, if it is by WebSub and names no hub."""
     if not hub or one.callback.protocol != WEBSUB or websub.HUB in one.options:
         return one
@@ -199,7 +199,7 @@ def _parts(entries: Iterable[TopicEntry]) -> Iterator[list[TopicEntry]]:
     """Divide the topics of a document into parts, each for one transaction: see ``_PART``."""
     part: list[TopicEntry] = []
     size = 0
-    for piece in _pieces(entries):
+    for piece in _split_large_topics(entries):
         weight = 1 + len(piece.subscriptions)
         if part and size + weight > _PART:
             yield part
@@ -210,7 +210,7 @@ def _parts(entries: Iterable[TopicEntry]) -> Iterator[list[TopicEntry]]:
         yield part
 
 
-def _pieces(entries: Iterable[TopicEntry]) -> Iterator[TopicEntry]:
+def _split_large_topics(entries: Iterable[TopicEntry]) -> Iterator[TopicEntry]:
     """Topics with no more subscriptions than fit into a part.
 
     A topic with more subscriptions comes several times, each time with the next of them.
@@ -239,7 +239,7 @@ def _store_topics(conn: Connection, entries: Sequence[TopicEntry]) -> dict[str, 
     table = topic.c
     # When the database last knew something of each URL; None for one that its topic has left.
     known = {
-        url: None if moved else _last(read_at, changed_at)
+        url: None if moved else _last_known(read_at, changed_at)
         for url, moved, read_at, changed_at in conn.execute(
             select(table.url, table.moved_to_id, table.read_at, table.changed_at).where(among)
         )
@@ -252,7 +252,7 @@ def _store_topics(conn: Connection, entries: Sequence[TopicEntry]) -> dict[str, 
         some | {"of_url": url} | NO_VALIDATORS
         for url, some in values.items()
         if (last := known.get(url)) is not None
-        and _last(some["read_at"], some["changed_at"]) > last
+        and _last_known(some["read_at"], some["changed_at"]) > last
     ]
     if newer:
         conn.execute(update(topic).where(table.url == bindparam("of_url")), newer)
@@ -279,7 +279,7 @@ def _topic_values(entry: TopicEntry) -> dict[str, Any]:
     }
 
 
-def _last(read_at: int | None, changed_at: int | None) -> int:
+def _last_known(read_at: int | None, changed_at: int | None) -> int:
     """When a topic was last fetched or ended, in microseconds; -1 if never."""
     return max(-1 if at is None else at for at in (read_at, changed_at))
 

@@ -112,13 +112,13 @@ def _topic(rows: Iterator[Row[Any]]) -> Iterator[str]:
     }
     subscriptions = (
         iter([_json(_subscription(row), _STEP * 4)])
-        for row in _with(first, rows)
+        for row in _prepend(first, rows)
         if row.id is not None
     )
     return _object(head, "subscriptions", subscriptions, _STEP * 2)
 
 
-def _with(first: Row[Any], rows: Iterator[Row[Any]]) -> Iterator[Row[Any]]:
+def _prepend(first: Row[Any], rows: Iterator[Row[Any]]) -> Iterator[Row[Any]]:
     yield first
     yield from rows
 

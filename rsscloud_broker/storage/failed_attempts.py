@@ -42,7 +42,7 @@ _PARAMETERS: Final[tuple[tuple[str, Any], ...]] = (
 )
 
 # It inserts nothing if the subscription was removed meanwhile.
-_ADD = insert(failed_attempt).from_select(
+_INSERT = insert(failed_attempt).from_select(
     ["subscription_id", *(name for name, _ in _PARAMETERS)],
     select(
         subscription.c.id, *(bindparam(f"new_{name}", type_=kind) for name, kind in _PARAMETERS)
@@ -51,8 +51,8 @@ _ADD = insert(failed_attempt).from_select(
 
 _last = failed_attempt.alias("last")
 
-# The oldest of those that stay; null if there are not more than may stay.
-# Three failed attempts of a subscription are kept, with the one that is being added.
+# The id of the third newest failed attempt of a subscription: older ones are removed.  It is null
+# if there are fewer, and nothing is removed.
 _OLDEST_KEPT = (
     select(_last.c.id)
     .where(_last.c.subscription_id == bindparam("key"))
@@ -68,25 +68,26 @@ _TRIM = delete(failed_attempt).where(
 
 
 def add_failed_attempts(conn: Connection, deliveries: Sequence[Delivery], limit: int) -> None:
-    """Store the exchanges of those deliveries that failed and have one.
+    """Store the exchanges of those deliveries that failed and have one, and remove older ones.
 
-    :param limit: how many are kept in all.  The ids of removed ones count too, so fewer may be.
+    :param limit: by how much the ids of those that are kept differ at most; as some of these are
+        removed, fewer may be kept.
     """
     rows = [
-        _values(one, one.outcome.reason, one.outcome.exchange)
+        _insert_parameters(one, one.outcome.reason, one.outcome.exchange)
         for one in deliveries
         if one.outcome is not None and one.outcome.exchange is not None
     ]
     if not rows:
         return
-    conn.execute(_ADD, rows)
+    conn.execute(_INSERT, rows)
     conn.execute(_TRIM, [{"key": row["key"]} for row in rows])
     newest = select(func.max(_last.c.id)).scalar_subquery()
     conn.execute(delete(failed_attempt).where(failed_attempt.c.id <= newest - limit))
 
 
-def _values(delivery: Delivery, reason: str, exchange: Exchange) -> dict[str, Any]:
-    """The parameters of ``_ADD``."""
+def _insert_parameters(delivery: Delivery, reason: str, exchange: Exchange) -> dict[str, Any]:
+    """The parameters of ``_INSERT``."""
     return {
         "key": delivery.subscription.id,
         "new_at": to_micros(delivery.at),

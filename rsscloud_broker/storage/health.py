@@ -27,7 +27,7 @@ class FileHealth:
     :ivar size: bytes of the database.
     :ivar free: bytes of it that are not used, and that SQLite will use again.
     :ivar problems: what is damaged, in SQLite's words; empty if nothing was found.
-    :ivar is_whole: whether the whole file was checked in the given time.
+    :ivar was_all_read: whether the whole file was checked in the given time.
     """
 
     size: int
@@ -42,7 +42,7 @@ def file_health(file: Path, seconds: float) -> FileHealth:
     :param seconds: how long the search for damage may take.
     :raises StoreUnavailable: the file cannot be read, or is no database.
     """
-    with _file_errors(file), closing(_opened(file)) as connection:
+    with _file_errors(file), closing(_open_file(file)) as connection:
         pages, free, size = (
             int(connection.execute(f"PRAGMA {name}").fetchone()[0])
             for name in ("page_count", "freelist_count", "page_size")
@@ -69,22 +69,23 @@ def try_backup(file: Path, directory: Path) -> int:
     :raises OSError: the copy cannot be written.
     :raises StoreUnavailable: the file cannot be read, or the copy is damaged.
     """
-    with copied(file, directory) as copy:
+    with temporary_copy(file, directory) as copy:
         return copy.stat().st_size
 
 
 @contextmanager
-def copied(file: Path, directory: Path) -> Iterator[Path]:
-    """Copy an SQLite file as it is at one moment, even beside a running broker.
+def temporary_copy(file: Path, directory: Path) -> Iterator[Path]:
+    """Copy an SQLite file as it is at one moment, even beside a running broker; remove the copy as
+    the context ends.
 
-    :param directory: where the copy is; only its owner may read it, and it is removed at the end.
+    :param directory: where the copy is made; only its owner may read it.
     :raises OSError: the copy cannot be written.
     :raises StoreUnavailable: the file cannot be read, or the copy is damaged.
     """
     with NamedTemporaryFile(dir=directory, prefix=".copy-", suffix=".part") as copy:
         with (
             _file_errors(file),
-            closing(_opened(file)) as connection,
+            closing(_open_file(file)) as connection,
             closing(sqlite3.connect(copy.name)) as target,
         ):
             connection.backup(target)  # in one step: a reader does not hold up the broker's writer
@@ -92,7 +93,7 @@ def copied(file: Path, directory: Path) -> Iterator[Path]:
         yield Path(copy.name)
 
 
-def _opened(file: Path) -> sqlite3.Connection:
+def _open_file(file: Path) -> sqlite3.Connection:
     # Not read-only: such a connection could not remove the files that SQLite makes beside it.
     return sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True, timeout=TIMEOUT)
 

@@ -15,12 +15,12 @@ from collections.abc import Collection, Sequence
 
 from sqlalchemy import Connection, delete, func, or_, select, update
 
-from rsscloud_broker.storage.contents import remove_contents_of
+from rsscloud_broker.storage.contents import remove_all_contents
 from rsscloud_broker.storage.schema import subscription, topic
 from rsscloud_broker.storage.topic_urls import asked_among, named
 
 #: How many idle topics are removed beside those that make room, so that nobody waits long.
-_BESIDE = 100
+_EXTRA = 100
 
 _IDLE = named.c.idle_at.is_not(None)
 
@@ -38,10 +38,10 @@ def evict_idle(conn: Connection, limit: int, wanted: int = 0, spared: Collection
     :param spared: the ids of topics that are not removed.
     :returns: how many the caller may add.
     """
-    excess = min(_excess(conn, limit) + wanted, wanted + _BESIDE)
+    excess = min(_excess(conn, limit) + wanted, wanted + _EXTRA)
     if excess <= 0:
         return wanted
-    removed = _remove_oldest(conn, excess, spared)
+    removed = _remove_longest_idle(conn, excess, spared)
     return wanted if removed == excess else max(wanted - (excess - removed), 0)
 
 
@@ -53,19 +53,19 @@ def too_many_idle(conn: Connection, limit: int) -> bool:
 def evict_excess(conn: Connection, limit: int) -> int:
     """Remove some of the idle topics that are more than there may be; return how many."""
     excess = _excess(conn, limit)
-    return _remove_oldest(conn, min(excess, _BESIDE), ()) if excess > 0 else 0
+    return _remove_longest_idle(conn, min(excess, _EXTRA), ()) if excess > 0 else 0
 
 
 def _excess(conn: Connection, limit: int) -> int:
     """How many idle topics there are more than there may be; less than 0 if more would fit.
 
-    It is counted up to ``_BESIDE``, so that the count takes no longer.
+    The excess is counted up to ``_EXTRA``, so that to count never takes long.
     """
-    some = select(named.c.id).where(_IDLE).limit(limit + _BESIDE).subquery()
+    some = select(named.c.id).where(_IDLE).limit(limit + _EXTRA).subquery()
     return conn.execute(select(func.count()).select_from(some)).scalar_one() - limit
 
 
-def _remove_oldest(conn: Connection, number: int, spared: Collection[int]) -> int:
+def _remove_longest_idle(conn: Connection, number: int, spared: Collection[int]) -> int:
     """Remove the idle topics fetched longest ago, and return how many these are.
 
     Rows of URLs that a topic has left and that a subscriber asked for stay, and are not idle any
@@ -94,6 +94,6 @@ def _remove_oldest(conn: Connection, number: int, spared: Collection[int]) -> in
 
 def remove_topics(conn: Connection, keys: Sequence[int]) -> None:
     """Remove topics without subscriptions, with the rows of the URLs that they have left."""
-    remove_contents_of(conn, keys)
+    remove_all_contents(conn, keys)
     gone = or_(topic.c.moved_to_id.in_(keys), topic.c.id.in_(keys))
     conn.execute(delete(topic).where(gone))

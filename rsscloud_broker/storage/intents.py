@@ -51,8 +51,8 @@ def add_intent(
     return PendingIntent(made.pop(), wanted)
 
 
-def _held(key: int, node: int | None) -> ColumnElement[bool]:
-    """Whether an intent has a key, and no other node has claimed it."""
+def _is_not_others(key: int, node: int | None) -> ColumnElement[bool]:
+    """The condition that an intent has a key, and no other node than this one has claimed it."""
     return and_(intent.c.id == key, or_(intent.c.node_id.is_(None), intent.c.node_id == node))
 
 
@@ -67,23 +67,27 @@ def postpone_intent(
     """
     conn.execute(
         update(intent)
-        .where(_held(key, node))
+        .where(_is_not_others(key, node))
         .values(attempts=attempts, retry_at=to_micros(retry_at))
     )
 
 
 def remove_intent(conn: Connection, key: int, node: int | None = None) -> None:
-    """Remove an intent."""
-    conn.execute(delete(intent).where(_held(key, node)))
+    """Remove an intent, unless another node has claimed it."""
+    conn.execute(delete(intent).where(_is_not_others(key, node)))
 
 
 def settle_intent(conn: Connection, key: int | None, node: int | None = None) -> None:
-    """Remove the intent that is settled by this transaction.
+    """Remove the intent that this transaction carries out by adding or removing a subscription.
 
-    :param key: the id of the intent; None to do nothing.
+    :param key: the id of the intent; None if there is none, so that nothing is done.
+    :param node: the node id of this process; None if it has none, and so has claimed no intent.
     :raises ClaimLost: it was replaced meanwhile, or another node has claimed it.
     """
-    if key is not None and not conn.execute(delete(intent).where(_held(key, node))).rowcount:
+    if (
+        key is not None
+        and not conn.execute(delete(intent).where(_is_not_others(key, node))).rowcount
+    ):
         raise ClaimLost
 
 

@@ -30,10 +30,10 @@ def claim_job(conn: Connection, name: str, now: float, period: float, here: int)
     :param here: the id of this process.
     :returns: since when the job is due or when it will be, and whether this process has the claim.
     """
-    row = _row(conn, name)
+    row = _find_job(conn, name)
     if row is None:
-        _add(conn, name)
-        row = _row(conn, name)
+        _insert_job(conn, name)
+        row = _find_job(conn, name)
         assert row is not None  # it is there now
     due_at = to_seconds(row.due_at)
     # A time that is too far away was set by a clock that was wrong.
@@ -42,11 +42,11 @@ def claim_job(conn: Connection, name: str, now: float, period: float, here: int)
     return JobTurn(due_at, claimed, is_others=is_due and not claimed)
 
 
-def _row(conn: Connection, name: str) -> Row[Any] | None:
+def _find_job(conn: Connection, name: str) -> Row[Any] | None:
     return conn.execute(select(job).where(job.c.name == name)).first()
 
 
-def _add(conn: Connection, name: str) -> None:
+def _insert_job(conn: Connection, name: str) -> None:
     """Add a job that is due.  Nodes that start together wait for each other."""
     if not sqlite.serves(conn):
         # The advisory lock of PostgreSQL that a transaction takes to add jobs.
@@ -78,14 +78,16 @@ def late_jobs(conn: Connection) -> dict[str, float]:
 
 
 def finish_job(conn: Connection, name: str, due_at: float, here: int | None) -> bool:
-    """Store when a job is due next, and end the claim of this process; False if it has none."""
-    done = update(job).where(_of(name, here)).values(due_at=to_micros(due_at), node_id=None)
+    """Store when a job is due next, and end the claim of this process; return False, and store
+    nothing, if it has no claim.
+    """
+    done = update(job).where(_claimed_by(name, here)).values(due_at=to_micros(due_at), node_id=None)
     return conn.execute(done).rowcount > 0
 
 
 def release_job(conn: Connection, name: str, here: int | None) -> None:
     """End the claim of this process on a job, which stays due, so that another node does it."""
-    if conn.execute(update(job).where(_of(name, here)).values(node_id=None)).rowcount:
+    if conn.execute(update(job).where(_claimed_by(name, here)).values(node_id=None)).rowcount:
         hint(conn, FREED)
 
 
@@ -99,10 +101,10 @@ def request_job(conn: Connection, name: str, since: float) -> None:
 
 def lock_claim(conn: Connection, name: str, here: int | None) -> bool:
     """Whether a node has the claim of a job, which nobody can take from it in this transaction."""
-    held = select(job.c.name).where(_of(name, here)).with_for_update()
+    held = select(job.c.name).where(_claimed_by(name, here)).with_for_update()
     return conn.execute(held).first() is not None
 
 
-def _of(name: str, here: int | None) -> ColumnElement[bool]:
-    """The condition for a job that this process has claimed: no job if it has no id."""
+def _claimed_by(name: str, here: int | None) -> ColumnElement[bool]:
+    """The condition that a process has claimed a job; false if the process has no id (None)."""
     return and_(job.c.name == name, job.c.node_id == here) if here else false()

@@ -63,7 +63,7 @@ def keep_change(
     :param content: the new content, if it is known.
     """
     if history is not None and history.has(url):
-        _insert(conn, [_values(history, url, way, at, content)])
+        _insert(conn, [_row_values(history, url, way, at, content)])
 
 
 def keep_fetched(
@@ -83,7 +83,7 @@ def keep_fetched(
         if fetched.pinged and fetched.way is Way.FETCH:
             way = Way.PING
         at, content, origin = fetched.started_at, fetched.content, fetched.origin
-        rows.append(_values(history, url, way, at, content, origin))
+        rows.append(_row_values(history, url, way, at, content, origin))
     if rows:
         _insert(conn, rows)
 
@@ -93,7 +93,7 @@ def _insert(conn: Connection, rows: list[dict[str, Any]]) -> None:
     conn.execute(insert(kept_change), rows)
 
 
-def _values(
+def _row_values(
     history: History, url: str, way: Way, at: float, content: Content | None, origin: str = ""
 ) -> dict[str, Any]:
     """The values of the row of a change."""

@@ -111,8 +111,8 @@ def add_log_entries(conn: Connection, entries: Sequence[LogEntry]) -> None:
             "account": entry.account,
             "reason": entry.reason,
             "numbers": json.dumps(dict(entry.numbers)) if entry.numbers else "",
-            "topic_key": _key(entry.topic),
-            "host_key": _key(entry.host),
+            "topic_key": _hash_of(entry.topic),
+            "host_key": _hash_of(entry.host),
         }
         for entry in entries
     ]
@@ -120,7 +120,7 @@ def add_log_entries(conn: Connection, entries: Sequence[LogEntry]) -> None:
     insert_at_once(conn, log_entry, rows)
 
 
-def _key(text: str) -> int | None:
+def _hash_of(text: str) -> int | None:
     """A hash of a text; None for an empty text."""
     if not text:
         return None
@@ -131,11 +131,11 @@ def log_entries(
     conn: Connection, wanted: LogFilter, before: int | None, limit: int
 ) -> list[LogEntry]:
     """The newest entries of the event log that pass a filter: see ``IEventLog.entries``."""
-    bound = _settled(conn) if before is None else _ROW.id < before
+    bound = _is_settled(conn) if before is None else _ROW.id < before
     if wanted.topic or wanted.host:
         last = _last_block(conn) if before is None else (before - 1) // _BLOCK
-        return _of_key(conn, wanted, bound, range(last, _first_block(conn) - 1, -1), limit)
-    found = _entries(conn, _select(wanted, bound, _ROW.id.desc(), limit))
+        return _entries_about(conn, wanted, bound, range(last, _first_block(conn) - 1, -1), limit)
+    found = _entries(conn, _select_by_kind(wanted, bound, _ROW.id.desc(), limit))
     return sorted(found, key=lambda entry: -entry.id)
 
 
@@ -143,15 +143,15 @@ def log_entries_after(
     conn: Connection, wanted: LogFilter, after: int, limit: int
 ) -> list[LogEntry]:
     """The oldest entries with a greater id: see ``IEventLog.entries_after``."""
-    bound = _settled(conn) & (_ROW.id > after)
+    bound = _is_settled(conn) & (_ROW.id > after)
     if wanted.topic or wanted.host:
         first = max((after + 1) // _BLOCK, _first_block(conn))
-        return _of_key(conn, wanted, bound, range(first, _last_block(conn) + 1), limit)
-    found = _entries(conn, _select(wanted, bound, _ROW.id.asc(), limit))
+        return _entries_about(conn, wanted, bound, range(first, _last_block(conn) + 1), limit)
+    found = _entries(conn, _select_by_kind(wanted, bound, _ROW.id.asc(), limit))
     return sorted(found, key=lambda entry: entry.id)
 
 
-def _settled(conn: Connection) -> ColumnElement[bool]:
+def _is_settled(conn: Connection) -> ColumnElement[bool]:
     """The condition for the rows before which no other row can appear any more."""
     until = visible_ids(conn, "log_entry")
     return true() if until is None else _ROW.id <= until
@@ -167,7 +167,7 @@ def _last_block(conn: Connection) -> int:
     return (conn.execute(select(func.max(_ROW.id))).scalar() or 0) // _BLOCK
 
 
-def _of_key(
+def _entries_about(
     conn: Connection,
     wanted: LogFilter,
     bound: ColumnElement[bool],
@@ -185,13 +185,15 @@ def _of_key(
     found: list[LogEntry] = []
     # How many entries of a topic or a host are searched for those of a kind.  A search through all
     # of them could take seconds.
-    done, number, to_search = 0, 1, 10_000
-    while len(found) < limit and done < len(blocks) and to_search > 0:
+    looked_into, number, to_search = 0, 1, 10_000
+    while len(found) < limit and looked_into < len(blocks) and to_search > 0:
         # The more blocks had too little, the more are looked into at once.
-        some = blocks[done : done + number]
-        done, number = done + number, number * 2
+        some = blocks[looked_into : looked_into + number]
+        looked_into, number = looked_into + number, number * 2
         missing = limit - len(found)
-        ids = select(_ROW.id).where(_BLOCK_OF.in_(some), key == _key(text), bound).order_by(order)
+        ids = (
+            select(_ROW.id).where(_BLOCK_OF.in_(some), key == _hash_of(text), bound).order_by(order)
+        )
         # With one condition, that of the topic or the host, each entry is one that is wanted.
         searched = ids.limit(missing if len(conditions) == 1 else to_search).subquery()
         query = (
@@ -206,13 +208,13 @@ def _of_key(
     return found
 
 
-def _select(
+def _select_by_kind(
     wanted: LogFilter, bound: ColumnElement[bool], order: ColumnElement[Any], limit: int
 ) -> Select[Any]:
     """Select the first entries in an order that pass a bound and a filter of kinds."""
     query = select(*_COLUMNS).order_by(order).limit(limit)
     if wanted.kind or wanted.outcome:
-        return query.where(_ROW.id.in_(_of_kinds(wanted, bound, order, limit)))
+        return query.where(_ROW.id.in_(_ids_of_kinds(wanted, bound, order, limit)))
     return query.where(bound)
 
 
@@ -235,7 +237,7 @@ def _conditions(wanted: LogFilter) -> list[ColumnElement[bool]]:
     return found
 
 
-def _of_kinds(
+def _ids_of_kinds(
     wanted: LogFilter, bound: ColumnElement[bool], order: ColumnElement[Any], limit: int
 ) -> Select[Any]:
     """Select the ids of the first entries of each kind and outcome that pass a filter.

@@ -24,10 +24,10 @@ from rsscloud_broker.storage.topic_urls import HAS_PUBLIC
 LOOKED_AT: Final = 500
 
 #: No address has this character; it sorts behind all others.
-_LAST: Final = "\U0010ffff"
+_GREATEST_CHARACTER: Final = "\U0010ffff"
 
 #: A search compares this many characters of an address at most.
-_LONGEST: Final = 200
+_MAX_COMPARED: Final = 200
 
 
 def topics_beginning(conn: Connection, begins: str, limit: int) -> list[TopicOverview]:
@@ -40,11 +40,11 @@ def topics_beginning(conn: Connection, begins: str, limit: int) -> list[TopicOve
     url = topic.c.url if sqlite.serves(conn) else URL_BEGINS
     some = [
         select(topic.c.id)
-        .where(url >= first, url < f"{first}{_LAST}")
+        .where(url >= first, url < f"{first}{_GREATEST_CHARACTER}")
         .order_by(url)
         .limit(LOOKED_AT)
         .subquery()
-        for first in _spellings(begins[:_LONGEST])
+        for first in _spellings(begins[:_MAX_COMPARED])
     ]
     ids = select(union_all(*(select(each.c.id) for each in some)).subquery().c.id)
     query = select(topic.c.url, topic.c.feed, topic.c.change_days)

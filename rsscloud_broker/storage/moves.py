@@ -29,7 +29,7 @@ from sqlalchemy import (
 from rsscloud_broker.database.columns import to_micros
 from rsscloud_broker.database.conflicts import insert_row, lock_rows
 from rsscloud_broker.model.administration import Change
-from rsscloud_broker.storage.change_days import added
+from rsscloud_broker.storage.change_days import merge_change_days
 from rsscloud_broker.storage.changes import record_change_if_any
 from rsscloud_broker.storage.checks import NO_CHECK
 from rsscloud_broker.storage.polls import make_due
@@ -45,8 +45,8 @@ from rsscloud_broker.storage.topic_urls import (
 from rsscloud_broker.storage.topics import topic_row
 from rsscloud_broker.storage.walks import read_slices, store_slice
 
-#: For so long after a topic has left a URL, a move to that URL is a move to the topic's present
-#: URL.
+#: For this long after a topic has left a URL, in microseconds, a move to that URL is a move to the
+#: present URL of that topic.
 SETTLED_AFTER = to_micros(7 * 86400)
 
 #: By how many of its old URLs a topic is found, besides those that somebody subscribed to.
@@ -55,11 +55,11 @@ MAX_OLD_URLS = 20
 #: How many subscriptions one transaction makes another topic's, so that others do not wait.
 MAX_AT_ONCE = 250
 
-#: The columns that a topic keeps when another one becomes part of it.
-_KEPT = ("check_node_id", "poll_node_id", "first_url")
+#: Columns of ``_LEFT_BEHIND`` that the row of a topic keeps when another topic is merged into it.
+_NOT_MERGED = ("check_node_id", "poll_node_id", "first_url")
 
 #: The values in the row of a URL that its topic has left.
-_EMPTY: dict[str, Any] = {
+_LEFT_BEHIND: dict[str, Any] = {
     "digest": None,
     "public_digest": None,
     "size": None,
@@ -113,7 +113,7 @@ def move_topic(
     if here is not None and (here.ended or here.url == (to if there is None else there.url)):
         return False
     old = topic_row(conn, url)
-    key = _moved(conn, old, there, to, moved_at)
+    key = _move_or_merge(conn, old, there, to, moved_at)
     if key is None:
         return False
     is_idle = conn.execute(select(~HAS_SUBSCRIPTIONS).where(topic.c.id == key)).scalar_one()
@@ -128,11 +128,12 @@ def move_topic(
     return True
 
 
-def _moved(
+def _move_or_merge(
     conn: Connection, old: Row[Any], there: Row[Any] | None, to: str, moved_at: int
 ) -> int | None:
-    """Move a topic, and return the id of its row; None if it stays.
+    """Move a topic to a free URL, or merge it with the topic there.
 
+    :returns: the id of the row of the topic from now on; None if the topic stays.
     :param there: the row of the new URL, or of the topic that it leads to; None if it has none.
     """
     if there is not None and there.moved_to_id:
@@ -144,25 +145,25 @@ def _moved(
         else:
             there = conn.execute(select(topic).where(topic.c.id == there.id)).one()
     if there is None:
-        _rename(conn, old, to, {"etag": "", "last_modified": ""}, moved_at)
+        _change_url(conn, old, to, {"etag": "", "last_modified": ""}, moved_at)
         return int(old.id)
     values = _merged_values(old, there)
     if _has_few(conn, old.id):
         _absorb(conn, old, there)
         conn.execute(update(topic).where(topic.c.id == there.id).values(values))
-        left = {"moved_to_id": there.id, "moved_at": moved_at, **_EMPTY}
+        left = {"moved_to_id": there.id, "moved_at": moved_at, **_LEFT_BEHIND}
         conn.execute(update(topic).where(topic.c.id == old.id).values(left))
         return int(there.id)
     if _has_few(conn, there.id):
         _absorb(conn, there, old)
         conn.execute(delete(topic).where(topic.c.id == there.id))
-        known = {name: there._mapping[name] for name in _EMPTY if name not in _KEPT}
-        _rename(conn, old, there.url, known | values, moved_at)
+        known = {name: there._mapping[name] for name in _LEFT_BEHIND if name not in _NOT_MERGED}
+        _change_url(conn, old, there.url, known | values, moved_at)
         return int(old.id)
     return None
 
 
-def _rename(
+def _change_url(
     conn: Connection, row: Row[Any], to: str, values: Mapping[str, Any], moved_at: int
 ) -> None:
     """Give a topic another URL, which has no row, and keep a row for the URL that it has left.
@@ -226,7 +227,7 @@ def _restore_topic(conn: Connection, left: Row[Any]) -> bool:
         .where(subscription.c.id.in_(ids))
         .values(topic_id=left.id, asked_url="")
     )
-    _match_pending(conn, ids, left.id)
+    _point_pending_to(conn, ids, left.id)
     return True
 
 
@@ -248,11 +249,11 @@ def _absorb(conn: Connection, gone: Row[Any], kept: Row[Any]) -> None:
     _merge_fanouts(conn, gone.id, kept.id)
     for table in (fanout, content):
         conn.execute(update(table).where(table.c.topic_id == gone.id).values(topic_id=kept.id))
-    _match_pending(conn, ids, kept.id)
+    _point_pending_to(conn, ids, kept.id)
     conn.execute(update(topic).where(topic.c.moved_to_id == gone.id).values(moved_to_id=kept.id))
 
 
-def _match_pending(conn: Connection, ids: Collection[int], key: int) -> None:
+def _point_pending_to(conn: Connection, ids: Collection[int], key: int) -> None:
     """Make the pending notifications of subscriptions wait for the content of their new topic.
 
     :param ids: the ids of the subscriptions.
@@ -309,14 +310,14 @@ def _merge_fanouts(conn: Connection, old_key: int, new_key: int) -> None:
 def _merged_values(old: Row[Any], new: Row[Any]) -> dict[str, Any]:
     """The values of a topic at its new URL, about which the store may have known something."""
     values = {
-        "check_requested_at": _later(old.check_requested_at, new.check_requested_at),
+        "check_requested_at": _later_or_none(old.check_requested_at, new.check_requested_at),
         "check_pinged": old.check_pinged or new.check_pinged,
         "check_source": old.check_source or new.check_source,
         "check_host": old.check_host or new.check_host,
-        "pinged_at": _later(old.pinged_at, new.pinged_at),
-        "changed_at": _later(old.changed_at, new.changed_at),
+        "pinged_at": _later_or_none(old.pinged_at, new.pinged_at),
+        "changed_at": _later_or_none(old.changed_at, new.changed_at),
         "feed": new.feed or old.feed,
-        "change_days": added(old.change_days, new.change_days),
+        "change_days": merge_change_days(old.change_days, new.change_days),
         "public_digest": old.public_digest or new.public_digest,
     }
     names: tuple[str, ...] = ()
@@ -331,6 +332,6 @@ def _merged_values(old: Row[Any], new: Row[Any]) -> dict[str, Any]:
     return values | {name: old._mapping[name] for name in names}
 
 
-def _later(one: int | None, other: int | None) -> int | None:
+def _later_or_none(one: int | None, other: int | None) -> int | None:
     """The later of two times; None if both are missing."""
     return max((at for at in (one, other) if at is not None), default=None)

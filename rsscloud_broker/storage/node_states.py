@@ -12,7 +12,7 @@ from rsscloud_broker.storage.schema import fanout, intent, node, pending, slice_
 from rsscloud_broker.storage.shared_schema import job
 
 #: The kinds of work that ``NodeState.claims`` counts.
-_CLAIMS = {
+_COUNTED_CLAIMS = {
     "fan-outs": fanout.c.node_id,
     "checks": topic.c.check_node_id,
     "polls": topic.c.poll_node_id,
@@ -26,8 +26,11 @@ def node_states(conn: Connection, here: int | None = None) -> list[NodeState]:
     :param here: the id of this process; None if it is none of them.
     """
     now = to_seconds(conn.execute(select(database_clock(conn))).scalar_one())
-    notifications, slices = _counts(conn, pending.c.node_id), _counts(conn, slice_.c.node_id)
-    claims = {kind: _counts(conn, claim) for kind, claim in _CLAIMS.items()}
+    notifications, slices = (
+        _count_claims(conn, pending.c.node_id),
+        _count_claims(conn, slice_.c.node_id),
+    )
+    claims = {kind: _count_claims(conn, claim) for kind, claim in _COUNTED_CLAIMS.items()}
     jobs = conn.execute(select(job).where(job.c.node_id.is_not(None)).order_by(job.c.name)).all()
     # On SQLite nobody writes heartbeats.  That of a node that is just removed has a minus.
     beats = not sqlite.serves(conn)
@@ -52,7 +55,7 @@ def node_states(conn: Connection, here: int | None = None) -> list[NodeState]:
     ]
 
 
-def _counts(conn: Connection, claim: ColumnElement[int | None]) -> dict[int, int]:
+def _count_claims(conn: Connection, claim: ColumnElement[int | None]) -> dict[int, int]:
     """How many rows each node has claimed."""
     query = select(claim, func.count()).where(claim.is_not(None)).group_by(claim)
     return dict(conn.execute(query).tuples().all())  # type: ignore[arg-type] # none is null

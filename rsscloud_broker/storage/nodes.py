@@ -59,14 +59,14 @@ from rsscloud_broker.wire.node_states import DEAD_AFTER
 PORTION = 1000
 
 #: Whether nobody has begun to remove a node.  Then its heartbeat gets a minus, and counts as none.
-_STAYS = node.c.beat_at > 0
+_IS_NOT_LEAVING = node.c.beat_at > 0
 
 _ALL_CLAIMS = (*CLAIMS, pending.c.node_id, slice_.c.node_id, job.c.node_id)
 
 # Nearly every transaction that writes runs this: it is made once.
-_THERE = (
+_LOCK_LIVING = (
     select(node.c.id)
-    .where(node.c.id == bindparam("key"), _STAYS)
+    .where(node.c.id == bindparam("key"), _IS_NOT_LEAVING)
     .with_for_update(read=True, key_share=True)
 )
 
@@ -94,19 +94,21 @@ def database_clock(conn: Connection) -> ColumnElement[int]:
     return literal_column("CAST(extract(epoch FROM clock_timestamp()) * 1e6 AS bigint)", BigInteger)
 
 
-def registered(conn: Connection, key: int | None, tables: dict[str, str] | None = None) -> int:
-    """Register this process, unless its row exists.
+def ensure_registered(
+    conn: Connection, key: int | None, tables: dict[str, str] | None = None
+) -> int:
+    """Register this process, unless its row exists, and return its id.
 
     :param key: the id that the process got before; None if it was never registered.
     :param tables: the revisions of the tables when it was registered first; filled then.
     :returns: the id of the process.
     :raises StoreUnavailable: a newer version has migrated the tables since then.
     """
-    if key is not None and conn.execute(_THERE, {"key": key}).first():
+    if key is not None and conn.execute(_LOCK_LIVING, {"key": key}).first():
         return key
     if sqlite.serves(conn):
         others = list(conn.execute(select(node.c.id)).scalars())
-        while _remove(conn, others, ended=True).more:
+        while _remove_nodes(conn, others, ended=True).more:
             pass  # nobody else has a row locked
     elif tables is not None:
         check_tables(conn, tables)
@@ -121,7 +123,7 @@ def check_tables(conn: Connection, tables: dict[str, str]) -> None:
 
     Nothing stopped a version then which changes them so that this one cannot work with them.
 
-    :param tables: see ``registered``.
+    :param tables: see ``ensure_registered``.
     :raises StoreUnavailable: they were.
     """
     names = [each for each in inspect(conn).get_table_names() if each.endswith("alembic_version")]
@@ -138,24 +140,24 @@ def check_tables(conn: Connection, tables: dict[str, str]) -> None:
 
 
 def touch(conn: Connection, key: int, done: Mapping[str, float] = MappingProxyType({})) -> bool:
-    """Write the heartbeat of a node, or learn that the database cannot be written.
+    """Write the heartbeat of a node.  If that raises nothing, the database can be written.
 
     :param key: the id of the node.
     :param done: what it has done: values of columns of its row.
     :returns: False if its row is gone.
     """
-    there = update(node).where(node.c.id == key, _STAYS)
+    there = update(node).where(node.c.id == key, _IS_NOT_LEAVING)
     return conn.execute(there.values(beat_at=database_clock(conn), **done)).rowcount > 0
 
 
 def hand_back(conn: Connection, key: int | None) -> bool:
-    """Free what a node that stops has claimed and does not do any more, so that others do it.
+    """Free a portion of what a node that stops has claimed and will not do, so that others do it.
 
     It keeps its row, and so its claims of the notifications that are still under way, and of jobs.
 
     :returns: whether there is more than this portion.
     """
-    return key is not None and _free(conn, [key], (*CLAIMS, slice_.c.node_id))
+    return key is not None and _free_claims(conn, [key], (*CLAIMS, slice_.c.node_id))
 
 
 def leave(conn: Connection, key: int | None) -> bool:
@@ -167,8 +169,8 @@ def leave(conn: Connection, key: int | None) -> bool:
     """
     if key is None:
         return False
-    there = conn.execute(_THERE, {"key": key}).first() is not None
-    _remove(conn, [key])
+    there = conn.execute(_LOCK_LIVING, {"key": key}).first() is not None
+    _remove_nodes(conn, [key])
     return there
 
 
@@ -180,7 +182,7 @@ def remove_dead(conn: Connection) -> Removed:
     """
     latest = database_clock(conn) - to_micros(DEAD_AFTER)
     dead = select(node.c.id).where(node.c.beat_at < latest).with_for_update(skip_locked=True)
-    return _remove(conn, list(conn.execute(dead).scalars()), ended=True)
+    return _remove_nodes(conn, list(conn.execute(dead).scalars()), ended=True)
 
 
 def living(conn: Connection) -> list[str]:
@@ -192,26 +194,26 @@ def living(conn: Connection) -> list[str]:
     return list(conn.execute(alive).scalars())
 
 
-def _remove(conn: Connection, keys: Sequence[int], *, ended: bool = False) -> Removed:
+def _remove_nodes(conn: Connection, keys: Sequence[int], *, ended: bool = False) -> Removed:
     """Free a portion of the claims of nodes.  If none is left, remove the rows of the nodes.
 
-    :param ended: whether they have ended without having been asked to.
+    :param ended: whether the nodes ended unasked, so that what they had claimed is suspect.
     """
     if not keys:
         return Removed(nodes=0, more=False)
     if ended:
         suspects.count_ends(conn, keys, database_clock(conn))
-    more = _free(conn, keys, _ALL_CLAIMS, ended=ended)
+    more = _free_claims(conn, keys, _ALL_CLAIMS, ended=ended)
     of_nodes = node.c.id.in_(keys)
-    if more or any(conn.execute(_claimed(claim, keys, 1)).first() for claim in _ALL_CLAIMS):
-        conn.execute(update(node).where(of_nodes, _STAYS).values(beat_at=-node.c.beat_at))
+    if more or any(conn.execute(_select_claimed(claim, keys, 1)).first() for claim in _ALL_CLAIMS):
+        conn.execute(update(node).where(of_nodes, _IS_NOT_LEAVING).values(beat_at=-node.c.beat_at))
         return Removed(nodes=0, more=more)
     conn.execute(delete(node).where(of_nodes))
-    ping_counters.fold(conn, keys)
+    ping_counters.add_to_total(conn, keys)
     return Removed(nodes=len(keys), more=False)
 
 
-def _free(
+def _free_claims(
     conn: Connection, keys: Sequence[int], claims: Sequence[Column[Any]], *, ended: bool = False
 ) -> bool:
     """Free a portion of the claims of nodes, except those in rows that others have locked.
@@ -219,12 +221,14 @@ def _free(
     So this never waits for a transaction that is slow, nor do two wait for each other.
 
     :param claims: the columns with the ids of the nodes.
-    :param ended: see ``_remove``.
+    :param ended: see ``_remove_nodes``.
     :returns: whether the portion was full, so that there may be more.
     """
     is_full = False
     for claim in claims:
-        free = _claimed(claim, keys, PORTION).with_for_update(skip_locked=True, key_share=True)
+        free = _select_claimed(claim, keys, PORTION).with_for_update(
+            skip_locked=True, key_share=True
+        )
         found = list(conn.execute(free).scalars())
         (key,) = claim.table.primary_key.columns
         if found:
@@ -236,13 +240,13 @@ def _free(
     return is_full
 
 
-def _claimed(claim: Column[Any], keys: Sequence[int], limit: int) -> Select[Any]:
+def _select_claimed(claim: Column[Any], keys: Sequence[int], limit: int) -> Select[Any]:
     """Selects the keys of rows that nodes have claimed."""
     return select(*claim.table.primary_key.columns).where(claim.in_(keys)).limit(limit)
 
 
 def count(conn: Connection) -> tuple[int, int]:
-    """How many nodes live, at least 1 since this process is one; and how many are dead."""
+    """How many nodes live, which is at least 1 since this process does; and how many are dead."""
     latest: Any = database_clock(conn) - to_micros(DEAD_AFTER)
     is_dead = node.c.beat_at < latest
     numbers: dict[bool, int] = dict(

@@ -15,7 +15,7 @@ from rsscloud_broker.database.conflicts import insert_missing
 from rsscloud_broker.storage.schema import counter, ping
 
 #: The name of the counter for all; that of a node has its id behind it.
-_ALL = "pings"
+_TOTAL = "pings"
 
 _ADD = (
     update(counter)
@@ -26,7 +26,7 @@ _ADD = (
 
 def add(conn: Connection, more: int, node: int | None) -> None:
     """Add to the counter of a node; to that for all if ``node`` is None."""
-    name = _ALL if node is None else _name(node)
+    name = _TOTAL if node is None else _counter_of(node)
     added = {"more": more, "counted": name}
     if conn.execute(_ADD, added).rowcount:
         return
@@ -41,7 +41,7 @@ def count_pings(conn: Connection, until: float | None = None) -> int:
     :param until: those that were received at this time or later are not counted.
     """
     name = counter.c.name
-    ours = or_(name == _ALL, name.startswith(f"{_ALL}/", autoescape=True))
+    ours = or_(name == _TOTAL, name.startswith(f"{_TOTAL}/", autoescape=True))
     ever = select(func.sum(counter.c.value)).where(ours).scalar_subquery()
     number: ColumnElement[int] = func.coalesce(ever, 0)
     if until is not None:  # one statement, so that no ping is committed between the two sums
@@ -50,14 +50,14 @@ def count_pings(conn: Connection, until: float | None = None) -> int:
     return int(conn.execute(select(number)).scalar_one())
 
 
-def fold(conn: Connection, nodes: Iterable[int]) -> None:
-    """Add the counters of nodes that have ended to that for all."""
-    theirs = counter.c.name.in_(map(_name, nodes))
+def add_to_total(conn: Connection, nodes: Iterable[int]) -> None:
+    """Add the counters of nodes that have ended to the one for all, and remove them."""
+    theirs = counter.c.name.in_(map(_counter_of, nodes))
     values = list(conn.execute(select(counter.c.value).where(theirs).with_for_update()).scalars())
     if values:
         conn.execute(delete(counter).where(theirs))
         add(conn, sum(values), None)
 
 
-def _name(node: int) -> str:
-    return f"{_ALL}/{node}"
+def _counter_of(node: int) -> str:
+    return f"{_TOTAL}/{node}"

@@ -98,7 +98,10 @@ def fingerprint(record: Ping) -> bytes:
 
 
 class AskedPing(NamedTuple):
-    """A ping to be recorded: see ``Store.add_ping``."""
+    """A ping to be recorded: see ``Store.add_ping``.
+
+    :ivar window: seconds within which an equal ping makes this one a repeat.
+    """
 
     ping: Ping
     window: float
@@ -127,7 +130,7 @@ def add_pings(
     if not sqlite.serves(conn):
         postgresql.lock_out_others(conn, fingerprints)
     watched = _request_checks(conn, wanted, node)
-    repeats = _repeats(conn, [(asked.ping, asked.window) for asked in wanted], fingerprints)
+    repeats = _find_repeats(conn, [(asked.ping, asked.window) for asked in wanted], fingerprints)
     new = [
         (record, digest)
         for record, digest, repeat in zip(records, fingerprints, repeats, strict=True)
@@ -137,12 +140,12 @@ def add_pings(
     made = []
     for record, repeat in zip(records, repeats, strict=True):
         ping = record if repeat else next(stored)
-        named_ones = _watched_of(record, watched) if watched else {}
+        named_ones = _checks_of(record, watched) if watched else {}
         made.append(PingRecord(ping, repeat, tuple(named_ones), tuple(named_ones.values())))
     return made
 
 
-def _watched_of(
+def _checks_of(
     record: Ping, watched: Mapping[str, tuple[str, CheckState]]
 ) -> dict[str, CheckState]:
     """The topics with subscriptions that a ping names: what became of the check of each, by its
@@ -150,15 +153,15 @@ def _watched_of(
 
     :param watched: what ``_request_checks`` has returned.
     """
-    return dict(sorted({watched[url] for url in _topics_of(record) & watched.keys()}))
+    return dict(sorted({watched[url] for url in _named_by(record) & watched.keys()}))
 
 
-def _topics_of(record: Ping) -> set[str]:
+def _named_by(record: Ping) -> set[str]:
     """The URLs that a ping names, in normal form."""
     return set(map(normal_form, record.named_urls))
 
 
-def _repeats(
+def _find_repeats(
     conn: Connection, wanted: Sequence[tuple[Ping, float]], fingerprints: Sequence[bytes]
 ) -> list[bool]:
     """Whether each ping repeats one that was recorded less than its window before or after.
@@ -192,7 +195,7 @@ def _repeats(
 
 def known_pings(conn: Connection, wanted: Sequence[tuple[Ping, float]]) -> list[bool]:
     """Whether each ping would be a repeat for ``add_pings``.  Nothing is changed."""
-    return _repeats(conn, wanted, [fingerprint(record) for record, _ in wanted])
+    return _find_repeats(conn, wanted, [fingerprint(record) for record, _ in wanted])
 
 
 def insert_pings(conn: Connection, records: Sequence[Ping], node: int | None = None) -> list[Ping]:
@@ -249,7 +252,7 @@ def _request_checks(
     asked: dict[str, AskedCheck] = {}
     for record, _, source, claim, way in wanted:
         received_at = to_micros(record.received_at)
-        for url in _topics_of(record):
+        for url in _named_by(record):
             earlier = asked.get(url)
             if earlier is None:
                 asked[url] = AskedCheck(url, received_at, False, source, claim, ChangeSource(way))

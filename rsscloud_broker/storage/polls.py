@@ -47,17 +47,19 @@ _PLAN = (
 
 
 def topic_statuses(conn: Connection, urls: Sequence[str]) -> list[TopicStatus | None]:
-    """The topic at each URL, with the history of its fetches and the plan of its polls."""
+    """The topic at each URL, with the result of its last fetch and the plan of its polls; None if
+    the store does not know it.
+    """
     rows = conn.execute(TOPICS_BY_URL.where(named.c.url.in_(urls))).all()
     found = dict(zip((row.asked for row in rows), _statuses(conn, rows), strict=True))
     return [found.get(url) for url in urls]
 
 
 def claim_polls(conn: Connection, now: float, limit: int, node: int) -> list[TopicStatus]:
-    """The topics whose polls are due, longest due first, with or without subscriptions.
+    """Claim the topics whose polls are due, longest due first, with or without subscriptions.
 
-    If there can be several nodes, this process claims them, until it plans their next polls;
-    those that another node has claimed are left out.
+    This process has the claims until it plans the next polls.  Topics that another node has claimed
+    are left out.
     """
     claim = topic.c.poll_node_id
     due = (
@@ -119,7 +121,9 @@ def _status(row: Row[Any], moved_from: Sequence[str]) -> TopicStatus:
 
 
 def record_failure(conn: Connection, url: str, at: float, reason: str) -> None:
-    """Record that a fetch of a topic failed.  An unknown topic is ignored."""
+    """Record that a fetch of a topic failed, and send the hint ``read`` if another node waits for
+    it.  An unknown topic is ignored.
+    """
     failed = (
         update(topic)
         .where(topic.c.id == key_of(url))

@@ -76,24 +76,25 @@ class _Beat:
     ahead: float
 
 
-class _Work:
-    """How much a node has done, and how much in each of the last seconds."""
+class _WorkMeter:
+    """How much a node has done in all, and how much a second of late."""
 
     def __init__(self, counters: Counters) -> None:
         self._counters = {"pings": counters.pings, "notifications": counters.deliveries}
         # Over how many heartbeats the rates of the node are averaged.
-        self._earlier = deque([self._measure()], 10)
+        self._samples = deque([self._measure()], 10)
 
-    def done(self) -> dict[str, float]:
-        """The values for the columns of the row of the node."""
-        before_at, before = self._earlier[0]
+    def measure_columns(self) -> dict[str, float]:
+        """Measure, and return the totals and rates for the columns of the row of the node."""
+        before_at, before = self._samples[0]
         now, totals = self._measure()
-        self._earlier.append((now, totals))
+        self._samples.append((now, totals))
         seconds = max(now - before_at, 0.001)
         rates = ((totals[name] - before[name]) / seconds for name in totals)
         return totals | dict(zip(("ping_rate", "notification_rate"), rates, strict=True))
 
     def _measure(self) -> tuple[float, dict[str, float]]:
+        """The present time, and the totals."""
         return time.monotonic(), {name: _total(one) for name, one in self._counters.items()}
 
 
@@ -133,15 +134,16 @@ class Pulse(Service):
         self._store = store
         self._publish = publish
         self._cluster = clusters.name_of(public_url)
-        self._stop = Flag()
-        self._stopped: Deferred[None] | None = None
-        self._logged_at = float("-inf")
-        self._warned_of = 0.0
+        self._stop_flag = Flag()
+        self._when_stopped: Deferred[None] | None = None  # fires when the thread has ended
+        self._late_logged_at = float("-inf")
+        self._ahead_when_warned = 0.0  # 0 since the clock is right again
         self._follow = follow
         # Used by the thread alone.
-        self._beat_at = self._steady_since = float("-inf")
-        self._known: int | None = None
-        self._work = _Work(counters)
+        self._last_beat_at = self._steady_since = float("-inf")
+        # The node id at the last heartbeat; None if there was none, or the row was gone.
+        self._beat_key: int | None = None
+        self._work = _WorkMeter(counters)
 
     def startService(self) -> None:
         """Start the thread, if the database is a PostgreSQL."""
@@ -153,23 +155,23 @@ class Pulse(Service):
         engine = open_engine(self._url, of_broker=True, silence=4.0)
         with suppress(SQLAlchemyError), engine.connect() as connection:
             self._read_clock(connection)  # before anything is stored with a time
-        self._stop.clear()
-        self._stopped = Deferred()
+        self._stop_flag.clear()
+        self._when_stopped = Deferred()
         Thread(target=self._run, args=(engine,), name="nodes", daemon=True).start()
 
     def stopService(self) -> Deferred[None] | None:
         """Stop the thread.  The row of this node stays until the store stops."""
         super().stopService()
-        self._stop.set()
-        return self._stopped
+        self._stop_flag.set()
+        return self._when_stopped
 
     # --- in the reactor's thread
 
-    def _beaten(self, beat: _Beat) -> None:
+    def _take_beat(self, beat: _Beat) -> None:
         """Have the store work again after a heartbeat, and publish what the thread has learned."""
         if not self.running:
             return
-        self._logged_at = float("-inf")
+        self._late_logged_at = float("-inf")
         self._store.give_up("")
         self._compare_clocks(beat.ahead)
         if beat.lost:
@@ -189,22 +191,22 @@ class Pulse(Service):
     def _compare_clocks(self, ahead: float) -> None:
         """Warn if the clock of this computer is wrong, but only when that changes."""
         self._store.clock_ahead = ahead
-        if abs(ahead - self._warned_of) <= CLOCK_TOLERANCE:
+        if abs(ahead - self._ahead_when_warned) <= CLOCK_TOLERANCE:
             return
         if abs(ahead) <= CLOCK_TOLERANCE:
-            self._warned_of = 0.0
+            self._ahead_when_warned = 0.0
             self.log.info("The clock of this computer is right again.")
             return
-        self._warned_of = ahead
+        self._ahead_when_warned = ahead
         self.log.warn("The clock of this computer is {wrong}.", wrong=clock_sentence(ahead))
 
-    def _hinted(self, payload: str) -> None:
+    def _publish_hint(self, payload: str) -> None:
         """Publish a hint: its kind and key, with a colon between them."""
         if self.running:
             kind, _, key = payload.partition(":")
             self._publish(WorkHinted(kind, int(key)))
 
-    def _lost_connection(self, error: Exception, *, is_late: bool) -> None:
+    def _report_lost_connection(self, error: Exception, *, is_late: bool) -> None:
         """Log that the thread has lost its connection, once a minute.
 
         :param is_late: whether the last heartbeat is so long ago that the store is to give up.
@@ -215,13 +217,14 @@ class Pulse(Service):
             why = as_unavailable(error) or f"the database cannot be used right now: {error}"
             self._store.give_up(str(why))
         # Seconds between two log lines that say that the heartbeat is late.
-        if time.monotonic() - self._logged_at < 60.0:
+        if time.monotonic() - self._late_logged_at < 60.0:
             return
-        self._logged_at = time.monotonic()
+        self._late_logged_at = time.monotonic()
         reason = getattr(error, "orig", None) or error  # without the statement
         self.log.error("The heartbeat of this node is late: {reason}", reason=str(reason).strip())
 
-    def _found_others(self, found: list[str]) -> None:
+    def _report_other_clusters(self, found: list[str]) -> None:
+        """Log that brokers with other public URLs work on this database, by mistake."""
         said = clusters.sentence(self._cluster, found)
         self.log.error("Two clusters use one database: {said}.", said=said)
 
@@ -230,59 +233,60 @@ class Pulse(Service):
     def _run(self, engine: Engine) -> None:
         """Listen until the service stops; after an error, connect again."""
         dbapi: Any = engine.dialect.import_dbapi()
-        while not self._stop.is_set():
+        while not self._stop_flag.is_set():
             try:
                 with engine.connect() as connection:
                     self._listen(connection.execution_options(isolation_level="AUTOCOMMIT"))
             except (SQLAlchemyError, StoreUnavailable, dbapi.Error) as error:
-                is_late = time.monotonic() - self._beat_at > _GAP
-                self._reactor.callFromThread(self._lost_connection, error, is_late=is_late)
-                self._stop.wait(_RECONNECT)
+                is_late = time.monotonic() - self._last_beat_at > _GAP
+                self._reactor.callFromThread(self._report_lost_connection, error, is_late=is_late)
+                self._stop_flag.wait(_RECONNECT)
             except Exception:  # log a bug; without heartbeats the node would count as dead
                 self.log.failure("The heartbeat of this node failed; it is tried again.")
-                self._stop.wait(_RECONNECT)
+                self._stop_flag.wait(_RECONNECT)
         engine.dispose()
-        self._reactor.callFromThread(self._end)
+        self._reactor.callFromThread(self._report_end)
 
-    def _end(self) -> None:
-        assert self._stopped is not None  # the thread was started
-        self._stopped.callback(None)
+    def _report_end(self) -> None:
+        """Let the Deferred of ``stopService`` fire: the thread has ended."""
+        assert self._when_stopped is not None  # the thread was started
+        self._when_stopped.callback(None)
 
     def _listen(self, connection: Connection) -> None:
         """Write heartbeats, and pass hints on to the reactor's thread, until the service stops."""
         connection.execute(text(f"LISTEN {CHANNEL}"))
         clusters.join(connection, self._cluster)
         if found := clusters.others(connection, self._cluster):
-            self._reactor.callFromThread(self._found_others, found)
+            self._reactor.callFromThread(self._report_other_clusters, found)
         driver: Any = connection.connection.driver_connection
-        while not self._stop.is_set():
-            if time.monotonic() - self._beat_at >= BEAT:
+        while not self._stop_flag.is_set():
+            if time.monotonic() - self._last_beat_at >= BEAT:
                 self._beat(connection)
             # Seconds for which the thread waits for hints at a time, and so until it notices that
             # it is to stop.
             for notice in driver.notifies(timeout=0.2):
-                self._reactor.callFromThread(self._hinted, notice.payload)
+                self._reactor.callFromThread(self._publish_hint, notice.payload)
 
     def _beat(self, connection: Connection) -> None:
         """Write a heartbeat, remove dead nodes, and report to the reactor's thread."""
         key, ahead = self._store.node, self._read_clock(connection)
-        done = self._work.done() | {"clock_ahead": ahead}
+        done = self._work.measure_columns() | {"clock_ahead": ahead}
         gone = key is not None and not nodes.touch(connection, key, done)
         # The row of a node that has just registered may not be committed yet: only one that was
         # there at the heartbeat before, or has been looked for then, can be lost.  After a pause
         # some other work may have registered the process anew before this heartbeat.
-        lost = self._known is not None and (gone or key != self._known)
-        if gone and key == self._known:  # others have removed it, as one that does not live
+        lost = self._beat_key is not None and (gone or key != self._beat_key)
+        if gone and key == self._beat_key:  # others have removed it, as one that does not live
             nodes.check_tables(connection, self._store.tables)
-        self._known = None if lost else key
+        self._beat_key = None if lost else key
         now = time.monotonic()
-        if now - self._beat_at > _GAP:
+        if now - self._last_beat_at > _GAP:
             self._steady_since = now
-        self._beat_at = now
+        self._last_beat_at = now
         live, dead = nodes.count(connection)
         if dead and now - self._steady_since > _STEADY_AFTER:
             self._remove_dead(connection.engine)
-        self._reactor.callFromThread(self._beaten, _Beat(live, lost, ahead))
+        self._reactor.callFromThread(self._take_beat, _Beat(live, lost, ahead))
 
     def _read_clock(self, connection: Connection) -> float:
         """Read the clock of the database, which the clock of this process follows.
@@ -301,7 +305,7 @@ class Pulse(Service):
     def _remove_dead(self, engine: Engine) -> None:
         """Remove the nodes that are dead, or free some of their claims until the next heartbeat."""
         more = True
-        while more and time.monotonic() - self._beat_at < BEAT:
+        while more and time.monotonic() - self._last_beat_at < BEAT:
             with engine.begin() as connection:
                 removed = nodes.remove_dead(connection)
                 if removed.nodes or removed.more:

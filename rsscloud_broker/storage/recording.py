@@ -33,7 +33,7 @@ from rsscloud_broker.storage.contents import (
     is_waited_for,
     remove_outdated,
     remove_unneeded,
-    with_contents,
+    topics_with_contents,
 )
 from rsscloud_broker.storage.hints import READ, hint
 from rsscloud_broker.storage.idle import evict_idle
@@ -124,7 +124,7 @@ class _Found:
 
     @property
     def asked_again(self) -> Check | None:
-        """The check of ``is_asked_again``; None if there is none."""
+        """The check to which ``is_asked_again`` refers; None if there is none."""
         row = self.row
         if not self.is_asked_again:
             return None
@@ -187,7 +187,7 @@ def record_fetch(
 
 
 def _is_unlisted(row: Row[Any], fetched: FetchResult, *, if_asked: bool) -> bool:
-    """Whether no ping is recorded of a fetch: none came, or it was for private followers only."""
+    """Whether no ping is recorded of a fetch: none came, or the fetch was for private followers."""
     if if_asked:
         return not row.check_pinged or row.check_way == Way.FOLLOWED
     return fetched.way is Way.FOLLOWED
@@ -211,7 +211,7 @@ def publish(
     """
     outcomes: list[tuple[Any, list[FetchRecord]] | Exception] = []
     for together in in_turns(asked, lambda each: (fetched.url for fetched in each.fetched)):
-        results = list(_results(conn, [each.operation for each in together]))
+        results = list(_run_operations(conn, [each.operation for each in together]))
         accepted = [
             each
             for each, result in zip(together, results, strict=True)
@@ -226,7 +226,7 @@ def publish(
     return outcomes
 
 
-def _results(conn: Connection, operations: Sequence[Operation[Any]]) -> Iterator[Any]:
+def _run_operations(conn: Connection, operations: Sequence[Operation[Any]]) -> Iterator[Any]:
     """Run the operations of applications; batched ones of one kind that stand together at once."""
     for function, some in groupby(operations, lambda each: getattr(each, "function", None)):
         if function is None:
@@ -244,7 +244,7 @@ def _publish(
         for each in asked
         for number, fetched in enumerate(each.fetched)
     ]
-    rows = _rows(conn, [fetched.url for fetched, _ in wanted])
+    rows = _lock_active_rows(conn, [fetched.url for fetched, _ in wanted])
     found = [_Found(rows[fetched.url], fetched, ping, node) for fetched, ping in wanted]
     if len({each.key for each in found}) == len(found):
         return _record(conn, found, bounds)
@@ -252,7 +252,7 @@ def _publish(
     return [record_fetch(conn, fetched, ping, bounds, node) for fetched, ping in wanted]
 
 
-def _rows(conn: Connection, urls: Sequence[str]) -> dict[str, Row[Any]]:
+def _lock_active_rows(conn: Connection, urls: Sequence[str]) -> dict[str, Row[Any]]:
     """The rows of topics by these URLs.  Topics that are unknown or have ended become active."""
 
     def read() -> dict[str, Row[Any]]:
@@ -295,7 +295,7 @@ def _record(conn: Connection, found: Sequence[_Found], bounds: Bounds) -> list[F
     contents = _keep_contents(conn, changed, bounds)
     for each in found:
         if not each.changed and not each.is_idle:
-            contents[each.key] = _awaited_content(conn, each, bounds)
+            contents[each.key] = _store_awaited_content(conn, each, bounds)
     wanted = [each.ping for each in news if each.ping is not None]
     pings = iter(insert_pings(conn, wanted, next((each.node for each in news), None)))
     return [
@@ -313,16 +313,16 @@ def _record(conn: Connection, found: Sequence[_Found], bounds: Bounds) -> list[F
 
 
 def _update(conn: Connection, found: Sequence[_Found]) -> None:
-    """Update the rows of topics; those with the same columns together."""
+    """Update the rows of topics; those that get the same columns by one statement."""
     groups: defaultdict[frozenset[str], list[dict[str, object]]] = defaultdict(list)
     for each in found:
-        values = {"key": each.key, **_values(each)}
+        values = {"key": each.key, **_new_values(each)}
         groups[frozenset(values)].append(values)
     for values_of_some in groups.values():
         conn.execute(UPDATE, values_of_some)
 
 
-def _values(found: _Found) -> dict[str, object]:
+def _new_values(found: _Found) -> dict[str, object]:
     """The new values of a topic."""
     row, fetched = found.row, found.fetched
     read_at = to_micros(fetched.started_at)
@@ -378,7 +378,7 @@ def _keep_contents(
     """
     watched = [each.key for each in changed if not each.is_idle]
     wanting = set(conn.scalars(_WANT_CONTENT.on(conn), {"keys": watched})) if watched else set()
-    keeping = with_contents(conn, [each.key for each in changed])
+    keeping = topics_with_contents(conn, [each.key for each in changed])
     stored: dict[int, int | None] = {}
     fanouts = []
     for each in changed:
@@ -407,12 +407,12 @@ def _asked_at(fetched: FetchResult) -> float:
 
 
 def _remove_unneeded(conn: Connection, found: Sequence[_Found]) -> None:
-    """Remove the contents of topics that nothing needs beside the new ones."""
+    """Remove the older contents of topics that have new ones, if nothing needs them."""
     if found:
         remove_unneeded(conn, [each.fetched.url for each in found])
 
 
-def _awaited_content(conn: Connection, found: _Found, bounds: Bounds) -> int | None:
+def _store_awaited_content(conn: Connection, found: _Found, bounds: Bounds) -> int | None:
     """Store the content of a topic that has not changed, if notifications wait for it.
 
     The store may lack it: when the topic changed, no subscription wanted content, or it did not

@@ -80,23 +80,24 @@ followed_feed = Table(
 def begin_relay(
     conn: Connection, names: Collection[str], now: float, forget_before: float
 ) -> list[RelayProgress]:
-    """How far pings were passed on to each target, in this order.
+    """Read how far pings were passed on to each target, in the order of their names.
 
-    A target that is unknown gets the pings that are recorded from now on.
+    An unknown target is stored, and gets the pings that are recorded from now on.
 
     :param forget_before: targets that are not named are forgotten if their progress was last
         recorded before this time.
     """
-    _forget(conn, relay_target, relay_target.c.name, names, forget_before)
+    _delete_unused(conn, relay_target, relay_target.c.name, names, forget_before)
     known = {row.name: row for row in conn.execute(select(relay_target))}
     last = last_ping_id(conn) if set(names) - known.keys() else 0
     return [
-        _progress(known[name]) if name in known else _begun(conn, name, last, now) for name in names
+        _progress(known[name]) if name in known else _insert_new_target(conn, name, last, now)
+        for name in names
     ]
 
 
-def _begun(conn: Connection, name: str, last: int, now: float) -> RelayProgress:
-    """Store that a new target gets the pings behind the last one, and return that."""
+def _insert_new_target(conn: Connection, name: str, last: int, now: float) -> RelayProgress:
+    """Store that a new target gets the pings behind the last one, and return its progress."""
     conn.execute(
         insert(relay_target).values(name=name, ping_id=last, failures=0, updated_at=to_micros(now))
     )
@@ -136,10 +137,10 @@ def _as_text(waiting: Sequence[WaitingPing]) -> str:
 def followed_lists(
     conn: Connection, urls: Collection[str], forget_before: float
 ) -> list[FollowedList]:
-    """How far each list was read, in the order of the URLs; lists that are not named are forgotten
-    if they were last read before ``forget_before``.
+    """Read how far each list was read, in the order of the URLs.  Forget other lists, if they were
+    last read before ``forget_before``.
     """
-    _forget(conn, followed_list, followed_list.c.url, urls, forget_before)
+    _delete_unused(conn, followed_list, followed_list.c.url, urls, forget_before)
     query = select(followed_list).where(followed_list.c.url.in_(urls))
     known = {row.url: row for row in conn.execute(query)}
     return [_followed(known[url]) if url in known else FollowedList(url) for url in urls]
@@ -197,10 +198,10 @@ def record_followed_feed(conn: Connection, url: str, position: Position, now: fl
 
 def forget_followed_feeds(conn: Connection, urls: Collection[str], forget_before: float) -> None:
     """Forget feeds that are not named, if they were last read before ``forget_before``."""
-    _forget(conn, followed_feed, followed_feed.c.url, urls, forget_before)
+    _delete_unused(conn, followed_feed, followed_feed.c.url, urls, forget_before)
 
 
-def _forget(
+def _delete_unused(
     conn: Connection, table: Table, key: Any, used: Collection[str], forget_before: float
 ) -> None:
     """Delete the rows of what the configuration does not name any more, when they are old."""

@@ -21,7 +21,7 @@ from rsscloud_broker.storage.hints import DOCUMENT, hint
 from rsscloud_broker.storage.nodes import database_clock
 from rsscloud_broker.storage.shared_schema import document, document_part
 
-_WHOLE = document.c.whole == true()
+_IS_PRESENT = document.c.whole == true()
 
 
 def begin_document(conn: Connection, name: str, made_at: float) -> int:
@@ -61,12 +61,12 @@ def finish_document(conn: Connection, key: int, size: int, records: int) -> bool
     :param size: the bytes of the document, not gzipped.
     :param records: how many pings are listed in it, which must be more than in the version before;
         0 if it is no list of pings.
-    :returns: False if it is dropped, by this condition or by another node.
+    :returns: False if the version is dropped, since it lists too few pings, or was dropped before.
     """
     if not _is_unfinished(conn, key):
         return False
     name = select(document.c.name).where(document.c.id == key).scalar_subquery()
-    earlier = and_(document.c.name == name, _WHOLE)
+    earlier = and_(document.c.name == name, _IS_PRESENT)
     if records:
         listed = conn.execute(select(document.c.records).where(earlier).with_for_update()).scalar()
         if listed is not None and listed >= records:
@@ -92,7 +92,7 @@ def _is_unfinished(conn: Connection, key: int) -> bool:
 
 def shared_documents(conn: Connection, names: Collection[str]) -> list[SharedDocument]:
     """The present versions of some documents, in any order; none of one that is not stored."""
-    return _read(conn, select(document).where(document.c.name.in_(names), _WHOLE))
+    return _read(conn, select(document).where(document.c.name.in_(names), _IS_PRESENT))
 
 
 def documents_since(
@@ -105,7 +105,7 @@ def documents_since(
     :param stored_at: by the clock of the database.
     :param after: the name of the last document of the page before; empty at first.
     """
-    newer = and_(document.c.stored_at > to_micros(stored_at), document.c.name > after, _WHOLE)
+    newer = and_(document.c.stored_at > to_micros(stored_at), document.c.name > after, _IS_PRESENT)
     query = select(document).where(newer).order_by(document.c.name)
     return _read(conn, query.limit(limit))
 

@@ -78,7 +78,7 @@ def add_statistics(
 
 
 def _upsert(conn: Connection, adds: bool) -> Insert:
-    """A statement that stores a number, and adds it to the stored one or replaces that."""
+    """A statement that stores a number: it ``adds`` to a number stored before, or replaces that."""
     new = insert_into(conn, statistic)
     value = new.excluded.value + statistic.c.value if adds else new.excluded.value
     statement: Insert = new.on_conflict_do_update(
@@ -109,16 +109,16 @@ def statistics(
 
 
 async def prune(write: Run, now: float, hours: int) -> None:
-    """Remove the numbers of minutes more than 25 hours ago, and of hours longer ago, in several
-    transactions.
+    """Remove the numbers of minutes more than 25 hours ago, and those of hours and the busy topics
+    more than ``hours`` ago, in several transactions.
     """
     for width, kept in ((MINUTE, MINUTES_KEPT), (HOUR, hours * HOUR)):
         of_width = statistic.c.width == width
-        await _prune(write, statistic.c.begin, now - kept, _PRUNED * width, of_width)
-    await _prune(write, busy_topic.c.hour, now // HOUR - hours, _PRUNED)
+        await _remove_before(write, statistic.c.begin, now - kept, _PRUNED * width, of_width)
+    await _remove_before(write, busy_topic.c.hour, now // HOUR - hours, _PRUNED)
 
 
-async def _prune(
+async def _remove_before(
     write: Run, time: Column[int], before: float, step: int, *which: ColumnElement[bool]
 ) -> None:
     """Remove the rows from before a time, the oldest first.
@@ -128,10 +128,8 @@ async def _prune(
     :param which: conditions for the rows.
     """
 
-    def portion(conn: Connection, after: float) -> tuple[None, float | None]:
-        """Remove the oldest rows, as many as ``step`` of time has; return the time at which it
-        ends.
-        """
+    def remove_portion(conn: Connection, after: float) -> tuple[None, float | None]:
+        """Remove the rows of the oldest ``step``; return its end, or None after the last."""
         oldest = conn.execute(select(func.min(time)).where(*which, time >= after)).scalar()
         if oldest is None or oldest >= before:
             return None, None
@@ -139,7 +137,7 @@ async def _prune(
         conn.execute(delete(time.table).where(*which, time < end))
         return None, end
 
-    await in_portions(write, portion, 0.0)
+    await in_portions(write, remove_portion, 0.0)
 
 
 def put_busy_topics(conn: Connection, hour: int, busiest: Sequence[PingedTopic]) -> None:

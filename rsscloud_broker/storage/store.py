@@ -119,7 +119,7 @@ class Store(ComposedMethods, SharedWork, Service):
         self._node: int | None = None
         self.tables: dict[str, str] = {}
         self._in_doubt = 0
-        self.trial = self.suspects = Trials(reactor, self._database, self._registered)
+        self.trial = self.suspects = Trials(reactor, self._database, self._ensure_node)
         self._claims = due.Claims(self._database, self._claiming)
         #: How many nodes work on the database, as far as this process knows.
         self.live_nodes = 1
@@ -151,7 +151,7 @@ class Store(ComposedMethods, SharedWork, Service):
     def register(self) -> None:
         """Register this process as a node, unless its row exists."""
         # If this fails, the first operation that claims something registers the node.
-        self._database.write(self._registered).addErrback(lambda failure: None)
+        self._database.write(self._ensure_node).addErrback(lambda failure: None)
 
     def _leave(self, conn: Connection) -> None:
         nodes.leave(conn, self._node)
@@ -162,7 +162,7 @@ class Store(ComposedMethods, SharedWork, Service):
         """The node id of this process, or 0 if it has none yet; None if this is the only node."""
         return None if self._is_alone else self._node or 0
 
-    def _registered(self, conn: Connection) -> int:
+    def _ensure_node(self, conn: Connection) -> int:
         """Return the node id of this process, and register it if need be, in the writer's thread.
 
         If a commit is in doubt, it may have claimed work of which the process does not know.  So
@@ -173,7 +173,7 @@ class Store(ComposedMethods, SharedWork, Service):
             self._in_doubt, was_there = in_doubt, nodes.leave(conn, self._node)
             self._node = None
         # A node that was never away may work beside a newer version, which has seen it.
-        self._node = nodes.registered(conn, self._node, None if was_there else self.tables)
+        self._node = nodes.ensure_registered(conn, self._node, None if was_there else self.tables)
         return self._node
 
     def give_up(self, why: str) -> None:
@@ -195,7 +195,7 @@ class Store(ComposedMethods, SharedWork, Service):
         """Write and commit something that changes nothing."""
 
         def check(conn: Connection) -> None:
-            nodes.touch(conn, self._registered(conn))
+            nodes.touch(conn, self._ensure_node(conn))
 
         return self._database.write(check)
 
@@ -379,7 +379,7 @@ class Store(ComposedMethods, SharedWork, Service):
                 deliveries,
                 done,
                 outstanding,
-                self._registered(conn),
+                self._ensure_node(conn),
                 self._bounds,
             )
         )
@@ -387,7 +387,7 @@ class Store(ComposedMethods, SharedWork, Service):
     def record_deliveries(self, deliveries: Sequence[Delivery]) -> Deferred[Recorded]:
         return self._database.write(
             lambda conn: delivery_rows.record_deliveries(
-                conn, deliveries, self._registered(conn), self._bounds
+                conn, deliveries, self._ensure_node(conn), self._bounds
             )
         )
 

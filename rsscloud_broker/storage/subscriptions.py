@@ -101,7 +101,7 @@ def put_subscription(
         "written_url": wanted.written,
     }
     granted_at = to_micros(wanted.lease.granted_at)
-    key = _key_at(conn, row.id, identity["asked_url"], wanted.callback)
+    key = _find_id_at(conn, row.id, identity["asked_url"], wanted.callback)
     renewed = key is not None
     if key is None:
         values["host"] = wanted.callback.host
@@ -150,7 +150,7 @@ def remove_subscription(conn: Connection, topic_url: str, callback: Callback) ->
     :param intent: as for ``put_subscription``.
     :raises ClaimLost: as for ``put_subscription``.
     """
-    key = _key(conn, topic_url, callback)
+    key = _find_id(conn, topic_url, callback)
     if key is not None:
         conn.execute(delete(subscription).where(subscription.c.id == key))
     return key is not None
@@ -158,21 +158,21 @@ def remove_subscription(conn: Connection, topic_url: str, callback: Callback) ->
 
 def has_subscription(conn: Connection, topic_url: str, callback: Callback) -> bool:
     """Whether there is a subscription with a topic and a callback."""
-    return _key(conn, topic_url, callback) is not None
+    return _find_id(conn, topic_url, callback) is not None
 
 
-def _key(conn: Connection, topic_url: str, callback: Callback) -> int | None:
+def _find_id(conn: Connection, topic_url: str, callback: Callback) -> int | None:
     """The id of the subscription to a URL by a callback; None if there is none."""
     location = select(topic.c.id, ASKED_URL).join_from(named, topic, topic.c.id == TOPIC_ID)
     found = conn.execute(location.where(named.c.url == topic_url)).first()
-    return None if found is None else _key_at(conn, *found, callback)
+    return None if found is None else _find_id_at(conn, *found, callback)
 
 
-def _key_at(conn: Connection, topic_key: int, asked_url: str, callback: Callback) -> int | None:
-    """As ``_key``, by the columns of the subscription that say what the subscriber asked for.
+def _find_id_at(conn: Connection, topic_key: int, asked_url: str, callback: Callback) -> int | None:
+    """As ``_find_id``, by the id of the topic and the column ``asked_url`` of the subscription.
 
-    It names all columns of the unique index, since a topic may have a million subscriptions, and a
-    callback as well.
+    The query names all columns of the unique index, since a topic may have a million subscriptions,
+    and a callback as well.
     """
     wanted = select(subscription.c.id).where(
         subscription.c.topic_id == topic_key,
@@ -214,7 +214,7 @@ _WITH_PENDING = (
 
 _BY_IDS = RowBatch(_WITH_PENDING.where(subscription.c.id.in_(bindparam("ids", expanding=True))))
 
-_SLICE = RowBatch(
+_OF_TOPIC = RowBatch(
     _WITH_PENDING.where(
         subscription.c.topic_id == key_of(bindparam("of_topic")),
         subscription.c.id > bindparam("after"),
@@ -238,7 +238,7 @@ def subscriptions(
     """
     last = _NO_END if until is None else until
     parameters = {"of_topic": topic_url, "after": after, "until": last, "at_most": limit}
-    found = [_subscription(row) for row in _SLICE.read(conn, parameters)]
+    found = [_subscription(row) for row in _OF_TOPIC.read(conn, parameters)]
     return sorted(found, key=attrgetter("id"))
 
 

@@ -34,7 +34,7 @@ _WATCHED = and_(topic.c.ended == "", HAS_SUBSCRIPTIONS)
 _LISTED = and_(topic.c.ended == "", HAS_PUBLIC)
 
 #: Topics whose titles strangers may know: the present content was found while they were public.
-_KNOWN = or_(HAS_PUBLIC, topic.c.public_digest == topic.c.digest)
+_MAY_BE_KNOWN = or_(HAS_PUBLIC, topic.c.public_digest == topic.c.digest)
 
 _COUNTS = select(_PROTOCOLS.c.protocol, func.count()).group_by(_PROTOCOLS.c.protocol)
 
@@ -43,7 +43,7 @@ def subscription_counts(conn: Connection, url: str) -> dict[str, int]:
     """The number of subscriptions of a topic by protocol.  Of a topic with more than 10,000
     subscriptions, 10,000 are counted.
     """
-    return _counts(conn, conn.execute(select(key_of(url))).scalar())
+    return _count_by_protocol(conn, conn.execute(select(key_of(url))).scalar())
 
 
 def topic_summaries(conn: Connection, after: int, limit: int) -> list[TopicSummary]:
@@ -62,10 +62,13 @@ def topic_summaries(conn: Connection, after: int, limit: int) -> list[TopicSumma
         some = query.where(within(topic.c.id, last, until)).limit(limit - len(rows))
         rows += conn.execute(some)
         last = until
-    return [TopicSummary(row.id, row.url, _title(row.feed), _counts(conn, row.id)) for row in rows]
+    return [
+        TopicSummary(row.id, row.url, _title(row.feed), _count_by_protocol(conn, row.id))
+        for row in rows
+    ]
 
 
-def _counts(conn: Connection, key: int | None) -> dict[str, int]:
+def _count_by_protocol(conn: Connection, key: int | None) -> dict[str, int]:
     """The number of subscriptions by protocol of the topic with an id; none for no id."""
     return dict(conn.execute(_COUNTS, {"key": key}).tuples().all())
 
@@ -80,7 +83,7 @@ def topic_titles(conn: Connection, urls: Collection[str]) -> dict[str, str]:
     """The titles of the topics with these URLs, by the URLs; without those that have none, or that
     strangers may not know.
     """
-    query = select(topic.c.url, topic.c.feed).where(topic.c.url.in_(urls), _KNOWN)
+    query = select(topic.c.url, topic.c.feed).where(topic.c.url.in_(urls), _MAY_BE_KNOWN)
     found = {row.url: _title(row.feed) for row in conn.execute(query)}
     return {url: title for url, title in found.items() if title}
 

@@ -52,15 +52,15 @@ def suspect_claimed(
 
 
 def count_ends(conn: Connection, nodes: Sequence[int], now: ColumnElement[int]) -> None:
-    """Count that nodes have ended during trials."""
+    """Count that nodes have ended during trials, and forget suspects of ``REMEMBERED`` ago."""
     ended = update(suspect).where(suspect.c.node_id.in_(nodes))
     conn.execute(ended.values(ends=suspect.c.ends + 1, node_id=None, ended_at=now))
     forgotten = suspect.c.ended_at < now - to_micros(REMEMBERED)
     conn.execute(delete(suspect).where(forgotten, suspect.c.node_id.is_(None)))
 
 
-def newest(conn: Connection) -> int | None:
-    """When a node was last found to have ended that made anything suspect; None if none was."""
+def newest_end(conn: Connection) -> int | None:
+    """When the last end of a node was found that made work suspect; None if nothing is suspect."""
     found: int | None = conn.scalar(select(func.max(suspect.c.ended_at)))
     return found
 
@@ -79,12 +79,12 @@ def suspects(conn: Connection) -> dict[Work, int]:
 def is_left_alone(conn: Connection, work: Work, seconds: float, now: ColumnElement[int]) -> bool:
     """Whether a suspect seems to have ended a node in the last ``seconds``, and so must wait."""
     lately = suspect.c.ended_at > now - to_micros(seconds)
-    return conn.execute(select(suspect.c.ends).where(_is(work), lately)).first() is not None
+    return conn.execute(select(suspect.c.ends).where(_is_suspect(work), lately)).first() is not None
 
 
 def begin_trial(conn: Connection, work: Work, node: int) -> None:
     """Say that this node is at a suspect from now on."""
-    conn.execute(update(suspect).where(_is(work)).values(node_id=node))
+    conn.execute(update(suspect).where(_is_suspect(work)).values(node_id=node))
 
 
 def end_trial(conn: Connection, work: Work, node: int, *, harmless: bool) -> None:
@@ -92,13 +92,13 @@ def end_trial(conn: Connection, work: Work, node: int, *, harmless: bool) -> Non
 
     :param harmless: whether the work came to its end, so that it is not suspect any more.
     """
-    own = and_(_is(work), suspect.c.node_id == node)
+    own = and_(_is_suspect(work), suspect.c.node_id == node)
     conn.execute(
         delete(suspect).where(own) if harmless else update(suspect).where(own).values(node_id=None)
     )
 
 
-def _is(work: Work) -> ColumnElement[bool]:
+def _is_suspect(work: Work) -> ColumnElement[bool]:
     """The condition for the row of a suspect, whose name is the URL of a topic, or an id."""
     key = key_of(work.name) if isinstance(work.name, str) else work.name
     return and_(suspect.c.kind == work.kind, suspect.c.key == key)

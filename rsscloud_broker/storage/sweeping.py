@@ -56,14 +56,14 @@ _CONTENTS = 2**62
 _DROPPING = subscription.c.dropping == true()
 
 
-def _expired(now: float) -> ColumnElement[bool]:
+def _has_expired(now: float) -> ColumnElement[bool]:
     return subscription.c.expires_at <= to_micros(now)
 
 
 def find_subscriptions(conn: Connection, now: float) -> list[int]:
     """The ids of a portion of the subscriptions that are dropping or have expired."""
     found: list[int] = []
-    for which in (_DROPPING, _expired(now)):
+    for which in (_DROPPING, _has_expired(now)):
         wanted = select(subscription.c.id).where(which).limit(PORTION - len(found))
         found += conn.execute(wanted).scalars()
     return sorted(set(found))
@@ -77,16 +77,16 @@ def remove_subscriptions(conn: Connection, keys: Collection[int], now: float) ->
     lock_rows(conn, subscription.c.id, keys)
     among = subscription.c.id.in_(keys)
     named_ones = [
-        *_some(conn, and_(among, _DROPPING)),
-        *_some(conn, and_(among, _expired(now), ~subscription.c.dropping)),
+        *_describe(conn, and_(among, _DROPPING)),
+        *_describe(conn, and_(among, _has_expired(now), ~subscription.c.dropping)),
     ]
     dropping = conn.execute(delete(subscription).where(among, subscription.c.dropping)).rowcount
-    expired = conn.execute(delete(subscription).where(among, _expired(now))).rowcount
+    expired = conn.execute(delete(subscription).where(among, _has_expired(now))).rowcount
     return Swept(expired=expired, failing=dropping, named=tuple(named_ones))
 
 
-def _some(conn: Connection, condition: ColumnElement[bool]) -> list[SweptSubscription]:
-    """Up to ``MAX_NAMED`` subscriptions that the sweep is about to remove."""
+def _describe(conn: Connection, condition: ColumnElement[bool]) -> list[SweptSubscription]:
+    """Topic, callback and last error of up to ``MAX_NAMED`` subscriptions, for the event log."""
     table = subscription.c
     asked = case((table.asked_url != "", table.asked_url), else_=FIRST_URL)
     query = (
@@ -111,7 +111,7 @@ def _some(conn: Connection, condition: ColumnElement[bool]) -> list[SweptSubscri
 # --- topics
 
 #: Topics that have lost their last subscriptions, and are not marked as idle yet.
-_LOST = and_(topic.c.idle_at.is_(None), topic.c.moved_to_id.is_(None), ~HAS_SUBSCRIPTIONS)
+_IS_LOST = and_(topic.c.idle_at.is_(None), topic.c.moved_to_id.is_(None), ~HAS_SUBSCRIPTIONS)
 
 
 #: Ids of rows to be removed, and the last id that was looked at; None if that was the last of all.
@@ -121,7 +121,7 @@ _Found: TypeAlias = tuple[list[int], int | None]
 def find_lost(conn: Connection, after: int) -> _Found:
     """The ids of some topics that have lost their last subscriptions, behind an id."""
     until = end_of_portion(conn, topic.c.id, after)
-    lost = select(topic.c.id).where(within(topic.c.id, after, until), _LOST).order_by(topic.c.id)
+    lost = select(topic.c.id).where(within(topic.c.id, after, until), _IS_LOST).order_by(topic.c.id)
     keys = list(conn.execute(lost.limit(PORTION)).scalars())
     return keys, keys[-1] if len(keys) == PORTION else until
 
@@ -131,13 +131,13 @@ def mark_idle(conn: Connection, keys: Collection[int]) -> None:
     lock_rows(conn, topic.c.id, keys)
     conn.execute(
         update(topic)
-        .where(topic.c.id.in_(keys), _LOST)
+        .where(topic.c.id.in_(keys), _IS_LOST)
         .values(idle_at=func.coalesce(topic.c.read_at, 0))
     )
 
 
-def _removable(now: float, idle_topics_before: float) -> ColumnElement[bool]:
-    """Whether nobody needs a topic any more.
+def _is_removable(now: float, idle_topics_before: float) -> ColumnElement[bool]:
+    """The condition that nobody needs a topic any more.
 
     An ended topic stays for ``KEEP_ENDED`` seconds, so that it is not fetched again when somebody
     pings it.
@@ -160,7 +160,7 @@ def _removable(now: float, idle_topics_before: float) -> ColumnElement[bool]:
 
 def find_topics(conn: Connection, now: float, idle_topics_before: float) -> list[int]:
     """The ids of a portion of the topics that nobody needs any more; they are marked as idle."""
-    removable = select(topic.c.id).where(_removable(now, idle_topics_before))
+    removable = select(topic.c.id).where(_is_removable(now, idle_topics_before))
     oldest = removable.order_by(topic.c.idle_at, topic.c.id).limit(PORTION)
     return list(conn.execute(oldest).scalars())
 
@@ -177,7 +177,7 @@ def sweep_topics(
     :returns: how many they were.
     """
     lock_rows(conn, topic.c.id, keys)
-    still = select(topic.c.id).where(topic.c.id.in_(keys), _removable(now, idle_topics_before))
+    still = select(topic.c.id).where(topic.c.id.in_(keys), _is_removable(now, idle_topics_before))
     removable = list(conn.execute(still).scalars())
     remove_topics(conn, removable)
     return len(removable)
@@ -206,7 +206,7 @@ async def sweep(
     if len(keys) == PORTION:
         return evolve(swept, after=after)
     if after < _CONTENTS:
-        lost, last = await _first_found(read, find_lost, after)
+        lost, last = await _find_first(read, find_lost, after)
         if lost:
             await write(lambda conn: mark_idle(conn, lost))
         if last is not None:
@@ -217,7 +217,7 @@ async def sweep(
     if not is_complete:
         return evolve(swept, after=after)
     find = partial(find_unneeded, limit=PORTION)
-    unneeded, last = await _first_found(read, find, after - _CONTENTS)
+    unneeded, last = await _find_first(read, find, after - _CONTENTS)
     if unneeded:
         await write(lambda conn: remove_found(conn, unneeded))
     if last is not None:
@@ -226,8 +226,8 @@ async def sweep(
     return swept
 
 
-async def _first_found(read: Run, find: Callable[[Connection, int], _Found], after: int) -> _Found:
-    """The first rows behind an id that are to be removed.  To read holds up nobody."""
+async def _find_first(read: Run, find: Callable[[Connection, int], _Found], after: int) -> _Found:
+    """Look through portions until ``find`` finds rows to remove, or no portion is left."""
 
     async def look(after: int) -> _Found:
         return await read(lambda conn: find(conn, after))
@@ -277,6 +277,6 @@ def sweep_database(url: str, now: float, idle_topics_before: float) -> Swept:
         part = sweep(read, write, now, idle_topics_before, DEFAULT_BOUNDS, swept.after)
         try:
             part.send(None)
-        except StopIteration as end:  # nothing in it waits
+        except StopIteration as end:  # it has ended, since neither of these functions waits
             swept = swept.followed_by(end.value)
     return swept

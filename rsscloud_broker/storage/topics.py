@@ -49,11 +49,11 @@ def get_topics(conn: Connection, urls: Sequence[str]) -> list[Topic | None]:
 
 def topic_key(conn: Connection, url: str) -> int:
     """The id of a topic.  Stores the topic if it is unknown."""
-    wanted = select(TOPIC_ID).where(named.c.url == url)
-    key = conn.execute(wanted).scalar()
+    at_url = select(TOPIC_ID).where(named.c.url == url)
+    key = conn.execute(at_url).scalar()
     if key is None:
         insert_missing(conn, topic, [{"url": url}], topic.c.id)
-        key = conn.execute(wanted).scalar_one()
+        key = conn.execute(at_url).scalar_one()
     return int(key)
 
 
@@ -73,17 +73,20 @@ def topic_row(conn: Connection, url: str, query: Select[Any] = _PLAIN) -> Row[An
 
     :param query: selects the columns.
     """
-    wanted, given = _at_url(query), {"wanted_url": url}
-    row = conn.execute(wanted, given).first()
+    at_url, given = _narrow_to_url(query), {"wanted_url": url}
+    row = conn.execute(at_url, given).first()
     if row is None:
         topic_key(conn, url)
-        row = conn.execute(wanted, given).one()
+        row = conn.execute(at_url, given).one()
     return row
 
 
 @cache
-def _at_url(query: Select[Any]) -> Select[Any]:
-    """A query for the topic at a URL.  It is built once: that takes longer than to execute it."""
+def _narrow_to_url(query: Select[Any]) -> Select[Any]:
+    """Narrow a query to the topic that is or was at the URL in its parameter ``wanted_url``.
+
+    Cached, since to build a query takes longer than to execute it.
+    """
     return query.where(topic.c.id == key_of(bindparam("wanted_url", type_=Text())))
 
 
@@ -96,7 +99,11 @@ def a_fanout(
     pushed: bool = False,
     lacks_content: bool = False,
 ) -> dict[str, object]:
-    """The values of a new fan-out of a topic, which has subscriptions."""
+    """The values of a new fan-out of a topic, which has subscriptions.
+
+    :param content_key: the id of the content ``carried`` in the store; None if it carries none.
+    :param lacks_content: whether it would carry a content that the store does not have.
+    """
     return {
         "topic_id": key,
         "cursor": 0,
@@ -123,7 +130,7 @@ def has_subscriptions(conn: Connection, key: int) -> bool:
     return conn.execute(anybody).first() is not None
 
 
-def _make_known(conn: Connection, url: str, at: int, bounds: Bounds) -> bool:
+def _store_if_unknown(conn: Connection, url: str, at: int, bounds: Bounds) -> bool:
     """Store a topic without subscriptions, if it is unknown.
 
     :returns: False if the topic does not fit.
@@ -152,7 +159,7 @@ def end_topic(
         as many such topics as it may keep.
     """
     ended_at = to_micros(at)
-    if not _make_known(conn, url, ended_at, bounds):
+    if not _store_if_unknown(conn, url, ended_at, bounds):
         return False
     key = topic_key(conn, url)
     ended = conn.execute(

@@ -46,7 +46,7 @@ CALM: Final[Mapping[WorkKind, float]] = {
     WorkKind.INTENT: 25.0,
 }
 
-_A: Final[Mapping[WorkKind, str]] = {
+_WITH_ARTICLE: Final[Mapping[WorkKind, str]] = {
     WorkKind.TOPIC: "A topic",
     WorkKind.INTENT: "An intent",
 }
@@ -61,34 +61,37 @@ class Trials:
     """The suspects as this process knows them, and the places in which they are under way.
 
     :param reactor: has the timers.
-    :param registered: returns the node id of this process, in the thread of the writer.
+    :param ensure_node: returns the node id of this process, and registers it if need be, in the
+        thread of the writer.
     """
 
     log = Logger()
 
     def __init__(
-        self, reactor: Any, database: Threads, registered: Callable[[Connection], int]
+        self, reactor: Any, database: Threads, ensure_node: Callable[[Connection], int]
     ) -> None:
         self._reactor = reactor
         self._database = database
-        self._registered = registered
-        self._few = {kind: DeferredSemaphore(FEW) for kind in WorkKind}
-        self._alone = {kind: DeferredLock() for kind in WorkKind}
+        self._ensure_node = ensure_node
+        self._places_of_few = {kind: DeferredSemaphore(FEW) for kind in WorkKind}
+        self._places_alone = {kind: DeferredLock() for kind in WorkKind}
+        # The node id of this process, since when it has that id, and when a node was last found to
+        # have ended; then the suspects, each with how many nodes have ended because of it.
         self._node: int | None = None
-        self._since = 0.0
-        self._newest: int | None = None
-        self._known: dict[Work, int] = {}
+        self._registered_at = 0.0
+        self._newest_end: int | None = None
+        self._ends: dict[Work, int] = {}
 
     def look(self, conn: Connection, node: int) -> None:
-        """Look what is suspect, in a transaction that has claimed something for a node."""
+        """Read what is suspect, in a transaction that has claimed something for a node."""
         if node != self._node:
-            self._node, self._since = node, self._reactor.seconds()
-        newest = suspects.newest(conn)
-        if newest != self._newest:
-            self._known, self._newest = suspects.suspects(conn), newest
+            self._node, self._registered_at = node, self._reactor.seconds()
+        newest = suspects.newest_end(conn)
+        if newest != self._newest_end:
+            self._ends, self._newest_end = suspects.suspects(conn), newest
 
     def __contains__(self, work: Work) -> bool:
-        return work in self._known
+        return work in self._ends
 
     @asynccontextmanager
     async def __call__(self, work: Work) -> AsyncIterator[None]:
@@ -102,24 +105,24 @@ class Trials:
         :raises GivenUp: as it is entered: too many nodes have ended because of it.
         :raises Unavailable: as it is entered: the database cannot be used now.
         """
-        ends = self._known.get(work)
+        ends = self._ends.get(work)
         if not ends:
             yield
             return
         if ends >= TOO_MANY and await self._database.read(
             lambda conn: suspects.is_left_alone(conn, work, LEFT_ALONE, database_clock(conn))
         ):
-            what, name = _A[work.kind], work.name
+            what, name = _WITH_ARTICLE[work.kind], work.name
             self.log.error("{what} is given up ({name}): {why}.", what=what, name=name, why=_REASON)
             raise GivenUp(_REASON)
         if ends > 1:
-            lived = self._reactor.seconds() - self._since
+            lived = self._reactor.seconds() - self._registered_at
             await deferLater(self._reactor, max(0.0, CALM[work.kind] - lived))
-        place = self._alone[work.kind] if ends > 1 else self._few[work.kind]
+        place = self._places_alone[work.kind] if ends > 1 else self._places_of_few[work.kind]
         await place.acquire()
         try:
             await self._database.write(
-                lambda conn: suspects.begin_trial(conn, work, self._registered(conn))
+                lambda conn: suspects.begin_trial(conn, work, self._ensure_node(conn))
             )
             yield
         except GeneratorExit:  # the process ends in the middle of it: nobody is to begin
@@ -140,9 +143,9 @@ class Trials:
         :param harmless: whether the work is not suspect any more.
         """
         if harmless:
-            self._known.pop(work, None)
+            self._ends.pop(work, None)
         ended = self._database.write(
-            lambda conn: suspects.end_trial(conn, work, self._registered(conn), harmless=harmless)
+            lambda conn: suspects.end_trial(conn, work, self._ensure_node(conn), harmless=harmless)
         )
         place.release()  # what the next one writes comes after that
         with suppress(Unavailable):  # then it stays suspect

@@ -98,7 +98,7 @@ _OF_BROKER = _Tables(
 )
 
 
-def _of_app(name: str, tables: AppTables) -> _Tables:
+def _tables_of_app(name: str, tables: AppTables) -> _Tables:
     version = _version_table(f"{name}_alembic_version")
     owner = f"the application {name}"
     return _Tables(owner, version, tables.metadata, tables.migrations, tables.latest)
@@ -177,7 +177,7 @@ def upgrade_app(connection: Connection, name: str, tables: AppTables) -> None:
     :param name: the name of the application, with which the names of its tables begin.
     :raises UnfitDatabase: the database is newer than this code, or is another program's.
     """
-    _upgrade(connection, _of_app(name, tables))
+    _upgrade(connection, _tables_of_app(name, tables))
 
 
 def check_fitness(connection: Connection, apps: Mapping[str, AppTables] = NO_APPS) -> None:
@@ -185,7 +185,7 @@ def check_fitness(connection: Connection, apps: Mapping[str, AppTables] = NO_APP
 
     :raises UnfitDatabase: it could not.
     """
-    for tables in (_OF_BROKER, *(_of_app(name, each) for name, each in apps.items())):
+    for tables in (_OF_BROKER, *(_tables_of_app(name, each) for name, each in apps.items())):
         _check_fitness(connection, tables)
 
 
@@ -196,7 +196,9 @@ def _check_fitness(connection: Connection, tables: _Tables) -> list[str]:
     if not revisions:
         _check_empty(connection, tables)
     elif not set(inspect(connection).get_table_names()) & set(tables.metadata.tables):
-        raise UnfitDatabase(_of_another_program(f"it has a table {tables.version.name}", tables))
+        raise UnfitDatabase(
+            _text_of_another_program(f"it has a table {tables.version.name}", tables)
+        )
     elif revisions == [tables.latest]:
         _check_columns(connection, tables)
     else:
@@ -215,7 +217,7 @@ def _check_older_nodes(connection: Connection, revisions: Sequence[str], tables:
         return
     from rsscloud_broker.storage import alembic_steps  # noqa: PLC0415 # see the docstring above
 
-    if not alembic_steps.fit_older_nodes(revisions, tables.migrations):
+    if not alembic_steps.steps_fit_older_nodes(revisions, tables.migrations):
         raise UnfitDatabase(
             f"brokers of an older version work on it ({', '.join(living)}), and this version "
             f"changes tables of {tables.owner} that they need as they are. Stop them all, and "
@@ -269,10 +271,12 @@ def _check_empty(connection: Connection, tables: _Tables) -> None:
     """
     taken = sorted(set(inspect(connection).get_table_names()) & set(tables.metadata.tables))
     if taken:
-        raise UnfitDatabase(_of_another_program(f"it has tables named {', '.join(taken)}", tables))
+        raise UnfitDatabase(
+            _text_of_another_program(f"it has tables named {', '.join(taken)}", tables)
+        )
 
 
-def _of_another_program(why: str, tables: _Tables) -> str:
+def _text_of_another_program(why: str, tables: _Tables) -> str:
     """The text of an error: somebody else has made tables here."""
     return (
         f"another program uses the database: {why}, which {tables.owner} did not make. Name a "
@@ -287,7 +291,7 @@ def revisions_of(connection: Connection) -> list[str]:
 
 def has_tables_of(connection: Connection, name: str, tables: AppTables) -> bool:
     """Whether a database has the tables of an application."""
-    return bool(_revisions(connection, _of_app(name, tables).version))
+    return bool(_revisions(connection, _tables_of_app(name, tables).version))
 
 
 def _revisions(connection: Connection, version: Table) -> list[str]:
@@ -311,7 +315,7 @@ def _check_known(revisions: Iterable[str], tables: _Tables) -> None:
     unknown = set(revisions) - known
     if strange := sorted(each for each in unknown if not re.fullmatch("[0-9]{4}", each)):
         why = f"its table {tables.version.name} has the revision {', '.join(strange)}"
-        raise UnfitDatabase(_of_another_program(why, tables))
+        raise UnfitDatabase(_text_of_another_program(why, tables))
     if unknown:
         raise UnfitDatabase(
             f"the database was made by a newer version of {tables.owner}, or by one from before "

@@ -55,7 +55,7 @@ _COLUMNS = (
 PART = 1000
 
 
-def _whole(rows: Any) -> ColumnElement[int]:
+def _whole_id(rows: Any) -> ColumnElement[int]:
     """The id of the fan-out that a part belongs to.
 
     :param rows: the table, or an alias of it.
@@ -63,17 +63,19 @@ def _whole(rows: Any) -> ColumnElement[int]:
     return func.coalesce(rows.c.part_of, rows.c.id)
 
 
-_WHOLE = _whole(fanout)
+_WHOLE_ID = _whole_id(fanout)
 
 # A walk saves its progress for every hundred notifications: these statements are made once.
 
-_HELD = (
+_LOCK_CLAIMED = (
     select(fanout.c.id)
     .where(fanout.c.id == bindparam("key"), fanout.c.node_id == bindparam("node"))
     .with_for_update(key_share=True)
 )
 
-_MOVE = update(fanout).where(fanout.c.id == bindparam("key")).values(cursor=bindparam("reached"))
+_SET_CURSOR = (
+    update(fanout).where(fanout.c.id == bindparam("key")).values(cursor=bindparam("reached"))
+)
 
 _REMOVE_SLICE = delete(slice_).where(
     slice_.c.fanout_id == bindparam("key"),
@@ -94,20 +96,20 @@ def fanouts(conn: Connection, limit: int, node: int | None = None) -> list[Fanou
         have claimed anything.
     """
     if node is None:
-        return _read(conn, _FIRST, {"most": limit})
-    return _read(conn, _FIRST_FREE, {"most": limit, "node": node})
+        return _read_fanouts(conn, _FIRST, {"most": limit})
+    return _read_fanouts(conn, _FIRST_FREE, {"most": limit, "node": node})
 
 
 def _is_to_be_walked(rows: Any) -> ColumnElement[bool]:
-    """Whether fan-outs are not superseded.
+    """The condition that a fan-out is not superseded, or that a node has begun it.
 
-    One that some node has begun goes on to its end, also if it was superseded since.
+    One that was begun goes on to its end, also if it was superseded since.
 
     :param rows: the table, or an alias of it.
     """
     newer = fanout.alias(f"newer_than_{rows.name}")
     supersedes = select(newer.c.id).where(
-        newer.c.topic_id == rows.c.topic_id, ~newer.c.pushed, _whole(newer) > _whole(rows)
+        newer.c.topic_id == rows.c.topic_id, ~newer.c.pushed, _whole_id(newer) > _whole_id(rows)
     )
     return or_(rows.c.pushed, rows.c.begun, ~supersedes.exists())
 
@@ -121,7 +123,7 @@ def _next_of_each_topic() -> Select[Any]:
     earlier = fanout.alias("earlier")
     before = select(earlier.c.id).where(
         earlier.c.topic_id == fanout.c.topic_id,
-        _whole(earlier) < _WHOLE,
+        _whole_id(earlier) < _WHOLE_ID,
         _is_to_be_walked(earlier),
     )
     of_topics = select(*_COLUMNS).join(topic, topic.c.id == fanout.c.topic_id)
@@ -136,7 +138,7 @@ _FIRST_FREE = _FIRST.where(_IS_FREE)
 _FREE_AMONG = _NEXT.where(fanout.c.id.in_(bindparam("keys", expanding=True)), _IS_FREE)
 
 
-def _read(
+def _read_fanouts(
     conn: Connection, query: Select[Any], given: Mapping[str, object] = MappingProxyType({})
 ) -> list[Fanout]:
     """The fan-outs that a query selects, each with the ids in its slices."""
@@ -183,12 +185,12 @@ def claim_fanouts(
     if part is not None:
         for row in found:
             if row.last_id is None:
-                _split(conn, row, part)
+                _split_off_rest(conn, row, part)
     query = select(*_COLUMNS).join(topic, topic.c.id == fanout.c.topic_id)
-    return _read(conn, query.where(fanout.c.id.in_(claimed)).order_by(fanout.c.id))
+    return _read_fanouts(conn, query.where(fanout.c.id.in_(claimed)).order_by(fanout.c.id))
 
 
-def _split(conn: Connection, row: Row[Any], part: int) -> None:
+def _split_off_rest(conn: Connection, row: Row[Any], part: int) -> None:
     """Leave all subscriptions of a fan-out but the next ones to a part that is free."""
     following = (
         select(subscription.c.id)
@@ -238,14 +240,14 @@ def record_slice(
     """
     if walk.node is not None:
         node = walk.node
-        if conn.execute(_HELD, {"key": walk.id, "node": node}).first() is None:
+        if conn.execute(_LOCK_CLAIMED, {"key": walk.id, "node": node}).first() is None:
             return Recorded(lost=True)
     recorded = record_deliveries(conn, deliveries, node, bounds)
     if done:
-        _end(conn, walk)
+        _remove_finished(conn, walk)
         remove_unneeded(conn, [walk.topic])
         return recorded
-    moved = conn.execute(_MOVE, {"key": walk.id, "reached": cursor})
+    moved = conn.execute(_SET_CURSOR, {"key": walk.id, "reached": cursor})
     if moved.rowcount:  # else a move of the topic has replaced it by another fan-out
         store_slice(conn, walk.id, outstanding, node)
     return recorded
@@ -276,10 +278,10 @@ def read_slices(conn: Connection, walk_keys: Sequence[int]) -> dict[int, set[int
     return found
 
 
-def _end(conn: Connection, walk: Fanout) -> None:
+def _remove_finished(conn: Connection, walk: Fanout) -> None:
     """Remove a fan-out, or a part of one, and those that it superseded."""
     row = conn.execute(
-        select(fanout.c.topic_id, fanout.c.pushed, _WHOLE.label("whole")).where(
+        select(fanout.c.topic_id, fanout.c.pushed, _WHOLE_ID.label("whole")).where(
             fanout.c.id == walk.id
         )
     ).first()
@@ -287,7 +289,7 @@ def _end(conn: Connection, walk: Fanout) -> None:
         return
     finished = fanout.c.id == walk.id
     if not row.pushed:
-        older = and_(fanout.c.topic_id == row.topic_id, row.whole > _WHOLE, ~fanout.c.pushed)
+        older = and_(fanout.c.topic_id == row.topic_id, row.whole > _WHOLE_ID, ~fanout.c.pushed)
         finished = or_(finished, older)
     conn.execute(delete(fanout).where(finished))
 

@@ -13,7 +13,7 @@ from rsscloud_broker import storage
 from rsscloud_broker.apps.test_feed.items import TABLES, TestItem, add_item
 from rsscloud_broker.runtime.data_lock import hold
 from rsscloud_broker.storage.accounts import add_account
-from rsscloud_broker.storage.nodes import registered
+from rsscloud_broker.storage.nodes import ensure_registered
 from tests.commands.cases import CommandTests
 from tests.notes import FIRST
 from tests.postgresql import empty_database
@@ -254,7 +254,7 @@ class NodesTests(CommandTests):
         self.output_of("import", "--data", self.data, "-", stdin=json.dumps(OLD))
         url = f"sqlite:///{Path(self.data, 'broker.sqlite')}"
         with storage.open_database(url) as connection:
-            registered(connection, None)
+            ensure_registered(connection, None)
         (node,) = json.loads(self.output_of("nodes", "--data", self.data, "--json"))
         self.assertEqual((node["silent_for"], node["ping_rate"], node["jobs"]), (None, None, []))
         self.assertIn(f" {os.getpid()}", node["name"])

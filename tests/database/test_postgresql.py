@@ -369,7 +369,7 @@ class PostgreSQLAppTests(app_migrating.AppMigrations):
         """The version that would change them does not start before they have stopped."""
         migrate(self.url, {"notes": FIRST})
         with open_database(self.url) as conn:
-            older = nodes.registered(conn, None)
+            older = nodes.ensure_registered(conn, None)
         for refuse in (migrate, examine):
             error = self.assertRaises(UnfitDatabase, refuse, self.url, {"notes": SECOND})
             self.assertIn("brokers of an older version work on it (", str(error))
@@ -386,7 +386,7 @@ class PostgreSQLAppTests(app_migrating.AppMigrations):
     def test_older_nodes_that_can_work_with_the_new_tables(self) -> None:
         migrate(self.url, {"notes": FIRST})
         with open_database(self.url) as conn:
-            nodes.registered(conn, None)
+            nodes.ensure_registered(conn, None)
         examine(self.url, {"notes": FITTING})
         migrate(self.url, {"notes": FITTING})
         self.add_note()  # as the older nodes do, which do not know of the new column

@@ -213,7 +213,7 @@ class EngineTestCase(SynchronousTestCase):
     def start(self, **options: int) -> Distribution:
         """Start a distribution over the store, as in a new process after the last one ended."""
         self.store._node = None
-        database, registered = self.store._database, self.store._registered
+        database, registered = self.store._database, self.store._ensure_node
         self.store.suspects = self.store.trial = Trials(self.clock, database, registered)
         self.successResultOf(database.write(registered))
         self.counters = Counters()

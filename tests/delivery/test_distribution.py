@@ -84,7 +84,7 @@ class DistributionTestCase(SynchronousTestCase):
     def make(self, **options: int) -> Distribution:
         """Start a distribution over the store, as in a new process after the last one ended."""
         self.store._node = None
-        self.successResultOf(self.store._database.write(self.store._registered))
+        self.successResultOf(self.store._database.write(self.store._ensure_node))
         parts = sink_parts(store=self.store, clock=self.clock, notifiers=self.notifiers)
         return make_distribution(parts, **options)
 

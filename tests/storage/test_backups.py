@@ -73,7 +73,7 @@ class BackupTests(SynchronousTestCase):
     def test_database_that_somebody_makes_meanwhile(self) -> None:
         self.save()
         made = self.other / "broker.sqlite"
-        self.patch(backups, "_check", lambda path: made.write_bytes(b"a new one"))
+        self.patch(backups, "_check_undamaged", lambda path: made.write_bytes(b"a new one"))
         self.assertIn("exists already", str(self.assertRaises(BackupError, self.restore)))
         self.assertEqual(made.read_bytes(), b"a new one")
 
@@ -111,7 +111,9 @@ class BackupTests(SynchronousTestCase):
     def test_nothing_is_overwritten_without_hard_links(self) -> None:
         """Neither what somebody makes while the backup is written."""
         self.patch(os, "link", self.refuse(errno.EPERM))
-        self.patch(backups, "_check", lambda path: self.backup.write_bytes(b"of somebody else"))
+        self.patch(
+            backups, "_check_undamaged", lambda path: self.backup.write_bytes(b"of somebody else")
+        )
         self.assertIn("exists already", str(self.assertRaises(BackupError, self.save)))
         self.assertEqual(self.backup.read_bytes(), b"of somebody else")
 

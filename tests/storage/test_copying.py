@@ -184,13 +184,13 @@ class RefusalTests(SynchronousTestCase):
     def test_target_with_living_node(self) -> None:
         migrate(self.target)
         with open_database(self.target) as conn:
-            nodes.registered(conn, None)
+            nodes.ensure_registered(conn, None)
         self.assertIn("brokers work on it: ", self.refused(self.source, self.target))
 
     def test_source_with_living_node(self) -> None:
         source = self.enterContext(borrowed_database())
         with open_database(source) as conn:
-            nodes.registered(conn, None)
+            nodes.ensure_registered(conn, None)
         said = self.refused(source, self.target)
         self.assertIn("brokers work on it: ", said)
         self.assertIn("stop them", said)

@@ -161,7 +161,7 @@ class NodeTests(NodesTestCase):
         self.pass_time(9)
         await self.beat(other)
         with self.engine.connect() as conn:
-            nodes.registered(conn, one.node)
+            nodes.ensure_registered(conn, one.node)
             self.assertEqual(await self.remove_dead(other), 0)
             conn.rollback()
         self.assertEqual(await self.remove_dead(other), 1)
@@ -585,7 +585,7 @@ class PulseTests(NodesTestCase):
         events = self.pulse(self.stores[0])
         await self.until(events, WorkHinted())
         with self.engine.begin() as conn:
-            self.stores[0]._node = nodes.registered(conn, None)
+            self.stores[0]._node = nodes.ensure_registered(conn, None)
             await self.until(events, WorkHinted())  # a heartbeat that does not find the row
         for _ in range(2):
             await self.until(events, WorkHinted())

@@ -74,7 +74,7 @@ def _subscribe(conn: Connection, url: str, number: int = 1) -> Subscription:
 
 def _operate(conn: Connection) -> None:
     """Do everything that the broker does for pings, subscriptions and notifications."""
-    node = nodes.registered(conn, None)
+    node = nodes.ensure_registered(conn, None)
     ping = Ping("A", FEED, NOW)
     pings.add_pings(conn, [pings.AskedPing(ping, 60.0)], node)
     one = _subscribe(conn, FEED)

@@ -14,7 +14,7 @@ from rsscloud_broker.model import Callback, FetchResult, Ping
 from rsscloud_broker.storage.due import claim_found, find_due
 from rsscloud_broker.storage.idle import evict_idle
 from rsscloud_broker.storage.moves import MAX_AT_ONCE, move_topic
-from rsscloud_broker.storage.nodes import registered
+from rsscloud_broker.storage.nodes import ensure_registered
 from rsscloud_broker.storage.ping_counters import count_pings
 from rsscloud_broker.storage.pings import AskedPing, add_pings
 from rsscloud_broker.storage.recording import record_fetch
@@ -137,7 +137,7 @@ class SizeTests(SynchronousTestCase):
     def test_claim_behind_very_many_for_a_busy_host(self) -> None:
         with self.database() as conn:
             self._let_wait(conn, 1500, [OTHER, "a.example", OTHER, "z.example"])
-            node = registered(conn, None)
+            node = ensure_registered(conn, None)
             keys = find_due(conn, NOW, 10, [BUSY]).keys
             self.assertEqual(sorted(keys), [1501, 1502, 1503, 1504])
             self.assertEqual(len(find_due(conn, NOW, 2, [BUSY, "a.example"]).keys), 2)

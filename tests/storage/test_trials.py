@@ -131,6 +131,6 @@ class TrialTests(SynchronousTestCase):
         topic = Work(WorkKind.TOPIC, "http://feeds.example/")
         self.begin(intent(1), ends=2)
         self.clock.advance(CALM_AT)
-        self.store.suspects._known[topic] = 1
+        self.store.suspects._ends[topic] = 1
         self.begin(topic)
         self.assertEqual(self.begun, [intent(1), topic])

@@ -179,7 +179,7 @@ class BoundsContract(TestCase):
         self.assertEqual(await self.kept(*feeds), [feeds[0], *feeds[2:]])
 
     async def test_many_hosts_with_little_make_room_together(self) -> None:
-        self.patch(contents, "_LARGEST", 2)
+        self.patch(contents, "_HOSTS_AT_ONCE", 2)
         feeds = [feed(number, f"small{number}.example") for number in range(10)]
         for url in feeds:
             await self.wanting(url)
