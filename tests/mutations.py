@@ -110,8 +110,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "core/intents.py",
-        "if not self._pending.has_capacity_at(quota, source if limited else None):",
-        "if not self._pending.has_capacity():",
+        "if not self._waiting.has_capacity_at(quota, source if limited else None):",
+        "if not self._waiting.has_capacity():",
         "core.test_intents",
         "A host that does not answer fills the queue of intents.",
     ),
@@ -250,7 +250,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "core/polling_plan.py",
-        "    if _pings(state, now, pace):",
+        "    if _relies_on_pings(state, now, pace):",
         "    if False:",
         "core.test_polling_plan",
         "Publishers that ping are polled as often as those that do not.",

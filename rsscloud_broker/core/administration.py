@@ -105,7 +105,7 @@ class Administration:
         self._workers = workers
         self._served = served
 
-    def _change(self, account: str, verb: str, what: object, reason: str = "") -> Change:
+    def _change_now(self, account: str, verb: str, what: object, reason: str = "") -> Change:
         """A change by an account now.
 
         :raises Unadministrable: there is no account, or the reason is too long.
@@ -117,6 +117,7 @@ class Administration:
     async def find_subscriptions(
         self, wanted: SubscriptionFilter, after: int = 0, limit: int = 50
     ) -> SubscriptionPage:
+        """Find the next subscriptions that pass a filter, without secrets."""
         _check_limit(limit)
         if wanted.state not in ("", *STATES):
             raise Unadministrable(
@@ -132,7 +133,8 @@ class Administration:
         return evolve(page, subscriptions=tuple(map(_without_secrets, page.subscriptions)))
 
     async def subscription(self, key: int) -> SubscriptionDetails:
-        found = _existing(await self._rows.subscription_details(key), key)
+        """Everything about one subscription, without secrets."""
+        found = _require(await self._rows.subscription_details(key), key)
         return evolve(
             found,
             subscription=_without_secrets(found.subscription),
@@ -140,10 +142,11 @@ class Administration:
         )
 
     async def redeliver(self, account: str, key: int, reason: str = "") -> SubscriptionDetails:
-        change = self._change(account, "redeliver", key, reason)
+        """Make the pending notification of a subscription due now, or add one."""
+        change = self._change_now(account, "redeliver", key, reason)
         found = await self.subscription(key)
         await self._check_content(found)
-        await self._done(await self._rows.redeliver(key, change), _no_subscription(key))
+        await self._apply(await self._rows.redeliver(key, change), _no_subscription(key))
         return await self.subscription(key)
 
     async def _check_content(self, found: SubscriptionDetails) -> None:
@@ -159,24 +162,28 @@ class Administration:
             )
 
     async def remove_subscription(self, account: str, key: int, reason: str = "") -> None:
-        change = self._change(account, "remove", key, reason)
+        """Remove a subscription without asking its callback."""
+        change = self._change_now(account, "remove", key, reason)
         one = (await self.subscription(key)).subscription
-        await self._done(
+        await self._apply(
             await self._rows.remove_subscription_by_id(key, change), _no_subscription(key)
         )
         self._bus.publish(SubscriptionRemoved(one.topic, one.callback, account=account))
 
     async def mark(self, account: str, key: int, reason: str = "") -> None:
-        change = self._change(account, "mark", key, reason)
-        await self._done(await self._rows.set_dropping(key, True, change), _no_subscription(key))
+        """Mark a subscription, so that the next sweep removes it."""
+        change = self._change_now(account, "mark", key, reason)
+        await self._apply(await self._rows.set_dropping(key, True, change), _no_subscription(key))
 
     async def unmark(self, account: str, key: int, reason: str = "") -> None:
-        change = self._change(account, "unmark", key, reason)
-        await self._done(await self._rows.set_dropping(key, False, change), _no_subscription(key))
+        """Take that mark from a subscription, and forget its failures."""
+        change = self._change_now(account, "unmark", key, reason)
+        await self._apply(await self._rows.set_dropping(key, False, change), _no_subscription(key))
 
     # topics
 
     async def topic(self, url: str) -> TopicDetails:
+        """A topic with its last fetch, its plan and its block."""
         url = _topic_url(url)
         status = await self._store.topic_status(url)
         if status is None:
@@ -184,40 +191,45 @@ class Administration:
         return TopicDetails(status, self._blocks.of_topic(status.topic.url))
 
     async def read_topic(self, account: str, url: str, reason: str = "") -> TopicReading:
+        """Fetch a topic now; return whether it changed, or what went wrong."""
         url = _topic_url(url)
-        change = self._change(account, "read", url, reason)
+        change = self._change_now(account, "read", url, reason)
         changed, problem = False, ""
         try:
             changed = (await self._detector.check_now(url)).changed
         except TopicUnreadable as error:
             problem = error.reason
-        await self._done(await self._rows.record_change(change))
+        await self._apply(await self._rows.record_change(change))
         return TopicReading(changed, problem, await self._store.topic_status(url))
 
     async def revive_topic(self, account: str, url: str, reason: str = "") -> None:
+        """Revive a topic that has ended, and have it fetched."""
         url = _topic_url(url)
-        change = self._change(account, "revive", url, reason)
+        change = self._change_now(account, "revive", url, reason)
         if not await self._store.revive_topic(url, change):
             await self.topic(url)  # raises if it is unknown
             raise Unadministrable(f"{url} has not ended, so it cannot be revived")
-        await self._done()
+        await self._apply()
         await self._fetch_soon(url)
 
     async def end_topic(self, account: str, url: str, reason: str) -> None:
+        """End a topic: it is fetched no more, and its subscribers are notified."""
         topic = (await self.topic(url)).status.topic
         url = topic.url
-        change = self._change(account, "end", url, needed(reason))
+        change = self._change_now(account, "end", url, needed(reason))
         if not await self._store.end_topic(url, change.reason, change.at, change):
             raise Unadministrable(f"{url} has ended already")
-        await self._done()
+        await self._apply()
         self._bus.publish(TopicEnded(url, change.reason, change.at, topic.is_private))
 
     def is_published(self, url: str) -> bool:
+        """Whether an application that can take down what it publishes has the URL."""
         return any(
             one.take_down is not None and url.startswith(one.prefix) for one in self._served()
         )
 
     async def published(self, name: str, limit: int = 50) -> Sequence[PublishedWork]:
+        """What applications publish for the account with a name."""
         _check_limit(limit)
         name = (await self.accounts.account(name)).name
         return [
@@ -228,12 +240,14 @@ class Administration:
         ]
 
     async def taken_down(self, name: str, since: float) -> Sequence[Change]:
+        """What was taken down of an account since a time."""
         prefixes = [f"{one.prefix}{name}/" for one in self._served() if one.take_down is not None]
         return await self._rows.taken_down(prefixes, since)
 
     async def take_down(self, account: str, url: str, reason: str) -> None:
+        """Have the applications remove what they publish at a URL."""
         url = _topic_url(url)
-        change = self._change(account, "take down", url, needed(reason))
+        change = self._change_now(account, "take down", url, needed(reason))
         change = evolve(change, title=await self._title_of(url))
         record = self._rows.recording(change)
         removed = [
@@ -241,7 +255,9 @@ class Administration:
             for one in self._served()
             if one.take_down is not None and url.startswith(one.prefix)
         ]
-        await self._done(any(removed), f"no application of this broker publishes anything at {url}")
+        await self._apply(
+            any(removed), f"no application of this broker publishes anything at {url}"
+        )
 
     async def _title_of(self, url: str) -> str:
         """The title or name of what an account publishes at a URL; empty if it is not known."""
@@ -254,8 +270,9 @@ class Administration:
         return ""
 
     async def move_topic(self, account: str, url: str, to: str, reason: str = "") -> None:
+        """Move a topic with its subscriptions to another URL."""
         url, to = (await self.topic(url)).status.topic.url, _topic_url(to)
-        change = self._change(account, "move", f"{url} {to}", reason)
+        change = self._change_now(account, "move", f"{url} {to}", reason)
         if not self._detector.reads(to):
             raise Unadministrable(
                 f"{to}: its content is pushed to this broker, so no topic can move there"
@@ -266,7 +283,7 @@ class Administration:
                 "already, or it came from there less than a week ago, or both have more than "
                 "250 subscriptions"
             )
-        await self._done()
+        await self._apply()
         await self._fetch_soon(to)
 
     async def _fetch_soon(self, url: str) -> None:
@@ -281,9 +298,12 @@ class Administration:
         return await self._rows.host_states(after, limit)
 
     async def close_breaker(self, account: str, host: str, reason: str = "") -> None:
+        """Close the breakers of a host and its ports, so that it is called again."""
         host = host_name(host)
-        await self._rows.close_breaker(host, self._change(account, "close breaker", host, reason))
-        await self._done()
+        await self._rows.close_breaker(
+            host, self._change_now(account, "close breaker", host, reason)
+        )
+        await self._apply()
 
     # blocks
 
@@ -297,24 +317,25 @@ class Administration:
 
     async def block(self, account: str, kind: str, what: str, reason: str) -> Block:
         name = block_name(kind, what)
-        change = self._change(account, "block", f"{kind} {name}", needed(reason))
+        change = self._change_now(account, "block", f"{kind} {name}", needed(reason))
         block = Block(kind, name, change.reason, account, change.at)
         if not await self._rows.put_block(block, MAX_BLOCKS, change):
             raise Unadministrable(
                 f"there are {MAX_BLOCKS:,} blocks, as many as may be: lift some of them first"
             )
-        await self._done()
+        await self._apply()
         return block
 
     async def unblock(self, account: str, kind: str, what: str, reason: str = "") -> None:
         name = block_name(kind, what)
-        change = self._change(account, "unblock", f"{kind} {name}", reason)
+        change = self._change_now(account, "unblock", f"{kind} {name}", reason)
         lifted = await self._rows.remove_block(kind, name, change)
-        await self._done(lifted, f"there is no block of the {kind} {name}")
+        await self._apply(lifted, f"there is no block of the {kind} {name}")
 
     # the broker
 
     async def state(self) -> BrokerState:
+        """What this process is at, and which nodes live."""
         counters = self._counters
         numbers = {
             "notifications under way": counters.in_flight,
@@ -344,10 +365,11 @@ class Administration:
     async def announce(
         self, account: str, text: str, since: float | None = None, until: float | None = None
     ) -> Announcement:
+        """Store an announcement, which the pages show from ``since`` until ``until``."""
         text = clean(text)
         if not 0 < len(text) <= MAX_TEXT:
             raise Unadministrable(f"an announcement must have 1 to {MAX_TEXT} characters")
-        change = self._change(account, "announce", text)
+        change = self._change_now(account, "announce", text)
         since = change.at if since is None else since
         if until is not None and until <= max(since, change.at):
             raise Unadministrable("an announcement must end after it begins, and in the future")
@@ -358,19 +380,21 @@ class Administration:
         stored = await self._rows.add_announcement(
             Announcement(text, since, until, account), change
         )
-        await self._done()
+        await self._apply()
         return stored
 
     async def withdraw(self, account: str, key: int, reason: str = "") -> None:
-        change = self._change(account, "withdraw", key, reason)
+        """Remove an announcement."""
+        change = self._change_now(account, "withdraw", key, reason)
         removed = await self._rows.remove_announcement(key, change)
-        await self._done(removed, f"there is no announcement {key}")
+        await self._apply(removed, f"there is no announcement {key}")
 
     async def changes(self, before: int | None = None, limit: int = 50) -> Sequence[Change]:
+        """What administrators did, newest first."""
         _check_limit(limit)
         return await self._rows.changes(before, limit)
 
-    async def _done(self, changed: object = True, missing: str = "") -> None:
+    async def _apply(self, changed: object = True, missing: str = "") -> None:
         """Put a change into force here.
 
         :param changed: whether the store has changed something.
@@ -403,7 +427,7 @@ def _no_subscription(key: int) -> str:
     return f"there is no subscription {key}: it may have expired or been removed"
 
 
-def _existing(found: SubscriptionDetails | None, key: int) -> SubscriptionDetails:
+def _require(found: SubscriptionDetails | None, key: int) -> SubscriptionDetails:
     if found is None:
         raise Unadministrable(_no_subscription(key), missing=True)
     return found

@@ -118,7 +118,7 @@ class Broker:
         try:  # pings are too many for a context manager
             await self._ping(ping, repeat_window, source)
         except Refused as error:
-            self._ping_refused(ping.rss_url or ping.url, source, error)
+            self._publish_ping_refused(ping.rss_url or ping.url, source, error)
             raise
 
     async def _ping(self, ping: Ping, repeat_window: float, source: str) -> None:
@@ -139,30 +139,30 @@ class Broker:
             self._counters.pings.inc()
             self._bus.publish(PingReceived(record.ping))
         named, way = ping.rss_url or ping.url, Way.WEBLOG_UPDATES
-        self._ping_accepted(named, source, ping.origin, way, repeated=record.repeat)
+        self._publish_ping_accepted(named, source, ping.origin, way, repeated=record.repeat)
         for topic, state in zip(record.watched, record.states, strict=True):
             self._detector.schedule(topic, state, source=source, way=way)
 
     async def recent_pings(self) -> Sequence[Ping]:
         return await self._recent_pings.newest()
 
-    def _ping_accepted(
+    def _publish_ping_accepted(
         self, url: str, source: str, origin: str, way: Way, *, repeated: bool = False
     ) -> None:
         now = self._clock.wall_seconds()
         self._bus.publish(PingAccepted(url, now, source, repeated, origin, way))
 
-    def _ping_refused(self, url: str, source: str, error: Refused) -> None:
+    def _publish_ping_refused(self, url: str, source: str, error: Refused) -> None:
         now = self._clock.wall_seconds()
         self._bus.publish(PingRefused(url, str(error), now, source))
 
     @contextmanager
-    def _refusals_of_ping(self, url: str, source: str) -> Iterator[None]:
+    def _publishing_refusals(self, url: str, source: str) -> Iterator[None]:
         """Publish that a ping was refused, if this context raises that."""
         try:
             yield
         except Refused as error:
-            self._ping_refused(url, source, error)
+            self._publish_ping_refused(url, source, error)
             raise
 
     async def ping_topic(
@@ -170,9 +170,9 @@ class Broker:
     ) -> bool:
         if self._access.came_back(origin):
             return False
-        with self._refusals_of_ping(url, source):
+        with self._publishing_refusals(url, source):
             changed = await self._ping_topic(url, source, again, origin, way)
-        self._ping_accepted(url, source, origin, way)
+        self._publish_ping_accepted(url, source, origin, way)
         return changed
 
     async def _ping_topic(self, url: str, source: str, again: bool, origin: str, way: Way) -> bool:
@@ -205,7 +205,7 @@ class Broker:
         :returns: the normal form of the URL.
         :raises Refused, Unavailable: as a ping of the URL.
         """
-        with self._refusals_of_ping(url, source):
+        with self._publishing_refusals(url, source):
             self._access.check_source(source)
             self._check_space()
             self._admission.ping(source)
@@ -225,7 +225,7 @@ class Broker:
         self._access.check_source(source)
         self._check_space()
         for url in urls:
-            with self._refusals_of_ping(url, source):
+            with self._publishing_refusals(url, source):
                 self._admission.ping(source)
         topics = tuple(dict.fromkeys(map(normal_form, urls)))
         found = await gather([self._problem_of(url, source) for url in topics])
@@ -233,11 +233,11 @@ class Broker:
         allowed = [url for url, problem in problems.items() if isinstance(problem, str)]
         for url, problem in problems.items():
             if isinstance(problem, Refused):
-                self._ping_refused(url, source, problem)
+                self._publish_ping_refused(url, source, problem)
         if not allowed:
             raise next(problem for problem in found if isinstance(problem, Refused))
         cause = ChangeSource(Way.WEBSUB, origin)
-        stored = await gather([self._announced(url, source, cause) for url in allowed])
+        stored = await gather([self._request_pinged_fetch(url, source, cause) for url in allowed])
         if not any(stored):
             raise TooMany(QUEUE_FULL, QUEUE_FULL_PAUSE)
         notes = {url: note_of(url, problem) for url, problem in problems.items() if problem}
@@ -247,20 +247,21 @@ class Broker:
         return notes
 
     async def fetch_for_followers(self, url: str, source: str) -> None:
+        """Request a fetch of a topic for private followers."""
         self._access.check_source(source)
         self._check_space()
         self._admission.ping(source)
         if not await self._request_fetch(topic_of(url), source, ChangeSource(Way.FOLLOWED)):
             raise TooMany(QUEUE_FULL, QUEUE_FULL_PAUSE)
 
-    async def _announced(self, url: str, source: str, cause: ChangeSource) -> bool:
+    async def _request_pinged_fetch(self, url: str, source: str, cause: ChangeSource) -> bool:
         """As ``_request_fetch``, for a ping, which the event log shows."""
         is_stored = await self._request_fetch(url, source, cause)
         if is_stored:
-            self._ping_accepted(url, source, cause.origin, cause.way)
+            self._publish_ping_accepted(url, source, cause.origin, cause.way)
         else:
             self._counters.limited.labels("topics that wait").inc()
-            self._ping_refused(url, source, TooMany(QUEUE_FULL, QUEUE_FULL_PAUSE))
+            self._publish_ping_refused(url, source, TooMany(QUEUE_FULL, QUEUE_FULL_PAUSE))
         return is_stored
 
     async def _request_fetch(self, url: str, source: str, cause: ChangeSource) -> bool:
@@ -310,6 +311,7 @@ class Broker:
         return await self._revive_if_allowed(url, partial(self._check_topic, url, source))
 
     async def push_content(self, topic: str, content: Content, source: str) -> bool:
+        """Begin a fan-out of pushed content; return False if its topic has no subscriptions."""
         self._access.check_source(source)
         self._check_space()
         topic = topic_of(topic)
@@ -321,10 +323,8 @@ class Broker:
         return wanted
 
     @contextmanager
-    def _denials(self, intent: Intent) -> Iterator[None]:
-        """Publish that a request to subscribe or to unsubscribe was refused, if this context
-        raises that.
-        """
+    def _publishing_denials(self, intent: Intent) -> Iterator[None]:
+        """Publish each refusal of an intent that this context raises."""
         try:
             yield
         except Refused as error:
@@ -334,7 +334,7 @@ class Broker:
             )
             raise
 
-    def _requested(self, intent: Intent) -> None:
+    def _publish_requested(self, intent: Intent) -> None:
         """Publish that a request to subscribe or to unsubscribe was taken in."""
         now = self._clock.wall_seconds()
         self._bus.publish(
@@ -344,17 +344,18 @@ class Broker:
         )
 
     async def subscribe(self, intent: Intent) -> Subscription:
-        with self._denials(intent):
+        with self._publishing_denials(intent):
             return await self._subscribe(intent)
 
     async def _subscribe(self, intent: Intent) -> Subscription:
+        """Check an intent, verify it with its callback, and store the subscription."""
         self._check_caller(intent)
         self._check_space()
         self._verifier.check_protocol(intent.callback.protocol)
         intent = about_topic(intent)
         self._access.check_subscribe(intent.topic)
         quota = await self._admission.verification(intent)
-        self._requested(intent)
+        self._publish_requested(intent)
         try:
             return await self._revive_if_allowed(
                 intent.topic, partial(self._verifier.subscribe, intent)
@@ -366,23 +367,21 @@ class Broker:
             raise
 
     def _check_caller(self, intent: Intent) -> None:
-        """Raise if the source or the callback of an intent is blocked.
-
-        :raises Forbidden: one is.
-        """
+        """:raises Forbidden: the source or the callback of an intent is blocked."""
         self._access.check_source(intent.source)
         self._access.check_callback(intent.callback.url)
 
     async def unsubscribe(self, intent: Intent) -> bool:
-        with self._denials(intent):
+        with self._publishing_denials(intent):
             return await self._unsubscribe(evolve(intent, unsubscribe=True))
 
     async def _unsubscribe(self, intent: Intent) -> bool:
+        """Check an intent, verify it with its callback, and remove the subscription."""
         self._check_caller(intent)
         self._verifier.check_protocol(intent.callback.protocol)
         intent = about_topic(intent)
         await self._admission.verification(intent)
-        self._requested(intent)
+        self._publish_requested(intent)
         try:
             return await self._verifier.unsubscribe(intent)
         except CallbackFailed as error:
@@ -390,10 +389,11 @@ class Broker:
             raise
 
     async def accept(self, intent: Intent) -> None:
-        with self._denials(intent):
+        with self._publishing_denials(intent):
             await self._accept(intent)
 
     async def _accept(self, intent: Intent) -> None:
+        """Check an intent, and store it; ``IntentQueue`` verifies it later."""
         self._check_caller(intent)
         self._verifier.check_protocol(intent.callback.protocol)
         intent = about_topic(intent)
@@ -409,7 +409,7 @@ class Broker:
         await self._intents.add(
             intent,
             limited=not self._admission.is_exempt(intent.source),
-            stored=partial(self._requested, intent),
+            stored=partial(self._publish_requested, intent),
         )
 
     async def _check_intent(self, intent: Intent) -> None:

@@ -34,7 +34,7 @@ class _Queue:
     :ivar missed: counts events by sink, with ``dropped`` or ``failed``.
     :ivar dropping: whether an event was dropped since the sink last took one.
     :ivar feeding: whether ``feed`` runs.
-    :ivar emptied: are fired when no event waits any more.
+    :ivar emptied: Deferreds of ``drain``, which fire when no event waits any more.
     """
 
     sink: IEventSink
@@ -47,6 +47,7 @@ class _Queue:
     emptied: list[Deferred[None]] = field(factory=list)
 
     def put(self, event: Event) -> None:
+        """Add an event; drop and count it if the queue is full."""
         if len(self.waiting) >= self.size:
             self.missed.labels(self.sink.name, "dropped").inc()
             if not self.dropping:  # log once each time the queue fills up, not for each event
@@ -122,6 +123,7 @@ class EventBus(Service):
         self._takers: dict[type[Event], tuple[_Queue, ...]] = {}
 
     def attach(self, sink: IEventSink) -> None:
+        """Give a sink a queue for the events of the classes that it handles."""
         verifyObject(IEventSink, sink)
         if sink.name in self._queues:
             raise ValueError(f"a sink named {sink.name!r} is already attached; names are unique")
@@ -132,13 +134,15 @@ class EventBus(Service):
         self._takers.clear()
 
     def wants(self, kind: type[Event]) -> bool:
+        """Whether any sink handles a class of events."""
         return bool(self._takers_of(kind))
 
-    def fill(self) -> dict[str, float]:
+    def fill_levels(self) -> dict[str, float]:
         """How full the queue of each sink is, from 0 to 1, by the sink's name."""
         return {name: len(queue.waiting) / self._queue_size for name, queue in self._queues.items()}
 
     def publish(self, event: Event) -> None:
+        """Put an event into the queue of each sink that handles its class."""
         for queue in self._takers_of(type(event)):
             queue.put(event)
             if not queue.feeding:
@@ -170,6 +174,7 @@ class EventBus(Service):
         return Deferred.fromCoroutine(self._stop())
 
     async def _stop(self) -> None:
+        """Wait until the sinks have handled what is queued, for two seconds at most."""
         draining = Deferred.fromCoroutine(self.drain())
         if self._clock:
             # Sinks have two seconds for the events in their queues.

@@ -74,27 +74,27 @@ class ChangeDetector(Service):
         self._feeds = feeds
         self._bus = bus
         self._clock = clock
-        self._counted = counters.fetches
-        self._pings = counters.pings
+        self._counter = counters.fetches
+        self._ping_counter = counters.pings
         retry = self._store_retry = StoreRetry(clock, "Fetching")
         self._fetches: SharedFetches[RecordedFetch] = SharedFetches(self._fetch_and_record, clock)
         self.others = RemoteFetches(store, clock)
-        self._waiting = WaitingChecks(store, clock, retry, self._take)
+        self._waiting = WaitingChecks(store, clock, retry, self._begin_claimed)
         self._refetches = Refetches(store, clock, retry, self._waiting)
         self._retries = FetchRetries(
             store, clock, retry, self._request, retries, self._waiting.wake_at
         )
         self._pings_seen = 0
-        # The number of topics whose last pings are remembered.
+        # The number of the last ping of a topic, for this many topics.
         self._last_pings: BoundedDict[str, int] = BoundedDict(10_000)
-        self._looking: Deferred[None] | None = None
+        self._releasing: Deferred[None] | None = None
         counters.checks.set_function(self._count_checks)
 
     def startService(self) -> None:
         """Fetch the topics that wait in the store."""
         super().startService()
         self._store_retry.stopped = False
-        self._looking = Deferred.fromCoroutine(self._look_through())
+        self._releasing = Deferred.fromCoroutine(self._release_now_and_then())
 
     def stopService(self) -> None:
         """Stop retrying; the store keeps the checks of topics that still wait."""
@@ -102,8 +102,8 @@ class ChangeDetector(Service):
         self._store_retry.stop()
         self._retries.forget()
         self._waiting.stop()
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._releasing is not None:
+            self._releasing.cancel()
 
     def set_node_count(self, nodes: int) -> None:
         """Take note of how many nodes live: others may fetch topics that are cached here."""
@@ -213,10 +213,10 @@ class ChangeDetector(Service):
         self._count_ping(url)
         if not self.running or state is CheckState.ELSEWHERE:
             return
-        if self._retries.hear_of(url, source, pinged=pinged, way=way):
+        if self._retries.fetch_soon_if_waiting(url, source, pinged=pinged, way=way):
             return
         if state is CheckState.WAITS and url not in self._waiting:
-            self._waiting.left(url, source)
+            self._waiting.note_left(url, source)
         else:
             self._waiting.add(url, source)
             self._request(
@@ -229,7 +229,7 @@ class ChangeDetector(Service):
                 requested=True,
             )
 
-    def _take(self, check: Check) -> None:
+    def _begin_claimed(self, check: Check) -> None:
         """Begin the fetch of a check that this process has just claimed."""
         self._request(
             check.url,
@@ -238,7 +238,7 @@ class ChangeDetector(Service):
             origin=check.cause.origin,
             way=check.cause.way,
             requested=True,
-            delays=self._retries.after(check.failures),
+            delays=self._retries.delays_after(check.failures),
         )
 
     def schedule_later(self, url: str, source: str, state: CheckState) -> None:
@@ -249,8 +249,8 @@ class ChangeDetector(Service):
             if state:
                 self.schedule(url, state, source=source)
         elif self.running:
-            now, delays = self._clock.seconds(), self._retries.after(0)
-            self._retries.later(Retry(url, now, delays, {source}, pinged=True))
+            now, delays = self._clock.seconds(), self._retries.delays_after(0)
+            self._retries.retry_later(Retry(url, now, delays, {source}, pinged=True))
 
     def _request(
         self,
@@ -274,7 +274,7 @@ class ChangeDetector(Service):
             a failure is retried from the first delay on.
         :param pinged, origin, way, to_record, requested, delays: see ``PendingFetch``.
         """
-        pending = self._fetches.next(url)
+        pending = self._fetches.find_or_make(url)
         retry = self._retries.take(url)
         if retry is not None:
             sources += tuple(retry.sources)
@@ -293,7 +293,7 @@ class ChangeDetector(Service):
         pending.requested |= requested
         for source in sources:  # a new source may get a slot at once
             pending.turn.join(source)
-        self._fetches.go(pending)
+        self._fetches.start(pending)
 
     def _count_checks(self) -> int:
         """How many of the stored checks this process handles."""
@@ -304,23 +304,23 @@ class ChangeDetector(Service):
         self._retries.forget()
         self._fetches.lose_claims()
         self._waiting.forget()
-        await self._release()
+        await self._release_unhandled()
         self._waiting.wake()
 
     def take_over(self) -> None:
         """Look for checks that wait, because another node has left them."""
         self._waiting.wake()
 
-    async def _look_through(self) -> None:
+    async def _release_now_and_then(self) -> None:
         """Release, every ten minutes, the checks that are claimed and nobody handles."""
         with suppress(CancelledError):  # the service stops; the store keeps the checks
             while True:
-                await self._release()
+                await self._release_unhandled()
                 self._waiting.start()
                 # Due to a bug, checks may be claimed that nobody handles: they are released then.
                 await deferLater(self._clock, 600.0)
 
-    async def _release(self) -> None:
+    async def _release_unhandled(self) -> None:
         """Release the checks that this node has claimed in the store and does not handle."""
         try:
             release = partial(self._store.release_checks, {*self._waiting, *self._retries})
@@ -336,21 +336,21 @@ class ChangeDetector(Service):
         if (answer := await self.others.answer(pending)) is not None:
             return answer
         try:
-            use = partial(self._found, pending)
+            use = partial(self._record_if_wanted, pending)
             found = await self._reader.fetch(url, pending.turn, use, pending.way)
             if self.running:
-                await self._refetches.after_fetch(url, found.record)
+                await self._refetches.fetch_if_asked_again(url, found.record)
             return found
         except Exception as error:
             if pending.requested and self.running:
-                self._fail(pending, error)
+                self._plan_retry(pending, error)
             raise
         finally:
-            following = self._fetches.after(pending)
+            following = self._fetches.following(pending)
             if following is None or not following.requested:
                 self._waiting.done(url)
 
-    async def _found(self, pending: _Pending, fetched: FetchResult) -> RecordedFetch:
+    async def _record_if_wanted(self, pending: _Pending, fetched: FetchResult) -> RecordedFetch:
         """Record the result of a fetch, if a caller or a check in the store wants that."""
         if not (pending.to_record or pending.requested):
             return RecordedFetch(fetched, None)
@@ -366,20 +366,20 @@ class ChangeDetector(Service):
             way=pending.way,
         )
         if not pending.requested:  # the store deletes a check only when a result is recorded
-            topic = self._reader.nothing_new(result)
+            topic = self._reader.unchanged_topic(result)
             if topic is not None:
                 record = FetchRecord(topic, changed=False, shown=topic.shows(result.way))
-                self._tell_fetched(result, record)
+                self._publish_fetched(result, record)
                 return record
         return await self.record(result)
 
-    def _fail(self, pending: _Pending, error: Exception) -> None:
+    def _plan_retry(self, pending: _Pending, error: Exception) -> None:
         """Plan a retry of a failed fetch that the store has a check for."""
         url = pending.url
         if not isinstance(error, TopicUnreadable | Unavailable):  # a bug: log its traceback
             self.log.failure("Checking {url} failed; it is tried again later.", url=url)
             return
-        following = self._fetches.after(pending)
+        following = self._fetches.following(pending)
         if following is not None:
             # It answers both requests, and is not withdrawn: this fetch still has its claim.
             following.pinged |= pending.pinged
@@ -390,12 +390,12 @@ class ChangeDetector(Service):
         retry = Retry(
             url,
             self._clock.seconds(),
-            pending.delays or self._retries.after(0),
+            pending.delays or self._retries.delays_after(0),
             set(pending.turn.sources),
             pending.pinged,
         )
         if isinstance(error, TopicUnreadable):
-            self._retries.failed(retry, error, pending.asked_until)
+            self._retries.plan_after_failure(retry, error, pending.asked_until)
         else:
             self.log.error("Reading {url} is put off: {error}", url=url, error=error)
             self._retries.put_off(retry)
@@ -408,7 +408,7 @@ class ChangeDetector(Service):
         # A ping that another node took is listed too: its check says that somebody pinged.
         ping, if_asked = self._ping_of(fetched), not fetched.pinged
         record = await self._store.record_fetch(fetched, ping, if_asked)
-        self._tell(fetched, record, announce=announce)
+        self._pass_on(fetched, record, announce=announce)
         return record
 
     async def publish(self, fetched: Sequence[FetchResult], operation: Callable[[Any], T]) -> T:
@@ -420,19 +420,19 @@ class ChangeDetector(Service):
         ping = self._ping_of(fetched[0])
         result, records = await self._store.publish(fetched, ping, operation)
         for each, record in zip(fetched, records, strict=True):
-            self._tell(each, record)
+            self._pass_on(each, record)
         return result
 
     def _ping_of(self, fetched: FetchResult) -> Ping:
         url, now = fetched.url, self._clock.wall_seconds()
         return Ping(name=url, url=url, rss_url=url, received_at=now, origin=fetched.origin)
 
-    def _tell(self, fetched: FetchResult, record: FetchRecord, *, announce: bool = True) -> None:
+    def _pass_on(self, fetched: FetchResult, record: FetchRecord, *, announce: bool = True) -> None:
         """Cache and publish what the store has recorded."""
-        self._reader.recorded(record.topic, pinged=fetched.pinged)
-        self._tell_fetched(fetched, record)
+        self._reader.remember(record.topic, pinged=fetched.pinged)
+        self._publish_fetched(fetched, record)
         if record.ping is not None:
-            self._pings.inc()
+            self._ping_counter.inc()
             self._bus.publish(PingReceived(record.ping))
         if record.changed and announce:
             self._bus.publish(TopicChanged(record.topic.url, self._clock.wall_seconds()))
@@ -441,10 +441,10 @@ class ChangeDetector(Service):
         if record.changed and fetched.content is not None:
             self._feeds.inspect(record.topic.url, fetched.content)
 
-    def _tell_fetched(self, fetched: FetchResult, record: FetchRecord) -> None:
-        """Count and publish a fetch; ``private`` is one that strangers may not know of."""
+    def _publish_fetched(self, fetched: FetchResult, record: FetchRecord) -> None:
+        """Count and publish a fetch; strangers may not know of one that is ``private``."""
         now, private = self._clock.wall_seconds(), not record.shown
         changed = record.changed if private else record.news
-        self._counted.labels("private" if private else "changed" if changed else "unchanged").inc()
+        self._counter.labels("private" if private else "changed" if changed else "unchanged").inc()
         result, seconds = fetched.result, fetched.seconds
         self._bus.publish(TopicFetched(record.topic.url, changed, result, seconds, now, private))

@@ -57,6 +57,8 @@ class Following(EachPeriod):
         self._blocks = blocks
         self._forget = forget
         self._lock = DeferredLock()
+        # The greatest id of a followed change, None before the first look; and the ids of the last
+        # followed changes, which are read again.
         self._last: int | None = None
         self._seen: set[int] = set()
         #: Whether the log says that changes are followed later.
@@ -83,6 +85,7 @@ class Following(EachPeriod):
         await self._lock.run(lambda: Deferred.fromCoroutine(self._look_or_log()))
 
     async def _look_or_log(self) -> None:
+        """Follow new changes; log it once if the store cannot be used."""
         try:
             await self._follow_new()
             self._is_late = False

@@ -51,10 +51,11 @@ class PingIntake:
         self._bus = bus
         self._clock = clock
         self._access = access
-        self._counted = counters.pings
+        self._ping_counter = counters.pings
         self._space = space
 
     async def take_in(self, pings: Sequence[Ping], precision: float) -> Intake:
+        """Record those pings that are new and allowed; return how many of each kind there were."""
         if self._space is not None:
             self._space.check()
         taken = refused = 0
@@ -62,13 +63,14 @@ class PingIntake:
             if start:  # other work gets its turn, and sinks handle the events
                 await deferLater(self._clock, 0)
             portion = pings[start : start + PORTION]
-            abroad = [ping for ping in portion if not self._access.came_back(ping.origin)]
-            allowed = [ping for ping in abroad if self._is_allowed(ping)]
-            refused += len(abroad) - len(allowed)
-            taken += await self._record(allowed, precision) if allowed else 0
+            others = [ping for ping in portion if not self._access.came_back(ping.origin)]
+            allowed = [ping for ping in others if self._is_allowed(ping)]
+            refused += len(others) - len(allowed)
+            taken += await self._record_new(allowed, precision) if allowed else 0
         return Intake(taken, len(pings) - taken - refused, refused)
 
     def _is_allowed(self, ping: Ping) -> bool:
+        """Whether the URLs of a ping are valid, and the operator allows pings of its topics."""
         try:
             check_ping(ping)
             self._access.check_publish(*map(normal_form, ping.named_urls))
@@ -76,7 +78,7 @@ class PingIntake:
             return False
         return True
 
-    async def _record(self, pings: Sequence[Ping], precision: float) -> int:
+    async def _record_new(self, pings: Sequence[Ping], precision: float) -> int:
         """Record a portion of pings, and return how many of them were new."""
         wanted = [(ping, precision) for ping in pings]
         known = await self._store.known_pings(wanted)  # most are, and need not be written
@@ -87,7 +89,7 @@ class PingIntake:
         new = [record for record in records if not record.repeat]
         for record in new:
             ping = record.ping
-            self._counted.inc()
+            self._ping_counter.inc()
             self._bus.publish(PingReceived(ping))
             now = self._clock.wall_seconds()
             self._bus.publish(

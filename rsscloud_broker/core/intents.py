@@ -92,35 +92,38 @@ class IntentQueue(Service):
         self._limit_of_source = limit_of_source
         self._retries = retries
         self._store_retry = StoreRetry(clock, "Verification")
+        # What verifies each intent, by its topic and callback.
         self._settling: dict[tuple[str, Callback], Deferred[None]] = {}
-        self._pending = HostLimiter(limit)
+        self._waiting = HostLimiter(limit)  # counts the intents by host and by source
         self._resuming: Deferred[None] | None = None
 
     def startService(self) -> None:
         """Begin with the intents that wait in the store."""
         super().startService()
         self._store_retry.stopped = False
-        self._begin()
+        self._begin_resuming()
 
     def stopService(self) -> None:
         """Stop verifying.  Intents that are not settled wait in the store."""
         super().stopService()
         self._store_retry.stop()
-        self._forget()
+        self._cancel_all()
 
     def lose_claims(self) -> None:
         """Forget the intents that this process had claimed, as other nodes have them now.
 
         It may have claimed others since it lost those, and goes on with them.
         """
-        self._forget()
+        self._cancel_all()
         if self.running:
-            self._begin()
+            self._begin_resuming()
 
-    def _begin(self) -> None:
+    def _begin_resuming(self) -> None:
+        """Begin to verify the intents of this process that are in the store."""
         self._resuming = Deferred.fromCoroutine(self._resume())
 
-    def _forget(self) -> None:
+    def _cancel_all(self) -> None:
+        """Stop verifying; the store keeps the intents."""
         if self._resuming is not None:
             self._resuming.cancel()
         # The last first: each that is under way leaves its place to one that waits.
@@ -143,32 +146,32 @@ class IntentQueue(Service):
         """
         if (intent.topic, intent.callback) not in self._settling:
             self._check_capacity(intent, limited)
-        self._pending.begin(*self._counted(intent))  # more may come while it is stored
+        self._waiting.begin(*self._quota_and_source(intent))  # more may come while it is stored
         try:
             pending = await self._store.add_intent(intent, self._limit)
         finally:
-            self._pending.release(*self._counted(intent))
+            self._waiting.release(*self._quota_and_source(intent))
         if pending is None:
             reason = f"{self._limit} requests already wait to be verified, which is the limit"
             raise TooMany(reason, FULL_PAUSE)
         stored()
-        self._settle(pending)
+        self._begin_to_settle(pending)
 
     def _check_capacity(self, intent: Intent, limited: bool) -> None:
         """:raises TooMany: too many intents wait, for the callback's host or from the source."""
-        quota, source = self._counted(intent)
-        if not self._pending.has_capacity_at(quota, source if limited else None):
-            waiting = self._pending.count(quota)
+        quota, source = self._quota_and_source(intent)
+        if not self._waiting.has_capacity_at(quota, source if limited else None):
+            waiting = self._waiting.count(quota)
             raise TooMany(
                 f"{waiting} requests wait for the host {quota.host} to confirm them", FULL_PAUSE
             )
-        of_source = self._pending.count(source)
-        full = of_source >= self._limit_of_source or not self._pending.has_capacity(source)
+        of_source = self._waiting.count(source)
+        full = of_source >= self._limit_of_source or not self._waiting.has_capacity(source)
         if limited and full:
             reason = "requests from your address already wait to be verified, which is the limit"
             raise TooMany(f"{of_source} {reason}", FULL_PAUSE)
 
-    def _counted(self, intent: Intent) -> tuple[HostQuota, str]:
+    def _quota_and_source(self, intent: Intent) -> tuple[HostQuota, str]:
         """The quota and the source by which an intent is counted."""
         quota = HostQuota("intent", intent.callback.host, self._limit_of_host)
         return quota, bucket_of(intent.source)
@@ -178,7 +181,7 @@ class IntentQueue(Service):
         if self.running:
             # How many intents of nodes that have ended are taken over at a time.
             for pending in await self._store.claim_intents(500):
-                self._settle(pending)
+                self._begin_to_settle(pending)
 
     async def _resume(self) -> None:
         """Begin to verify the intents of this process in the store, ``LOADED`` at a time."""
@@ -190,7 +193,7 @@ class IntentQueue(Service):
                 for pending in some:
                     key = pending.intent.topic, pending.intent.callback
                     if key not in self._settling:  # a later intent may have replaced it meanwhile
-                        self._settle(pending)
+                        self._begin_to_settle(pending)
                 full = len(some) == LOADED
                 if full:
                     after = some[-1].id
@@ -200,7 +203,7 @@ class IntentQueue(Service):
         except Exception:  # a bug must be seen; new intents are verified all the same
             self.log.failure("Intents that wait to be verified could not be looked up.")
 
-    def _settle(self, pending: PendingIntent) -> None:
+    def _begin_to_settle(self, pending: PendingIntent) -> None:
         """Begin to verify a stored intent, in place of an earlier one of the same subscription."""
         if not self.running:
             return
@@ -212,21 +215,22 @@ class IntentQueue(Service):
         if settling.called:  # it is settled already
             return
         self._settling[key] = settling
-        self._pending.begin(*self._counted(pending.intent))
+        self._waiting.begin(*self._quota_and_source(pending.intent))
 
-        def over(result: object) -> None:
+        def clean_up(result: object) -> None:
+            """Count the intent no more: it is settled, or its verification was cancelled."""
             if self._settling.get(key) is settling:
                 del self._settling[key]
-            self._pending.release(*self._counted(pending.intent))
+            self._waiting.release(*self._quota_and_source(pending.intent))
 
-        settling.addBoth(over)
+        settling.addBoth(clean_up)
 
     async def _settle_or_stop(self, pending: PendingIntent) -> None:
         """Verify an intent until it is settled, and remove it from the store; stop if that is
         cancelled.
         """
         try:
-            await self._until_settled(pending)
+            await self._try_until_settled(pending)
             await self._store_retry(partial(self._store.remove_intent, pending.id))
         except CancelledError:
             pass  # the service stops, the claim is lost, or a later intent replaces this one
@@ -236,7 +240,7 @@ class IntentQueue(Service):
             callback = pending.intent.callback.url
             self.log.failure("Verifying {callback} failed.", callback=callback)
 
-    async def _until_settled(self, pending: PendingIntent) -> None:
+    async def _try_until_settled(self, pending: PendingIntent) -> None:
         """Try to verify an intent until it is settled, from the attempt on that is due next."""
         attempts, about = pending.attempts, f"of {pending.intent.callback.url}"
         pause = min((pending.retry_at or 0.0) - self._clock.wall_seconds(), LONGEST_PAUSE)
@@ -250,7 +254,7 @@ class IntentQueue(Service):
             # As for notifications: an attempt that was interrupted is not the last one.
             scheduled = scheduled_pause(self._retries, attempts, interrupted=failure.interrupted)
             if scheduled is None:
-                self._verifier.denied(pending.intent, failure.reason)
+                self._verifier.publish_denied(pending.intent, failure.reason)
                 return
             asked = min(failure.retry_after or 0.0, LONGEST_PAUSE)
             delay = max(scheduled, asked)
@@ -272,11 +276,11 @@ class IntentQueue(Service):
                 else:
                     await self._subscribe_or_deny(pending)
         except GivenUp as error:
-            self._verifier.denied(intent, str(error))
+            self._verifier.publish_denied(intent, str(error))
         except CallbackFailed as error:
             if error.retry_after is not None:
                 return error
-            self._verifier.denied(intent, error.reason)
+            self._verifier.publish_denied(intent, error.reason)
         except UnsupportedProtocol as error:  # an earlier configuration had this notifier
             callback = intent.callback.url
             self.log.warn("{callback} is not verified: {error}", callback=callback, error=error)

@@ -56,17 +56,18 @@ class Poller(EachPeriod):
         super().__init__(clock, 1.0, self.look, name="polling")
         self._store = store
         self._detector = detector
-        self._pace = PollIntervals(
+        self._intervals = PollIntervals(
             options.min_interval,
             options.max_interval,
             min(max(FIRST_INTERVAL, options.min_interval), options.max_interval),
         )
         self._under_way = HostLimiter(MAX_CONCURRENT)
         self._per_host = MAX_PER_HOST
+        # The polls under way, by URL.
         self._polls: dict[str, Deferred[None]] = {}
-        # Of how many hosts the poller remembers until when it has put off polls.
+        # Until when polls are put off, by host; the number of hosts that are remembered.
         self._put_off_until: BoundedDict[str, float] = BoundedDict(1000)
-        self._not_before = 0.0
+        self._not_before = 0.0  # there is no look before, by the monotonic clock
         self._started_at = 0.0
 
     def startService(self) -> None:
@@ -98,7 +99,9 @@ class Poller(EachPeriod):
         now = self._clock.wall_seconds()
         try:
             due = await self._store.polls_due(now, AT_ONCE)
-            plans = [plan for status in due if (plan := self._take(status, now)) is not None]
+            plans = [
+                plan for status in due if (plan := self._poll_or_plan(status, now)) is not None
+            ]
             if plans:
                 await self._store.plan_polls(plans)
         except Unavailable as error:
@@ -109,30 +112,30 @@ class Poller(EachPeriod):
         """Look at no topic for a while: the store is unavailable, or there is a bug."""
         self._not_before = self._clock.seconds() + UNAVAILABLE_PAUSE
 
-    def _take(self, status: TopicStatus, now: float) -> PollPlan | None:
-        """Begin the poll of a topic that is due.
+    def _poll_or_plan(self, status: TopicStatus, now: float) -> PollPlan | None:
+        """Begin the poll of a topic that is due; or plan it, or leave it due.
 
         :returns: a plan, if the topic is not polled now; None if it is, or if it stays due.
         """
         url = status.topic.url
         if url in self._polls:
             return None
-        never = "" if status.topic.subscribers else "nobody subscribes to it"
-        if never or not self._detector.reads(url):
-            return _plan_for(status, None, never or NOT_READ, status.poll_interval, now)
+        why_never = "" if status.topic.subscribers else "nobody subscribes to it"
+        if why_never or not self._detector.reads(url):
+            return _plan_for(status, None, why_never or NOT_READ, status.poll_interval, now)
         if self._is_to_be_planned(status):
             return self._plan(status, now)
         quota = HostQuota("poll", host_of(url), self._per_host)
         if not self._under_way.has_capacity():
             return None
         if not self._under_way.has_capacity_at(quota):
-            at = self._put_off(quota, now)
+            at = self._next_free_time(quota, now)
             return _plan_for(status, at, status.poll_reason, status.poll_interval, now)
         self._begin_poll(status, quota)
         return None
 
-    def _put_off(self, quota: HostQuota, now: float) -> float:
-        """When a poll is due that must wait, since its host is busy: after all that wait by now."""
+    def _next_free_time(self, quota: HostQuota, now: float) -> float:
+        """Choose when a poll is due whose host is busy: behind all that wait there by now."""
         last = max(now, self._put_off_until.get(quota.host, now))
         # Seconds for which the polls of a host last that may be under way at the same time, as far
         # as further ones are put off.
@@ -140,15 +143,17 @@ class Poller(EachPeriod):
         return at
 
     def _begin_poll(self, status: TopicStatus, quota: HostQuota) -> None:
+        """Begin to poll a topic, in a place of its host."""
         url = status.topic.url
         self._under_way.begin(quota)
         poll = self._polls[url] = Deferred.fromCoroutine(self._poll(url, status.planned_at))
 
-        def over(result: object) -> None:
+        def clean_up(result: object) -> None:
+            """Free the place: the poll has ended."""
             del self._polls[url]
             self._under_way.release(quota)
 
-        poll.addBoth(over)
+        poll.addBoth(clean_up)
 
     def _is_to_be_planned(self, status: TopicStatus) -> bool:
         """Whether a topic that is due gets a new plan instead of a poll."""
@@ -188,7 +193,7 @@ class Poller(EachPeriod):
 
     def _plan(self, status: TopicStatus, now: float) -> PollPlan:
         """The next plan of a topic, by what the broker knows of the topic now."""
-        planned = plan(poll_state(status), now, self._pace)
+        planned = plan(poll_state(status), now, self._intervals)
         return _plan_for(status, planned.at, planned.reason, planned.interval, now)
 
 

@@ -43,6 +43,7 @@ _SPREAD = 0.1
 
 
 def _not_below_floor(pace: PollIntervals, attribute: Attribute[float], value: float) -> None:
+    """:raises ValueError: the floor is not above 0, or the attribute is less than the floor."""
     if not 0 < pace.floor <= value:
         raise ValueError(
             f"a pace has a floor above 0, and a {attribute.name} of at least the floor;"
@@ -118,25 +119,28 @@ def plan(state: PollState, now: float, pace: PollIntervals) -> Plan:
 
     :param now: seconds since the epoch.
     """
+    # From 0 to 1, and always the same for a URL.
     share = crc32(state.url.encode("utf-8", "surrogatepass")) / 2**32
     interval = _interval(state, pace)
     if state.last_polled_at is None:
         span = min(interval, MAX_SPREAD_SECONDS)
-        at, reason = now + share * span, f"polled for the first time, within {_duration(span)}"
+        at, reason = now + share * span, f"polled for the first time, within {_duration_text(span)}"
     else:
         pause, reason = _pause(state, interval, share, now, pace)
         at = state.last_polled_at + pause
         fresh = min(state.fresh_seconds or 0.0, MAX_FRESH_SECONDS)
         if fresh > pause:
             at = state.last_polled_at + fresh + share * _SPREAD * pause
-            reason = f"polled when the last answer is not fresh any more, after {_duration(fresh)}"
+            reason = (
+                f"polled when the last answer is not fresh any more, after {_duration_text(fresh)}"
+            )
         if at < now:
             at = now + share * min(pause, MAX_SPREAD_SECONDS)
             reason = f"overdue; {reason}"
     hints = state.hints
     if hints.skip_hours or hints.skip_days:
         at = _outside_skipped(at, share, hints)
-        reason += _skipped(hints.skip_hours, hints.skip_days)
+        reason += _skipped_text(hints.skip_hours, hints.skip_days)
     return Plan(at, reason, interval)
 
 
@@ -145,7 +149,11 @@ def _interval(state: PollState, pace: PollIntervals) -> float:
     interval = pace.first if state.interval is None else state.interval
     polled_at, changed_at = state.last_polled_at, state.last_changed_at
     # The polls of a topic that is pinged or fails say nothing about how often it changes.
-    if polled_at is not None and not state.failures and not _pings(state, polled_at, pace):
+    if (
+        polled_at is not None
+        and not state.failures
+        and not _relies_on_pings(state, polled_at, pace)
+    ):
         if changed_at is not None and changed_at >= polled_at:
             interval /= 2
         elif state.interval is not None:
@@ -154,7 +162,7 @@ def _interval(state: PollState, pace: PollIntervals) -> float:
     return min(max(interval, pace.floor), pace.ceiling)
 
 
-def _pings(state: PollState, at: float, pace: PollIntervals) -> bool:
+def _relies_on_pings(state: PollState, at: float, pace: PollIntervals) -> bool:
     """Whether the broker relies on the pings of a topic at a time."""
     return state.pinged_at is not None and at - state.pinged_at < pace.ping_trust
 
@@ -168,18 +176,18 @@ def _pause(
     """
     asked, asking = _asked_pause(state)
     least = min(asked, pace.ceiling)
-    if _pings(state, now, pace):
+    if _relies_on_pings(state, now, pace):
         pause = pace.ceiling
-        reason = f"polled every {_duration(pause)} only, to be safe, since it pings"
+        reason = f"polled every {_duration_text(pause)} only, to be safe, since it pings"
     elif state.failures:
         pause = backoff(interval, state.failures, pace.ceiling)
         polls = "poll" if state.failures == 1 else f"{state.failures} polls"
-        reason = f"polled after {_duration(pause)} since the last {polls} failed"
+        reason = f"polled after {_duration_text(pause)} since the last {polls} failed"
     else:
         pause = interval
-        reason = f"polled every {_duration(pause)}, by how often it changed lately"
+        reason = f"polled every {_duration_text(pause)}, by how often it changed lately"
     if pause < least:
-        pause, reason = least, asking.format(_duration(least))
+        pause, reason = least, asking.format(_duration_text(least))
         if asked > least:
             reason += "; it asks for more, but this is the longest pause"
     spread = min(pause * (1 + _SPREAD * share), pace.ceiling * (1 - _SPREAD * share))
@@ -222,27 +230,29 @@ def _outside_skipped(at: float, share: float, hints: Hints) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _skipped(hours: frozenset[int], days: frozenset[int]) -> str:
+def _skipped_text(hours: frozenset[int], days: frozenset[int]) -> str:
     """Which hours and days are skipped, as text to append to a reason."""
     notes = []
     if len(hours) == 24:
         notes.append("it asks to skip all 24 hours, which is ignored")
     elif hours:
         one = len(hours) == 1
-        notes.append(f"{'hour' if one else 'hours'} {_ranges(hours)} {_are(one)} skipped (GMT)")
+        notes.append(
+            f"{'hour' if one else 'hours'} {_ranges_text(hours)} {_is_or_are(one)} skipped (GMT)"
+        )
     if len(days) == 7:
         notes.append("it asks to skip all seven days, which is ignored")
     elif days:
         names = " and ".join(DAYS[day] for day in sorted(days))
-        notes.append(f"{names} {_are(len(days) == 1)} skipped (GMT)")
+        notes.append(f"{names} {_is_or_are(len(days) == 1)} skipped (GMT)")
     return "".join(f"; {note}" for note in notes)
 
 
-def _are(one: bool) -> str:
+def _is_or_are(one: bool) -> str:
     return "is" if one else "are"
 
 
-def _ranges(hours: frozenset[int]) -> str:
+def _ranges_text(hours: frozenset[int]) -> str:
     """Numbers as people write them: 0-6, 12."""
     begin = [hour for hour in sorted(hours) if hour - 1 not in hours]
     end = [hour for hour in sorted(hours) if hour + 1 not in hours]
@@ -252,13 +262,13 @@ def _ranges(hours: frozenset[int]) -> str:
     )
 
 
-def _duration(seconds: float) -> str:
+def _duration_text(seconds: float) -> str:
     """A time in the unit that suits people, from minutes to days."""
-    return _minutes(round(seconds / 60))
+    return _minutes_text(round(seconds / 60))
 
 
 @lru_cache(maxsize=4096)
-def _minutes(minutes: int) -> str:
+def _minutes_text(minutes: int) -> str:
     if minutes >= 2 * 1440:
         return f"{round(minutes / 1440, 1):g} days"
     if minutes >= 3 * 60:

@@ -18,6 +18,7 @@ class RecentPings:
     def __init__(self, store: Store, clock: IClock) -> None:
         self._store = store
         self._clock = clock
+        # For one second, and with one key, None.
         self._newest: TimedCache[None, Sequence[Ping]] = TimedCache(self._read, clock, 1.0, 1)
 
     async def newest(self) -> Sequence[Ping]:
@@ -30,10 +31,10 @@ class RecentPings:
     async def _read(self, key: None) -> Sequence[Ping]:
         # A second more, so that rounded times do not leave out a ping of this moment.
         until = self._clock.wall_seconds() + 1
-        return await titled(self._store, await self._store.pings(0, until, None, 10))
+        return await with_titles(self._store, await self._store.pings(0, until, None, 10))
 
 
-async def titled(store: Store, pings: Sequence[Ping]) -> tuple[Ping, ...]:
+async def with_titles(store: Store, pings: Sequence[Ping]) -> tuple[Ping, ...]:
     """Some pings for people to read: one without a name has the title of its topic, if strangers
     may know that.
 

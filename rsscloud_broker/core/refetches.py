@@ -31,10 +31,11 @@ class Refetches:
         self._clock = clock
         self._store_retry = store_retry
         self._waiting = waiting
-        # The number of topics that are remembered as just fetched again.
+        # Whether a topic was just fetched once more, so that a further fetch waits; and the number
+        # of topics that are remembered.
         self._fetched_again: BoundedDict[str, bool] = BoundedDict(10_000)
 
-    async def after_fetch(self, url: str, record: FetchRecord | None) -> None:
+    async def fetch_if_asked_again(self, url: str, record: FetchRecord | None) -> None:
         """Have a topic fetched again if its check was requested meanwhile.
 
         :param url: the topic, which was fetched.

@@ -62,10 +62,12 @@ class RemoteFetches:
     def __init__(self, store: Store, clock: IClock) -> None:
         self._store = store
         self._clock = clock
+        # Those who wait for a hint, by its key: the id of a topic.
         self._waiters: defaultdict[int, list[Deferred[None]]] = defaultdict(list)
         self.live = 1
 
     async def handle(self, event: Event) -> None:
+        """Wake those who wait for a topic, at the hint that a node has fetched it."""
         if isinstance(event, WorkHinted) and event.kind == "read":
             for waiter in self._waiters.pop(event.key, ()):
                 waiter.callback(None)
@@ -86,13 +88,13 @@ class RemoteFetches:
             if key is None:
                 break
             joined = pending.turn.begun = True  # who asks later is answered by the next fetch
-            await self._hinted(key)
-            found = _found(await self._store.topic_status(url), asked_at)
+            await self._wait_for_hint(key)
+            found = _newer_result(await self._store.topic_status(url), asked_at)
             if found is not None:
                 return found
-        return _found(await self._store.topic_status(url), asked_at) if joined else None
+        return _newer_result(await self._store.topic_status(url), asked_at) if joined else None
 
-    async def _hinted(self, key: int) -> None:
+    async def _wait_for_hint(self, key: int) -> None:
         """Wait for the hint that a topic was read, or for ``LOOK`` seconds."""
         waiter: Deferred[None] = Deferred()
         self._waiters[key].append(waiter)
@@ -106,7 +108,7 @@ class RemoteFetches:
                 del self._waiters[key]
 
 
-def _found(status: TopicStatus | None, asked_at: float) -> RecordedFetch | None:
+def _newer_result(status: TopicStatus | None, asked_at: float) -> RecordedFetch | None:
     """What another node found, if its fetch began at a time of the wall clock or later; else None.
 
     :raises TopicUnreadable: that fetch failed.

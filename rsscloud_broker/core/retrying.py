@@ -81,13 +81,13 @@ class FetchRetries:
         limit: int = 2000,
     ) -> None:
         self._store = store
-        self._tell_put_off = put_off
+        self._note_due_at = put_off
         self._limit = limit
         self._clock = clock
         self._store_retry = store_retry
         self._fetch = fetch
         self._delays = delays
-        self._waiting: dict[str, Retry] = {}
+        self._waiting: dict[str, Retry] = {}  # by URL
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -98,26 +98,28 @@ class FetchRetries:
     def __iter__(self) -> Iterator[str]:
         return iter(self._waiting)
 
-    def failed(self, failed: Retry, error: TopicUnreadable, asked_until: float) -> None:
+    def plan_after_failure(self, failed: Retry, error: TopicUnreadable, asked_until: float) -> None:
         """Plan the next attempt to fetch a topic, or give the topic up if no attempt remains.
 
         :param asked_until: a topic that is given up no longer waits for the checks that were
             requested until this time of the wall clock.
         """
         if self._add(failed) is failed:
-            Deferred.fromCoroutine(self._see_to(failed, error, asked_until))
+            Deferred.fromCoroutine(self._plan_or_give_up(failed, error, asked_until))
 
-    def later(self, retry: Retry) -> None:
+    def retry_later(self, retry: Retry) -> None:
         """Fetch a topic again after the first of its remaining delays."""
         if self._add(retry) is retry:
-            self._wait(retry, next(retry.delays))
+            self._set_timer(retry, next(retry.delays))
 
     def put_off(self, retry: Retry) -> None:
         """Fetch a topic again after a pause, because the store is unavailable."""
         if self._add(retry) is retry:
-            self._wait(retry, UNAVAILABLE_PAUSE)
+            self._set_timer(retry, UNAVAILABLE_PAUSE)
 
-    def hear_of(self, url: str, source: str, *, pinged: bool, way: Way = Way.FETCH) -> bool:
+    def fetch_soon_if_waiting(
+        self, url: str, source: str, *, pinged: bool, way: Way = Way.FETCH
+    ) -> bool:
         """Fetch a topic soon, if it waits here.
 
         :param source: the address of the client that requested the fetch.
@@ -147,7 +149,7 @@ class FetchRetries:
             retry.timer.cancel()
         return retry
 
-    def after(self, failures: int) -> Iterator[float]:
+    def delays_after(self, failures: int) -> Iterator[float]:
         """The delays that are left after this many attempts have failed."""
         return iter(self._delays[failures:])
 
@@ -166,14 +168,16 @@ class FetchRetries:
         waiting.sources |= retry.sources
         return waiting
 
-    async def _see_to(self, retry: Retry, error: TopicUnreadable, asked_until: float) -> None:
+    async def _plan_or_give_up(
+        self, retry: Retry, error: TopicUnreadable, asked_until: float
+    ) -> None:
         """Plan the next attempt after a failed fetch; withdraw the check if none remains."""
         try:
             delay = await self._store_retry(partial(self._next_delay, retry, error), retry.url)
             if delay is None and not retry.asked_again:
                 drop = partial(self._store.drop_check, retry.url, asked_until)
                 await self._store_retry(drop, retry.url)
-                self._tell_put_off(self._clock.wall_seconds())  # it stays if it was asked for since
+                self._note_due_at(self._clock.wall_seconds())  # it stays if it was asked for since
         except CancelledError:
             return  # the service stops; the store remembers the topic
         except Exception:  # a bug must be seen; the topic is looked up in the store again later
@@ -190,7 +194,7 @@ class FetchRetries:
             del self._waiting[retry.url]
             await self._keep_in_store(retry, delay)
         else:
-            self._wait(retry, delay)
+            self._set_timer(retry, delay)
 
     async def _keep_in_store(self, retry: Retry, delay: float) -> None:
         """Let the store keep a topic until its next attempt, and how many attempts have failed."""
@@ -199,7 +203,7 @@ class FetchRetries:
         put_off = partial(self._store.put_off_check, retry.url, failures, due_at)
         with suppress(CancelledError):  # the service stops; the topic is read at its next start
             await self._store_retry(put_off, retry.url)
-            self._tell_put_off(due_at)
+            self._note_due_at(due_at)
 
     async def _next_delay(self, retry: Retry, error: TopicUnreadable) -> float | None:
         """Seconds until the next attempt to fetch a topic; None if it is given up."""
@@ -222,9 +226,10 @@ class FetchRetries:
 
     def _retry_soon(self, retry: Retry) -> None:
         """Fetch a topic as soon as may be, with all its attempts ahead of it again."""
-        retry.delays = self.after(0)
+        retry.delays = self.delays_after(0)
         # A ping can cause the next fetch one second after a failed one.
-        self._wait(retry, max(retry.failed_at + 1.0 - self._clock.seconds(), 0.0))
+        self._set_timer(retry, max(retry.failed_at + 1.0 - self._clock.seconds(), 0.0))
 
-    def _wait(self, retry: Retry, delay: float) -> None:
+    def _set_timer(self, retry: Retry, delay: float) -> None:
+        """Fetch a topic again after a delay."""
         retry.timer = self._clock.callLater(delay, self._fetch, retry.url)

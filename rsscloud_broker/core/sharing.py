@@ -19,7 +19,7 @@ from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.policy.limiter import Turn
 
-T = TypeVar("T")
+T = TypeVar("T")  # the result of a fetch
 
 #: How many waiters of a fetch are fired in one turn of the reactor.  To answer a request takes
 #: about 0.1 ms, and ten thousand may wait.
@@ -56,14 +56,14 @@ class PendingFetch(Generic[T]):
     waiters: list[Deferred[T]] = field(factory=list, init=False)
 
     def ping(self, origin: str) -> None:
-        """Say that a publisher pinged the topic.
+        """Remember that a publisher pinged the topic, and the origin that all its pings share.
 
         :param origin: of that ping.
         """
         self.origin = origin if not self.pinged or self.origin == origin else ""
         self.pinged = True
 
-    async def tell(self, clock: IClock, result: T | Failure) -> None:
+    async def fire_waiters(self, clock: IClock, result: T | Failure) -> None:
         """Fire all waiters with the result, ``BATCH_SIZE`` in each turn of the reactor."""
         for first in range(0, len(self.waiters), BATCH_SIZE):
             if first:
@@ -83,7 +83,8 @@ class SharedFetches(Generic[T]):
     def __init__(self, fetch: Callable[[PendingFetch[T]], Awaitable[T]], clock: IClock) -> None:
         self._fetch = fetch
         self._clock = clock
-        self._last: dict[str, PendingFetch[T]] = {}  # of each topic
+        # By URL: the fetch that was requested last, which waits or runs; and the one that runs.
+        self._last: dict[str, PendingFetch[T]] = {}
         self._running: dict[str, PendingFetch[T]] = {}
 
     def __contains__(self, url: str) -> bool:
@@ -93,8 +94,8 @@ class SharedFetches(Generic[T]):
         yield from self._running.values()
         yield from (last for last in self._last.values() if last is not self._running.get(last.url))
 
-    def next(self, url: str) -> PendingFetch[T]:
-        """The fetch that answers a request made now.  The caller then starts it with ``go``."""
+    def find_or_make(self, url: str) -> PendingFetch[T]:
+        """The fetch of a topic that has not begun, or a new one, which the caller must start."""
         pending = self._last.get(url)
         now = self._clock.wall_seconds()
         if pending is None or pending.turn.begun or pending.turn.withdrawn:
@@ -102,7 +103,7 @@ class SharedFetches(Generic[T]):
         pending.asked_until = now
         return pending
 
-    def after(self, pending: PendingFetch[T]) -> PendingFetch[T] | None:
+    def following(self, pending: PendingFetch[T]) -> PendingFetch[T] | None:
         """The fetch that waits to follow this one, which runs; None if there is none."""
         last = self._last[pending.url]
         return None if last is pending else last
@@ -117,7 +118,7 @@ class SharedFetches(Generic[T]):
             if all(waiter.called for waiter in pending.waiters):
                 pending.turn.withdraw()
 
-    def go(self, pending: PendingFetch[T]) -> None:
+    def start(self, pending: PendingFetch[T]) -> None:
         """Start a fetch, unless one of its topic runs, which it will follow."""
         if pending.url not in self._running and pending.url in self._last:
             Deferred.fromCoroutine(self._run(pending.url))
@@ -133,5 +134,5 @@ class SharedFetches(Generic[T]):
                 result = Failure()
             if self._last[url] is pending:  # nobody has requested another since it began
                 del self._last[url]
-            Deferred.fromCoroutine(pending.tell(self._clock, result))
+            Deferred.fromCoroutine(pending.fire_waiters(self._clock, result))
         del self._running[url]

@@ -97,8 +97,9 @@ class TopicReader:
         self._pushed = pushed
         self._limiter = limiter
         self._max_of_host = max_of_host
-        self._recorded: BoundedDict[str, _Recorded | None] = BoundedDict(MAX_REMEMBERED)
-        self._remembered_seconds = REMEMBERED_SECONDS
+        # By URL; None for a topic that is to be read from the store next.
+        self._cache: BoundedDict[str, _Recorded | None] = BoundedDict(MAX_REMEMBERED)
+        self._remembered_seconds = REMEMBERED_SECONDS  # less if there are several nodes
 
     def set_node_count(self, nodes: int) -> None:
         """Cache topics for a moment only if several nodes live.
@@ -114,7 +115,7 @@ class TopicReader:
 
     def was_watched(self, url: str) -> bool:
         """Whether a topic was watched when it was last recorded; False if that is not cached."""
-        last = self._lately(url)
+        last = self._cached_lately(url)
         return last is not None and last.topic.is_public
 
     async def is_watched(self, url: str) -> bool:
@@ -141,7 +142,7 @@ class TopicReader:
             content of the topic is pushed, or the topic is blocked.
         :raises EndedTopic: the topic has ended, now or earlier.
         """
-        topic = await self._topic(url)
+        topic = await self._find_topic(url)
         if topic is not None and topic.ended:
             raise EndedTopic(url, topic.ended)
         present = topic or Topic(url)
@@ -154,20 +155,24 @@ class TopicReader:
         async with self._limiter.slot(turn, quota, urgent=present.subscribers > 0):
             try:
                 async with self._store.trial(Work(WorkKind.TOPIC, present.url)):
-                    return await use(await self._read(present, way, is_known=topic is not None))
+                    return await use(
+                        await self._fetch_and_move(present, way, is_known=topic is not None)
+                    )
             except GivenUp as error:
                 given_up = TopicUnreadable(present.url, str(error), refused=True)
                 now = self._clock.wall_seconds()
-                await self._failed(present, way, given_up, now, 0.0, is_known=topic is not None)
+                await self._report_failure(
+                    present, way, given_up, now, 0.0, is_known=topic is not None
+                )
                 raise given_up from None
 
-    def recorded(self, topic: Topic, *, pinged: bool) -> None:
+    def remember(self, topic: Topic, *, pinged: bool) -> None:
         """Cache a topic that the caller has just recorded."""
-        self._recorded[topic.url] = _Recorded(topic, self._clock.seconds(), pinged)
+        self._cache[topic.url] = _Recorded(topic, self._clock.seconds(), pinged)
 
-    def nothing_new(self, fetched: FetchResult) -> Topic | None:
+    def unchanged_topic(self, fetched: FetchResult) -> Topic | None:
         """The cached topic, if recording this result would not change its row; else None."""
-        last = self._lately(fetched.url)
+        last = self._cached_lately(fetched.url)
         if last is None or (fetched.pinged and not last.pinged):
             return None
         topic = last.topic
@@ -178,20 +183,20 @@ class TopicReader:
 
     def forget(self, url: str) -> None:
         """Discard what is cached of a topic; the next fetch reads its row from the store."""
-        self._recorded[url] = None
+        self._cache[url] = None
 
-    def _lately(self, url: str) -> _Recorded | None:
+    def _cached_lately(self, url: str) -> _Recorded | None:
         """What was recorded of a topic, if that is recent enough to rely on it; None otherwise."""
-        last = self._recorded.get(url, None)
+        last = self._cache.get(url, None)
         fresh = last and self._clock.seconds() - last.at < self._remembered_seconds
         return last if fresh else None
 
-    async def _topic(self, url: str) -> Topic | None:
+    async def _find_topic(self, url: str) -> Topic | None:
         """A topic from the cache or from the store; None if the store does not know it."""
-        last = self._lately(url)
+        last = self._cached_lately(url)
         return await self._store.topic(url) if last is None else last.topic
 
-    async def _read(self, topic: Topic, way: Way, *, is_known: bool) -> FetchResult:
+    async def _fetch_and_move(self, topic: Topic, way: Way, *, is_known: bool) -> FetchResult:
         """Call the server of a topic, and move the topic if the server says that it has moved."""
         known = NO_VALIDATORS if topic.digest is None else topic.validators
         wanted = Wanted(topic.need, topic.digest, topic.size)
@@ -199,7 +204,7 @@ class TopicReader:
             # A caller who asked for it openly must not see that its content was known already.
             known, wanted = NO_VALIDATORS, Wanted(topic.need, None, None)
         asked = partial(self._fetcher.fetch, topic.url, known, topic.subscribers, wanted)
-        answer = await self._fetch(topic, way, asked, is_known=is_known)
+        answer = await self._call_server(topic, way, asked, is_known=is_known)
         url, fetched = topic.url, answer.fetched
         new_url = normal_form(fetched.moved_to)
         may_move = new_url and topic.shows(way) and not topic.is_private
@@ -207,7 +212,7 @@ class TopicReader:
             url = new_url
         return _result(topic, url, answer)
 
-    async def _fetch(
+    async def _call_server(
         self, topic: Topic, way: Way, fetch: Callable[[], Awaitable[Fetched]], *, is_known: bool
     ) -> _Answer:
         """Call the server of a topic, and store and publish why that failed, if it does."""
@@ -216,11 +221,11 @@ class TopicReader:
             fetched = await fetch()
         except TopicUnreadable as error:
             seconds = self._clock.seconds() - began
-            await self._failed(topic, way, error, started_at, seconds, is_known=is_known)
+            await self._report_failure(topic, way, error, started_at, seconds, is_known=is_known)
             raise
         return _Answer(fetched, started_at, self._clock.seconds() - began)
 
-    async def _failed(
+    async def _report_failure(
         self,
         topic: Topic,
         way: Way,

@@ -9,7 +9,7 @@ from attrs import evolve
 from twisted.internet.defer import DeferredLock
 from zope.interface import implementer
 
-from rsscloud_broker.core.recent_pings import titled
+from rsscloud_broker.core.recent_pings import with_titles
 from rsscloud_broker.interfaces import IClock, ITopicView
 from rsscloud_broker.model import Ping, Topic, TopicOverview, TopicStatus, TopicSummary
 from rsscloud_broker.storage import Store
@@ -39,23 +39,28 @@ class TopicView:
         self._parts = TimedCache(self._read_part, clock, 60.0, PARTS)
         self._found = TimedCache(self._find, clock, 60.0, PARTS)
         # The store reads one part of the list at a time, whatever parts strangers ask for.
-        self._reading = DeferredLock()
+        self._read_lock = DeferredLock()
 
     async def overview(self, url: str, newest: bool = False) -> TopicOverview | None:
+        """What strangers may know of a topic; None if that is nothing."""
         found = await self._overviews.get(normal_form(url), newest)
-        return None if found is None else _shown(found, normal_form(url))
+        return None if found is None else _for_strangers(found, normal_form(url))
 
     async def status(self, url: str) -> TopicStatus | None:
+        """Everything about a topic, for the broker's own use; None if it is unknown."""
         found = await self._overviews.get(normal_form(url), True)
         return None if found is None else found.status
 
     async def watched(self, after: int, limit: int) -> Sequence[TopicSummary]:
+        """The next topics with public subscriptions, in the order of their ids."""
         return await self._parts.get((after, limit))
 
     async def beginning(self, begins: str, limit: int) -> Sequence[TopicOverview]:
+        """The topics whose addresses begin so and that strangers may know of."""
         return await self._found.get((begins, limit))
 
     async def pings(self, before: tuple[float, int] | None, limit: int) -> Sequence[Ping]:
+        """The newest pings before a time and an id, newest first."""
         return await self._pages.get((before, limit))
 
     async def _read_overview(self, url: str) -> TopicOverview | None:
@@ -66,12 +71,12 @@ class TopicView:
 
     async def _read_part(self, part: tuple[int, int]) -> Sequence[TopicSummary]:
         after, limit = part
-        found = await self._reading.run(self._store.topic_summaries, after, limit)
+        found = await self._read_lock.run(self._store.topic_summaries, after, limit)
         return tuple(found)
 
     async def _find(self, wanted: tuple[str, int]) -> Sequence[TopicOverview]:
         begins, limit = wanted
-        found = await self._reading.run(self._store.topics_beginning, begins, limit)
+        found = await self._read_lock.run(self._store.topics_beginning, begins, limit)
         return tuple(found)
 
     async def _read_pings(self, page: tuple[tuple[float, int] | None, int]) -> Sequence[Ping]:
@@ -79,10 +84,10 @@ class TopicView:
         last = None if before is None else Ping("", "", before[0], id=before[1])
         # A second more, so that rounded times do not leave out a ping of this moment.
         until = self._clock.wall_seconds() + 1
-        return await titled(self._store, await self._store.pings(0, until, last, limit))
+        return await with_titles(self._store, await self._store.pings(0, until, last, limit))
 
 
-def _shown(found: TopicOverview, asked: str) -> TopicOverview | None:
+def _for_strangers(found: TopicOverview, asked: str) -> TopicOverview | None:
     """What strangers may know of a topic.
 
     If nobody has subscribed but private followers, that is the same as if nobody had: what somebody

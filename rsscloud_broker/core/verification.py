@@ -101,12 +101,12 @@ class Verifier:
         topic = await self._store.topic(intent.topic)
         if topic is not None and topic.ended:
             raise EndedTopic(intent.topic, topic.ended)
-        fetched = await self._fetch(intent, topic, read)
+        fetched = await self._fetch_if_needed(intent, topic, read)
         if fetched is not None:  # many slow callbacks would fill the memory with contents
             fetched = _without_large_content(fetched)
         await self._confirm(notifier, intent)
         if fetched is not None:
-            await self._record(evolve(fetched, way=_way_of(intent)), topic)
+            await self._record_if_newest(evolve(fetched, way=_way_of(intent)), topic)
         is_read = self._detector.reads(intent.topic)
         known = (fetched or topic) if is_read else None
         digest = known.digest if known else None
@@ -155,12 +155,12 @@ class Verifier:
         async with self._slot(intent):
             outcome = await self._notifier(callback.protocol).deny(denial)
         unheard = "" if outcome.success else f"; it was not notified: {outcome.reason}"
-        self._tell_of_refusal(intent, f"{reason}{unheard}")
+        self._log_refusal(intent, f"{reason}{unheard}")
         if not outcome.success:
             raise _callback_failed(outcome)
-        self.denied(intent, reason)
+        self.publish_denied(intent, reason)
 
-    def denied(self, intent: Intent, reason: str) -> None:
+    def publish_denied(self, intent: Intent, reason: str) -> None:
         """Publish that the broker has settled an accepted intent without a subscription."""
         now = self._clock.wall_seconds()
         self._bus.publish(
@@ -184,7 +184,7 @@ class Verifier:
         except (TopicUnreadable, Unavailable):
             self._detector.schedule(topic, source=intent.source)
 
-    async def _fetch(
+    async def _fetch_if_needed(
         self, intent: Intent, topic: Topic | None, must_succeed: bool
     ) -> FetchResult | None:
         """Fetch the topic of an intent, if that is needed: see ``subscribe``.
@@ -203,10 +203,10 @@ class Verifier:
         except TopicUnreadable as error:
             if not (must_succeed or error.lasting):
                 return None
-            self._tell_of_refusal(intent, str(error))
+            self._log_refusal(intent, str(error))
             raise
 
-    def _tell_of_refusal(self, intent: Intent, reason: str) -> None:
+    def _log_refusal(self, intent: Intent, reason: str) -> None:
         callback = intent.callback.url
         self.log.info("No subscription of {callback}: {reason}", callback=callback, reason=reason)
 
@@ -227,7 +227,7 @@ class Verifier:
         )
         raise _callback_failed(outcome)
 
-    async def _record(self, fetched: FetchResult, before: Topic | None) -> None:
+    async def _record_if_newest(self, fetched: FetchResult, before: Topic | None) -> None:
         """Record the fetch that was made before the callback was verified.
 
         It is recorded only now, since unverified requests must change nothing.  It is not

@@ -64,14 +64,16 @@ class WaitingChecks:
         self._enough_of_host = max(1, of_host // 4)
         self._portion = portion
         self._held: dict[str, tuple[str, str]] = {}  # source and host, by URL
-        self._of: Counter[tuple[str, str] | str] = Counter()  # of sources, and their hosts
+        # How many are held by source, and by source and host; which of these have older ones in
+        # the store.
+        self._counts: Counter[tuple[str, str] | str] = Counter()
         self._limits = HostLimiter(window)
-        self._behind: set[tuple[str, str] | str] = set()  # have checks that wait longer
+        self._behind: set[tuple[str, str] | str] = set()
         self._after_source: str | None = None
         self._after_hosts: Mapping[str, str] = {}
         self._running = False
-        self._left = False  # whether checks may wait in the store
-        self._hinted = False  # whether to claim once more
+        self._may_wait = False  # whether checks may wait in the store
+        self._is_hinted = False  # whether to claim once more
         self._is_claiming = False
         self._claiming: Deferred[None] | None = None
         self._alarm: IDelayedCall | None = None
@@ -89,7 +91,7 @@ class WaitingChecks:
 
     def stop(self) -> None:
         """Claim no more checks, and forget those that were claimed."""
-        self._running = self._left = False
+        self._running = self._may_wait = False
         if self._claiming is not None:
             self._claiming.cancel()
         if self._alarm is not None:
@@ -110,7 +112,7 @@ class WaitingChecks:
         """
         if not self._running:
             return False
-        if len(self._held) < self._enough_of_host and not self._left:
+        if len(self._held) < self._enough_of_host and not self._may_wait:
             return True
         bucket = bucket_of(source)
         return self._has_room(bucket) and all(
@@ -121,7 +123,7 @@ class WaitingChecks:
         """Whether a source has room.  If not, note that checks of it wait in the store now."""
         if source not in self._behind and self._limits.has_capacity(source):
             return True
-        if self._of[source]:
+        if self._counts[source]:
             self._behind.add(source)
         return False
 
@@ -130,7 +132,7 @@ class WaitingChecks:
         pair = source, host
         if pair not in self._behind and self._limits.has_capacity_at(self._quota(host), source):
             return True
-        if self._of[pair]:
+        if self._counts[pair]:
             self._behind.add(pair)
         return False
 
@@ -142,7 +144,7 @@ class WaitingChecks:
         if url in self._held:
             return
         pair = self._held[url] = bucket_of(source), host_of(url)
-        self._of.update((pair, pair[0]))
+        self._counts.update((pair, pair[0]))
         self._limits.begin(self._quota(pair[1]), pair[0])
 
     def take(self, check: Check) -> None:
@@ -157,20 +159,20 @@ class WaitingChecks:
             return
         self._limits.release(self._quota(pair[1]), pair[0])
         for key in (pair, pair[0]):
-            self._of[key] -= 1
-            if not self._of[key]:
-                del self._of[key]
+            self._counts[key] -= 1
+            if not self._counts[key]:
+                del self._counts[key]
                 self._behind.discard(key)
-        if self._left:
+        if self._may_wait:
             # When fetches end, seconds until checks are claimed in their place.
             self._wake_after(0.05)
 
-    def left(self, url: str, source: str) -> None:
-        """Say that a check waits in the store.
+    def note_left(self, url: str, source: str) -> None:
+        """Remember that a check waits in the store; claim it soon if there is room.
 
         :param source: as for ``add``.
         """
-        self._left = True
+        self._may_wait = True
         bucket = bucket_of(source)
         if self._limits.has_capacity(bucket) and self._limits.has_capacity_at(
             self._quota(host_of(url)), bucket
@@ -179,7 +181,7 @@ class WaitingChecks:
 
     def wake(self) -> None:
         """Claim checks, if there is room."""
-        self._hinted = self._left = True
+        self._is_hinted = self._may_wait = True
         if self._running and not self._is_claiming and self._limits.has_capacity():
             self._claiming = Deferred.fromCoroutine(self._claim_while_hinted())
 
@@ -191,11 +193,11 @@ class WaitingChecks:
         if not self._running:
             return
         if self._alarm is None:
-            self._alarm = self._clock.callLater(seconds, self._ring)
+            self._alarm = self._clock.callLater(seconds, self._wake_by_alarm)
         elif self._alarm.getTime() > self._clock.seconds() + seconds:
             self._alarm.reset(seconds)
 
-    def _ring(self) -> None:
+    def _wake_by_alarm(self) -> None:
         self._alarm = None
         self.wake()
 
@@ -203,9 +205,9 @@ class WaitingChecks:
         """Claim checks, a portion at a time, while some may wait and there is room for them."""
         self._is_claiming = True
         try:
-            while self._hinted and self._running and self._limits.has_capacity():
-                self._hinted = False
-                self._begin(*await self._store_retry(self._claim, "topics that wait"))
+            while self._is_hinted and self._running and self._limits.has_capacity():
+                self._is_hinted = False
+                self._begin_fetches(*await self._store_retry(self._claim, "topics that wait"))
         except CancelledError:
             pass  # the service stops; the store keeps the checks
         except Exception:  # log a bug, and go on handling new pings
@@ -215,17 +217,19 @@ class WaitingChecks:
 
     async def _claim(self) -> tuple[WantedChecks, ClaimedChecks]:
         """Claim a portion of the checks; return what was asked for, and what the store gave."""
-        wanted = self._wanted()
+        wanted = self._what_to_claim()
         return wanted, await self._store.claim_checks(wanted)
 
-    def _wanted(self) -> WantedChecks:
+    def _what_to_claim(self) -> WantedChecks:
         """How many checks to claim, and of whom: not of sources and hosts that have their share."""
         busy_sources = {
-            key for key in self._of if isinstance(key, str) and not self._limits.has_capacity(key)
+            key
+            for key in self._counts
+            if isinstance(key, str) and not self._limits.has_capacity(key)
         }
         busy_hosts = {
             key
-            for key, count in self._of.items()
+            for key, count in self._counts.items()
             if not isinstance(key, str)
             and (
                 count >= self._enough_of_host
@@ -242,15 +246,15 @@ class WaitingChecks:
             after_hosts=self._after_hosts,
         )
 
-    def _begin(self, wanted: WantedChecks, claimed: ClaimedChecks) -> None:
+    def _begin_fetches(self, wanted: WantedChecks, claimed: ClaimedChecks) -> None:
         """Remember whose turn is next, and begin the fetches of checks that were claimed."""
         self._after_source = claimed.after_source
         # At this many sources they are all forgotten, and the hosts of each begin with the first.
         known = self._after_hosts if len(self._after_hosts) < 1000 else {}
         self._after_hosts = {**known, **claimed.after_hosts}
-        self._hinted |= claimed.more
-        self._left = self._hinted or bool(wanted.busy_sources or wanted.busy_hosts)
-        if not self._left:
+        self._is_hinted |= claimed.more
+        self._may_wait = self._is_hinted or bool(wanted.busy_sources or wanted.busy_hosts)
+        if not self._may_wait:
             self._behind.clear()
         for check in claimed.checks:
             self.take(check)

@@ -176,7 +176,7 @@ def bus(bus: EventBus) -> Callable[[], str]:
     """A check that no sink is far behind."""
 
     def check() -> str:
-        fill = bus.fill()
+        fill = bus.fill_levels()
         # How full the queue of a sink may be.
         behind = sorted(name for name, part in fill.items() if part >= 0.9)
         if behind:

@@ -69,7 +69,7 @@ class EventBusTests(SynchronousTestCase):
             self.bus.publish(changed(number))
         name, value = "rsscloud_events_queued", self.counters.registry.get_sample_value
         self.assertEqual([value(name, {"sink": sink}) for sink in "ab"], [2, 0])
-        fill = self.bus.fill()
+        fill = self.bus.fill_levels()
         self.assertEqual(fill, {"a": 2 / 3, "b": 0.0})
         gate.callback(None)
         self.assertEqual(value(name, {"sink": "a"}), 0)

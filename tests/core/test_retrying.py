@@ -37,9 +37,9 @@ class ManyRetriesTests(CoreTestCase):
         self.subscribe(url)
         now = self.clock.wall_seconds()
         self.successResultOf(self.store.request_check(url, now, True, "192.0.2.1", True))
-        delays = self.retries.after(failures)
+        delays = self.retries.delays_after(failures)
         retry = Retry(url, self.clock.seconds(), delays, {""}, pinged=True)
-        self.retries.failed(retry, TopicUnreadable(url, "status 500"), now)
+        self.retries.plan_after_failure(retry, TopicUnreadable(url, "status 500"), now)
 
     def test_further_ones_wait_in_the_store(self) -> None:
         for number in range(4):

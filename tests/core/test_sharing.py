@@ -22,10 +22,10 @@ class SharedFetchesTests(SynchronousTestCase):
         return self.fetches[-1][1]
 
     def ask(self, url: str) -> Deferred[str]:
-        pending = self.shared.next(url)
+        pending = self.shared.find_or_make(url)
         result: Deferred[str] = Deferred()
         pending.waiters.append(result)
-        self.shared.go(pending)
+        self.shared.start(pending)
         return result
 
     def end(self, number: int, result: str = "it") -> None:
@@ -168,13 +168,13 @@ class WaitTests(SynchronousTestCase):
 
     def ask(self) -> None:
         asked_at = self.clock.seconds()
-        pending = self.shared.next("a")
+        pending = self.shared.find_or_make("a")
 
         def told(result: None) -> None:
             self.waits.append(self.clock.seconds() - asked_at)
 
         pending.waiters.append(Deferred().addCallback(told))
-        self.shared.go(pending)
+        self.shared.start(pending)
 
     def test_nobody_waits_for_more_than_two_fetches_and_a_half(self) -> None:
         for at_a_time in (1, 19, 100, 1000):

@@ -52,7 +52,7 @@ class WaitingChecksTests(SynchronousTestCase):
                 self.waiting.add(url, source)
                 self.taken.append(Check(url, True, source))
             else:
-                self.waiting.left(url, source)
+                self.waiting.note_left(url, source)
 
     def answer(self, *urls: str) -> None:
         """Say that the fetches of some topics have ended."""
