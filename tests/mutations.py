@@ -372,7 +372,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "delivery/walk.py",
-        "            await self._tools.recorded()\n",
+        "            await self._tools.when_saved()\n",
         "",
         "delivery.test_walk delivery.test_distribution delivery.test_retries delivery.test_faults",
         "An older outcome that is saved late takes a waiting notification away.",
@@ -400,7 +400,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "delivery/breakers.py",
-        "            self._change(HostState(name, breaker.failures, until))",
+        "            self._note_change(HostState(name, breaker.failures, until))",
         "            pass",
         "delivery.test_breakers delivery.test_distribution",
         "A start begins with calling every dead host again.",

@@ -61,11 +61,13 @@ class Attempt(Job):
     called: bool = False
 
     def begin(self) -> None:
+        """Carry out the attempt, which has a slot now."""
         self.make(self)
 
 
 def leave_to_the_store(subscription: Subscription, now: float, pause: float = 0.0) -> Delivery:
-    """Merge a change into the pending notification of a subscription: its retries start over.
+    """A delivery that merges a change into the pending notification of a subscription, whose
+    retries start over.
 
     If that notification has been delivered meanwhile, the store adds a new one.  Not for pushed
     content (see ``put_off``), which is never merged.
@@ -76,7 +78,7 @@ def leave_to_the_store(subscription: Subscription, now: float, pause: float = 0.
 
 
 def put_off(subscription: Subscription, now: float, due: float, content_id: int | None) -> Delivery:
-    """Have a notification wait in the store until ``due``, without an attempt.
+    """A delivery by which a notification waits in the store until ``due``, without an attempt.
 
     :param content_id: the store's key of the content that it carries, if that was pushed.
     """
@@ -84,7 +86,7 @@ def put_off(subscription: Subscription, now: float, due: float, content_id: int 
     return Delivery(subscription, None, now, attempts=tried, retry_at=due, content_id=content_id)
 
 
-def of_follower(delivery: Delivery, subscription: Subscription) -> Delivery:
+def delivery_of_follower(delivery: Delivery, subscription: Subscription) -> Delivery:
     """What to store for a follower.  A failure counts once, for the attempt that was made.
 
     If the follower has another claim, that attempt's may be lost, so that nothing is stored of it.
@@ -102,7 +104,7 @@ def of_follower(delivery: Delivery, subscription: Subscription) -> Delivery:
 
 
 def claimed(attempt: Attempt, now: float) -> Delivery:
-    """Say that a notification is pending and claimed by this process."""
+    """A delivery by which a notification is pending, and claimed by this process."""
     return evolve(put_off(attempt.subscription, now, now, attempt.content_id), claimed=True)
 
 
@@ -120,7 +122,7 @@ def changes_something(delivery: Delivery) -> bool:
     )
 
 
-def nobody_asks() -> None:
+def ignore_begin() -> None:
     """A ``Began`` that does nothing."""
 
 

@@ -36,10 +36,10 @@ from rsscloud_broker.delivery.attempt import (
     Begin,
     Done,
     begin_by,
+    delivery_of_follower,
+    ignore_begin,
     leave_to_the_store,
-    nobody_asks,
     notification_of,
-    of_follower,
     put_off,
 )
 from rsscloud_broker.delivery.breakers import Breakers
@@ -79,10 +79,11 @@ class Attempts:
     _jitter: Callable[[], float] = random
     _delivered: Callable[[Subscription, float], object] = lambda subscription, at: None
     stopping: bool = field(default=False, init=False)
+    # Of each subscription, by its id, the attempt that others follow.
     _under_way: dict[int, Attempt] = field(factory=dict, init=False)
     _outcomes: Outcomes = field(init=False)
     _beginner: Callable[[str], Begin] = field(init=False)
-    _waiting_for_idle: list[Deferred[None]] = field(factory=list, init=False)
+    _idle_waiters: list[Deferred[None]] = field(factory=list, init=False)
     log = Logger()
 
     def __attrs_post_init__(self) -> None:
@@ -103,7 +104,7 @@ class Attempts:
         done: Done,
         *,
         changed: bool,
-        began: Began = nobody_asks,
+        began: Began = ignore_begin,
         content: Content | None = None,
         content_id: int | None = None,
     ) -> Attempt:
@@ -121,7 +122,7 @@ class Attempts:
         attempt = Attempt(
             host, subscription.topic, subscription, self._make, done, began, content, content_id
         )
-        instead = self._instead(attempt, changed=changed)
+        instead = self._delivery_instead(attempt, changed=changed)
         if instead is not None:
             self._finish(attempt, instead)
             return attempt
@@ -141,7 +142,7 @@ class Attempts:
         self._dispatcher.submit(attempt)
         return attempt
 
-    def _instead(self, attempt: Attempt, *, changed: bool) -> Delivery | None:
+    def _delivery_instead(self, attempt: Attempt, *, changed: bool) -> Delivery | None:
         """What to store instead of making an attempt; None to make it."""
         subscription, content_id = attempt.subscription, attempt.content_id
         now = self._clock.wall_seconds()
@@ -149,7 +150,7 @@ class Attempts:
             return self._put_off(subscription, SOON, content_id)
         if subscription.lease.expires_at <= now:  # the sweeper deletes it within the hour
             return Delivery(subscription, None, now)
-        held = self._held(attempt)
+        held = self._put_off_if_blocked(attempt)
         if held is not None:
             return held
         earlier = subscription.id in self._under_way
@@ -211,27 +212,27 @@ class Attempts:
             attempt.break_off()
             self._finish(attempt, self._put_off(attempt.subscription, SOON, attempt.content_id))
 
-    async def idle(self) -> None:
+    async def when_idle(self) -> None:
         """Return when no attempt waits or runs."""
         if self._under_way:
             idle: Deferred[None] = Deferred()
-            self._waiting_for_idle.append(idle)
+            self._idle_waiters.append(idle)
             await idle
 
     def _make(self, attempt: Attempt) -> None:
         """Carry out an attempt that has just got its slot, or say what is stored instead."""
         attempt.began()
-        instead = self._meanwhile(attempt)
+        instead = self._delivery_since(attempt)
         if instead is not None:
             self._finish(attempt, instead)
             self._dispatcher.end(attempt)
             return
         try:
-            attempt.break_off = self._call(attempt, partial(self._called, attempt))
+            attempt.break_off = self._call(attempt, partial(self._end_call, attempt))
         except Exception as error:
-            self._called(attempt, error)
+            self._end_call(attempt, error)
 
-    def _meanwhile(self, attempt: Attempt) -> Delivery | None:
+    def _delivery_since(self, attempt: Attempt) -> Delivery | None:
         """What to store instead of making a call, because of what happened since an attempt was
         submitted; None to call.
         """
@@ -241,7 +242,7 @@ class Attempts:
             return self._hold_back(attempt, until)
         protocol = subscription.callback.protocol
         if protocol in self._notifiers:
-            return self._held(attempt)
+            return self._put_off_if_blocked(attempt)
         nobody = Outcome(False, f"no notifier for {protocol} runs here")
         tried, now = (subscription.attempts or 0) + 1, self._clock.wall_seconds()
         return Delivery(subscription, nobody, now, None, tried, content_id=attempt.content_id)
@@ -300,51 +301,52 @@ class Attempts:
         self._contents.under_way.enter(content, to_quick_host=is_quick)
         attempt.sending = content
 
-    def _called(self, attempt: Attempt, result: Outcome | Exception | None) -> None:
-        """Take the end of a call; see ``_judged``."""
+    def _end_call(self, attempt: Attempt, result: Outcome | Exception | None) -> None:
+        """Take the end of a call; see ``_judge``."""
         if attempt.called:
             return  # a notifier that has said so twice
         attempt.called = True
         if attempt.sending is not None:
             self._contents.under_way.leave(attempt.sending)
         try:
-            self._finish(attempt, self._judged(attempt, result))
+            self._finish(attempt, self._judge(attempt, result))
         finally:
             self._dispatcher.end(attempt)
 
-    def _judged(self, attempt: Attempt, result: Outcome | Exception | None) -> Delivery:
+    def _judge(self, attempt: Attempt, result: Outcome | Exception | None) -> Delivery:
         """What to store of a call.
 
         :param result: what came of it; None if there is no content to carry yet.
         """
         if isinstance(result, Outcome):  # all else says nothing of the host
-            delivery = self._answered(attempt, result)
+            delivery = self._take_outcome(attempt, result)
             attempt.went_well = result.success
         elif result is None:
             delivery = self._wait_for_content(attempt.subscription)
         elif isinstance(result, CancelledError):  # the broker stops
             delivery = self._put_off(attempt.subscription, SOON, attempt.content_id)
         elif isinstance(result, Unavailable):  # the broker's own want, not the subscriber's fault
-            self._outcomes.unavailable(attempt.subscription, result)
+            self._outcomes.count_unavailable(attempt.subscription, result)
             delivery = self._put_off(attempt.subscription, SOON, attempt.content_id)
         else:  # a notifier's bug must not end the walk, and no breaker counts it
             protocol = attempt.subscription.callback.protocol
             self.log.failure("Notifier {protocol} failed.", Failure(result), protocol=protocol)
-            delivery = self._delivery(attempt, Outcome(False, f"the notifier failed: {result}"))
+            delivery = self._delivery_of(attempt, Outcome(False, f"the notifier failed: {result}"))
         if attempt.changed_again and delivery.outcome and not delivery.outcome.gone:
-            delivery = self._again(delivery, delivery.outcome)
+            delivery = self._schedule_again(delivery, delivery.outcome)
         return delivery
 
-    def _answered(self, attempt: Attempt, outcome: Outcome) -> Delivery:
+    def _take_outcome(self, attempt: Attempt, outcome: Outcome) -> Delivery:
         """Have the breakers take note of an outcome, and say what to store of it."""
         callback = attempt.subscription.callback
         if outcome.answered:
             self._breakers.answered(callback)
         elif not (outcome.success or outcome.refused):
             self._breakers.failed(callback, outcome)
-        return self._delivery(attempt, outcome)
+        return self._delivery_of(attempt, outcome)
 
-    def _delivery(self, attempt: Attempt, outcome: Outcome) -> Delivery:
+    def _delivery_of(self, attempt: Attempt, outcome: Outcome) -> Delivery:
+        """What to store of an outcome, by the schedule of the notifier."""
         notifier = self._notifiers[attempt.subscription.callback.protocol]
         return self._outcomes.delivery(notifier, attempt.subscription, outcome, attempt.content_id)
 
@@ -357,7 +359,7 @@ class Attempts:
         # Ten minutes are the longest pause between two looks whether a missing content is there.
         return self._put_off(subscription, min(max(age, SOON), 600.0))
 
-    def _again(self, delivery: Delivery, outcome: Outcome) -> Delivery:
+    def _schedule_again(self, delivery: Delivery, outcome: Outcome) -> Delivery:
         """Schedule another notification for a change during the attempt, unless the attempt is
         retried anyway.
         """
@@ -379,9 +381,9 @@ class Attempts:
         self.disown(attempt)
         attempt.done(delivery)
         for follower in attempt.followers:
-            follower.done(of_follower(delivery, follower.subscription))
+            follower.done(delivery_of_follower(delivery, follower.subscription))
         if not self._under_way:
-            waiting, self._waiting_for_idle = self._waiting_for_idle, []
+            waiting, self._idle_waiters = self._idle_waiters, []
             for idle in waiting:
                 idle.callback(None)
 
@@ -397,7 +399,7 @@ class Attempts:
         seconds = (until - self._clock.seconds()) * self._outcomes.stretch()
         return self._put_off(attempt.subscription, seconds, attempt.content_id)
 
-    def _held(self, attempt: Attempt) -> Delivery | None:
+    def _put_off_if_blocked(self, attempt: Attempt) -> Delivery | None:
         """Put a notification off if an administrator has blocked its host; else return None."""
         if not (self._blocks and self._blocks.of_host(attempt.host)):
             return None
@@ -408,6 +410,7 @@ class Attempts:
     def _put_off(
         self, subscription: Subscription, seconds: float, content_id: int | None = None
     ) -> Delivery:
+        """A delivery that puts a notification off for some seconds, or until the next start."""
         now = self._clock.wall_seconds()
         due = now if self.stopping else now + seconds
         return put_off(subscription, now, due, content_id)

@@ -86,6 +86,8 @@ class Breakers:
         self._tell_changed = changed
         self._tell_closed = closed
         self._breakers: OrderedDict[str, _Breaker] = OrderedDict()
+        # By ``host`` or ``host:port``: the changes that ``take_changes`` returns next, and
+        # in how many saves each is; and the names that ``own_changes`` has returned.
         self._changed: dict[str, HostState] = {}
         self._being_saved: Counter[str] = Counter()
         self._own: set[str] = set()
@@ -164,7 +166,7 @@ class Breakers:
 
         :returns: None if the caller may call; or when to ask again, by the monotonic clock.
         """
-        opened = self._open(callback)
+        opened = self._open_breakers_of(callback)
         if not opened:
             return None
         now = self._clock.seconds()
@@ -182,7 +184,7 @@ class Breakers:
         :returns: None if the caller may still call; or when to ask again, by the monotonic
             clock.
         """
-        opened = self._open(callback)
+        opened = self._open_breakers_of(callback)
         if not opened:
             return None
         stopping = [one.retry_at for one in opened if one.probe is not caller]
@@ -193,13 +195,13 @@ class Breakers:
 
         It does nothing for other callers, or after the call.
         """
-        for breaker in self._open(callback):
+        for breaker in self._open_breakers_of(callback):
             if breaker.probe is caller:
                 breaker.probe = None
                 breaker.retry_at = self._clock.seconds()
 
     def answered(self, callback: Callback) -> None:
-        """Say that a callback answered, even with an error."""
+        """Close the breakers of a callback, which has answered, even if with an error."""
         if self._breakers:
             self._close(callback.host, callback.host)
             self._close(callback.origin, callback.host, callback.origin)
@@ -214,7 +216,7 @@ class Breakers:
             self.log.info("An administrator had {host} called again.", host=host)
 
     def failed(self, callback: Callback, outcome: Outcome) -> None:
-        """Say that a callback gave no answer."""
+        """Count that a callback gave no answer, which may open the breaker of its host or port."""
         if outcome.interrupted:
             return  # that says nothing of the host
         if outcome.port_only:
@@ -241,7 +243,7 @@ class Breakers:
                 reason=outcome.reason,
                 until=datetime.fromtimestamp(until, UTC),
             )
-            self._change(HostState(name, breaker.failures, until))
+            self._note_change(HostState(name, breaker.failures, until))
             port = _port_of(callback.origin) if outcome.port_only else None
             now = self._clock.wall_seconds()
             self._publish(
@@ -254,7 +256,7 @@ class Breakers:
         self._being_saved.update(changed.keys())
         return list(changed.values())
 
-    def _open(self, callback: Callback) -> Sequence[_Breaker]:
+    def _open_breakers_of(self, callback: Callback) -> Sequence[_Breaker]:
         """The open breakers of a callback.
 
         This runs for each notification, so it is quick while there are no breakers.
@@ -285,16 +287,16 @@ class Breakers:
 
     def _forget(self, name: str) -> None:
         """Have the store forget a breaker: a state without failures says that."""
-        self._change(HostState(name, failures=0, retry_at=0.0))
+        self._note_change(HostState(name, failures=0, retry_at=0.0))
 
-    def _change(self, state: HostState) -> None:
-        """Note a state that is to be stored."""
+    def _note_change(self, state: HostState) -> None:
+        """Remember a state that is to be stored, and say that there is one."""
         self._changed[state.host] = state
         self._own.add(state.host)
         self._tell_changed()
 
     def _pause(self, failures: int) -> float:
-        """Seconds for which a breaker is open after so many failures in a row."""
+        """Seconds for which a breaker is open after this many failures in a row."""
         return backoff(self._first_pause, failures - THRESHOLD, LONGEST_PAUSE)
 
 

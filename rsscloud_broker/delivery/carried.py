@@ -30,11 +30,12 @@ class WalkBudget:
     """
 
     _limit: int = OF_WALKS
-    _held: int = field(default=0, init=False)
+    _held: int = field(default=0, init=False)  # bytes
+    # The walks that wait, each with the bytes of its content.
     _queue: OrderedDict[Deferred[None], int] = field(factory=OrderedDict, init=False)
 
     async def enter(self, size: int) -> None:
-        """Wait until a content of ``size`` bytes fits."""
+        """Wait until a content of ``size`` bytes fits, and count it until ``leave``."""
         if size <= SMALL:
             return
         turn: Deferred[None] = Deferred()
@@ -43,7 +44,7 @@ class WalkBudget:
         await turn
 
     def leave(self, size: int) -> None:
-        """Give back what ``enter`` took."""
+        """Count a content no more that ``enter`` has counted, and let others in."""
         if size > SMALL:
             self._held -= size
             self._let_in()

@@ -36,9 +36,11 @@ class Contents:
     _cache_bytes: int = 8 * 1024 * 1024
     under_way: ContentsUnderWay = field(factory=ContentsUnderWay)
     _cached: ByteLimitedCache[str, Content] = field(init=False)
+    # How often topics were forgotten: what a read returns that began before is not cached.
     _changes: int = field(default=0, init=False)
     # One read at a time: many contents on their way from the store would fill the memory.
     _read_lock: DeferredLock = field(factory=DeferredLock, init=False)
+    # When the fetch of a topic was last requested, by the monotonic clock.
     _asked: BoundedDict[str, float] = field(factory=lambda: BoundedDict(MAX_ASKED), init=False)
 
     def __attrs_post_init__(self) -> None:

@@ -146,17 +146,19 @@ class Dispatcher:
         # How many hosts that answered quickly are remembered.
         self._quick_hosts: BoundedDict[str, float] = BoundedDict(20_000)  # and their slots
         self._quick_queue, self._queue = _Queue(), _Queue()
+        # The jobs under way, in the order in which they began; how many are for quick hosts;
+        # the slow jobs; and how many jobs wait for slots of their hosts.
         self._active: OrderedDict[Job, None] = OrderedDict()
         self._active_quick = 0
         self._slow: set[Job] = set()
-        self._behind = 0
-        self._beginning = False
+        self._behind_hosts = 0
+        self._is_beginning = False
         counters.in_flight.set_function(lambda: len(self._active) + len(self._slow))
         counters.slow.set_function(lambda: len(self._slow))
         counters.queued.set_function(self._queued)
 
     def _queued(self) -> int:
-        return len(self._quick_queue) + len(self._queue) + self._behind
+        return len(self._quick_queue) + len(self._queue) + self._behind_hosts
 
     def set_node_count(self, nodes: int) -> None:
         """Divide the limits, which hold for all nodes together, among this many nodes.
@@ -180,11 +182,11 @@ class Dispatcher:
         if host.slots_in_use < int(host.slots):
             host.slots_in_use += 1
             self._enqueue(job)
-            self._begin()
+            self._begin_jobs()
         else:
             job.behind_its_host = True
             host.queue[job] = None
-            self._behind += 1
+            self._behind_hosts += 1
 
     def withdraw(self, job: Job) -> bool:
         """Remove a job from the queue in which it waits.  Returns whether it waited in one."""
@@ -195,20 +197,20 @@ class Dispatcher:
         if host is None or job not in host.queue:
             return False
         del host.queue[job]
-        self._behind -= 1
+        self._behind_hosts -= 1
         return True
 
     def end(self, job: Job) -> None:
         """Give the slots of a job that is over to others."""
         now = self._clock.seconds()
         quick = job in self._active and self._pace.time(now) - job._since < self._pace.slow_after
-        self._remove(job)
+        self._count_no_more(job)
         if job.went_well is not None:
             if quick:
-                self._pace.took(now - job._began_at)
+                self._pace.note_duration(now - job._began_at)
             self._adjust_slots(job, well=quick and job.went_well)
         self._leave_host(job)
-        self._begin()
+        self._begin_jobs()
 
     def stop(self) -> None:
         """Stop the timer.  The caller has stopped all jobs before."""
@@ -226,16 +228,16 @@ class Dispatcher:
     def _enqueue(self, job: Job) -> None:
         (self._quick_queue if job._quick else self._queue).add(job)
 
-    def _begin(self) -> None:
+    def _begin_jobs(self) -> None:
         """Begin jobs as long as slots are free."""
-        if self._beginning:  # a job that ends at once calls this method again
+        if self._is_beginning:  # a job that ends at once calls this method again
             return
-        self._beginning = True
+        self._is_beginning = True
         try:
             while (queue := self._next_queue()) is not None:
                 self._begin_job(queue.pop())
         finally:
-            self._beginning = False
+            self._is_beginning = False
         if self._active:
             self._pace.start()
 
@@ -260,7 +262,7 @@ class Dispatcher:
             self._pace.filled = True
         return None
 
-    def _remove(self, job: Job) -> None:
+    def _count_no_more(self, job: Job) -> None:
         """Count a job no more among those under way: neither as active nor as slow."""
         if job in self._active:
             del self._active[job]
@@ -287,7 +289,7 @@ class Dispatcher:
             following, _ = host.queue.popitem(last=False)
             following.behind_its_host = False
             following._quick = self.is_quick(job.host)
-            self._behind -= 1
+            self._behind_hosts -= 1
             host.slots_in_use += 1
             self._enqueue(following)
         if not host.slots_in_use:
@@ -300,7 +302,7 @@ class Dispatcher:
         """
         if self._quick_queue or self._queue:
             self._free_slots_of_slow()
-            self._begin()
+            self._begin_jobs()
         return bool(self._active)
 
     def _free_slots_of_slow(self) -> None:
@@ -315,5 +317,5 @@ class Dispatcher:
             # last time.
             share = 1.0 if job._quick else 3 / 4
             if len(self._slow) < int(self._max_slow * share):
-                self._remove(job)
+                self._count_no_more(job)
                 self._slow.add(job)

@@ -109,7 +109,7 @@ class Distribution(Service):
         self._saving_breakers: IDelayedCall | None = None
         self._are_breakers_late = False
         self._breakers_read_at = float("-inf")
-        self._live = 1
+        self._live_nodes = 1  # until ``NodesCounted`` says otherwise
         self._store_retry = StoreRetry(parts.clock, "Distribution")
         self._dispatcher = Dispatcher(
             parts.clock,
@@ -145,22 +145,25 @@ class Distribution(Service):
             tally=self._tally,
             store_retry=self._store_retry,
             record=self._retries.record,
-            recorded=self._retries.recorded,
-            saved=self._retries.saved,
+            when_saved=self._retries.when_saved,
+            note_saved=self._retries.note_saved,
             others_wait=lambda: bool(self._queue),
             walk_budget=WalkBudget(),
             slice_size=options.slice_size,
         )
-        # How many fan-outs are counted at the same time; of further ones the oldest begins anew.
+        # By the id of the fan-out.  If there are more than this many, the oldest tally is dropped,
+        # and counts from 0 when its walk goes on.
         self._tallies: BoundedDict[int, Tally | None] = BoundedDict(10_000)
+        # The walks that run, by topic, and the ids of their fan-outs; the fan-outs that wait, by
+        # topic; and the ids of those whose walks have ended since the store was last read.
         self._walks: dict[str, Walk] = {}
-        self._walked: set[int] = set()
-        self._queue: dict[str, Fanout] = {}  # by topic; the one that waits longest first
-        self._ended: set[int] = set()
+        self._ids_of_walks: set[int] = set()
+        self._queue: dict[str, Fanout] = {}  # the one that waits longest first
+        self._ids_of_ended: set[int] = set()
         #: By host, port or topic that notifications waited for; first come, first done.
         self._to_make_due: dict[str, Callable[[float], Awaitable[bool]]] = {}
         self._is_making_due = False
-        self._hinted = False
+        self._is_hinted = False
         self._looking: Deferred[None] | None = None
         parts.counters.fan_outs.set_function(lambda: len(self._walks))
 
@@ -177,13 +180,14 @@ class Distribution(Service):
         return Deferred.fromCoroutine(self._stop())
 
     async def handle(self, event: Event) -> None:
+        """Pass an event on to the part that looks into the store for its work."""
         if isinstance(event, TopicChanged | TopicEnded):
             self._contents.forget(event.topic)
             self._look_for_fanouts()
         elif isinstance(event, ContentFetched):
             self._make_due(event.topic, partial(self._store.make_due_for_content, event.topic))
         elif isinstance(event, SubscriptionStored):
-            self._renewed(event.subscription)
+            self._follow_stored(event.subscription)
         elif isinstance(event, SubscriptionRemoved):
             self._attempts.withdraw_of(event.topic, event.callback)
             self._reconsider(event.topic, event.callback, None)
@@ -192,18 +196,21 @@ class Distribution(Service):
                 self._breakers.free(event.host)
             self._free(event.host)
         elif isinstance(event, WorkHinted):
-            await self._follow(event.kind)
+            await self._follow_hint(event.kind)
         elif isinstance(event, NodesCounted):
-            self._live = event.live
+            self._live_nodes = event.live
             self._dispatcher.set_node_count(event.live)
         elif isinstance(event, ClaimsLost):
             self._lose_claims()
 
-    async def _follow(self, kind: str) -> None:
-        """Look for work that another node has made or left."""
+    async def _follow_hint(self, kind: str) -> None:
+        """Look for work that another node has made or left.
+
+        :param kind: see ``storage.hints``; empty for the hint that comes each second.
+        """
         since = self._clock.seconds() - self._breakers_read_at
         # A hint may be lost: so every ten seconds the breakers of other nodes are looked at.
-        if kind == "host" or (self._live > 1 and since >= 10.0):
+        if kind == "host" or (self._live_nodes > 1 and since >= 10.0):
             await self._follow_breakers()
         if kind == "host" or kind.startswith("job."):
             return
@@ -223,13 +230,13 @@ class Distribution(Service):
     def _lose_claims(self) -> None:
         """Begin no attempt any more that another node may make."""
         for walk in self._walks.values():
-            walk.lose()
+            walk.lose_claim()
         for attempt in self._attempts.under_way:
             self._attempts.withdraw(attempt)
             self._attempts.disown(attempt)
         self._retries.lose_claims()
 
-    def _renewed(self, stored: Subscription) -> None:
+    def _follow_stored(self, stored: Subscription) -> None:
         """Take note of a stored subscription: attempts by its former state are outdated."""
         self._breakers.answered(stored.callback)  # it has just been verified
         self._attempts.withdraw_outdated(stored)
@@ -240,6 +247,7 @@ class Distribution(Service):
     def _reconsider(
         self, topic: str, callback: Callback, options: SubscriptionOptions | None
     ) -> None:
+        """Have retries and walks not use a subscription as it was before a change."""
         self._retries.reconsider(topic, callback, options)
         for walk in self._walks.values():
             walk.reconsider(topic, callback, options)
@@ -265,8 +273,8 @@ class Distribution(Service):
         await DeferredList([*walks, *([self._looking] if self._looking else [])])
         with suppress(Unavailable):  # then they are free when this node has ended
             await self._store.hand_back()
-        await self._attempts.idle()
-        await self._retries.idle()
+        await self._attempts.when_idle()
+        await self._retries.when_idle()
         self._dispatcher.stop()
         if timeout.active():
             timeout.cancel()
@@ -298,6 +306,7 @@ class Distribution(Service):
         """Make the notifications due that were put off while a host did not answer."""
 
         def make(now: float) -> Awaitable[bool]:
+            """Whether any notification for the host became due."""
             return self._store.make_due(host, origin, now)
 
         self._make_due(origin or host, make)
@@ -326,11 +335,13 @@ class Distribution(Service):
         self._is_making_due = False
 
     async def _make_some_due(self, make: Callable[[float], Awaitable[bool]]) -> None:
+        """Make notifications due for one host or topic, and look for them if there are any."""
         now = self._clock.wall_seconds()
         if await make(now):
             self._retries.wake_at(now)
 
     async def _save_breakers(self) -> None:
+        """Store the changes of breakers; if that fails, try again later."""
         self._saving_breakers = None
         changes = self._breakers.take_changes()
         try:
@@ -345,6 +356,7 @@ class Distribution(Service):
             self._are_breakers_late = False
 
     def _log_late_breakers(self, error: Exception) -> None:
+        """Log that breakers could not be stored, once until that succeeds."""
         if not isinstance(error, Unavailable):
             self.log.failure("Storing the states of circuit breakers failed.")
         elif not self._are_breakers_late:
@@ -355,7 +367,7 @@ class Distribution(Service):
         """Read fan-outs from the store and start walks; if that is running, do it once more
         afterwards.
         """
-        self._hinted = True
+        self._is_hinted = True
         if self._looking is not None or not self.running:
             return
         looking: Deferred[None] = Deferred()
@@ -365,9 +377,9 @@ class Distribution(Service):
     async def _start_walks_while_hinted(self) -> None:
         """Read the fan-outs in the store, and start walks for them as far as more walks may run."""
         try:
-            while self._hinted and self.running:
-                self._hinted = False
-                self._ended.clear()
+            while self._is_hinted and self.running:
+                self._is_hinted = False
+                self._ids_of_ended.clear()
                 # Read enough that fan-outs which had a turn do not hide those which had none.
                 begun = sum(fanout.cursor > 0 for fanout in self._queue.values())
                 fanouts = partial(self._store.fanouts, 2 * self._max_walks + begun)
@@ -397,9 +409,9 @@ class Distribution(Service):
             for fanout in fanouts
             if fanout.topic not in self._walks
             # A walk may have it under the URL from which its topic has moved since.
-            and fanout.id not in self._walked
+            and fanout.id not in self._ids_of_walks
             # Its walk may have ended since the store was read.
-            and fanout.id not in self._ended
+            and fanout.id not in self._ids_of_ended
         }
         queued = {topic: waiting[topic] for topic in self._queue if topic in waiting}
         self._queue = queued | waiting
@@ -408,16 +420,17 @@ class Distribution(Service):
         """Start the walk of a fan-out; when it ends, look for further fan-outs."""
         self._contents.forget(fanout.topic)  # the event may have been dropped
         walk = self._walks[fanout.topic] = Walk(fanout, self._tools)
-        self._walked.add(fanout.id)
+        self._ids_of_walks.add(fanout.id)
 
-        def ended(result: object) -> None:
+        def end_walk(result: object) -> None:
+            """Forget the walk, which has ended, and look for the next ones."""
             del self._walks[fanout.topic]
-            self._walked.discard(fanout.id)
-            self._ended.add(fanout.id)
+            self._ids_of_walks.discard(fanout.id)
+            self._ids_of_ended.add(fanout.id)
             walk.over.callback(None)
             self._look_for_fanouts()
 
-        Deferred.fromCoroutine(self._run(walk)).addBoth(ended)
+        Deferred.fromCoroutine(self._run(walk)).addBoth(end_walk)
 
     async def _run(self, walk: Walk) -> None:
         """Run a walk to its end, and log why it ended early, if it did."""

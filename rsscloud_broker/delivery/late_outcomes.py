@@ -14,13 +14,13 @@ class LateOutcomes:
 
     def __init__(self, record: Callable[[Sequence[Delivery]], None]) -> None:
         self._record = record
-        self._waiting: list[Delivery] | None = []
+        self._waiting: list[Delivery] | None = []  # None since ``release``
         self._node: int | None = None
 
     def add(self, delivery: Delivery) -> None:
         """Save an outcome, at once or after ``release``."""
         if self._waiting is None:
-            self._record([self._claimed(delivery)])
+            self._record([self._with_claim(delivery)])
         else:
             self._waiting.append(delivery)
 
@@ -33,8 +33,8 @@ class LateOutcomes:
         self._node = node
         waiting, self._waiting = self._waiting or [], None
         if waiting:
-            self._record([self._claimed(one) for one in waiting])
+            self._record([self._with_claim(one) for one in waiting])
 
-    def _claimed(self, delivery: Delivery) -> Delivery:
+    def _with_claim(self, delivery: Delivery) -> Delivery:
         """The delivery of a notification that the node has claimed since the attempt began."""
         return evolve(delivery, subscription=evolve(delivery.subscription, claim=self._node))

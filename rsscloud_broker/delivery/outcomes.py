@@ -36,12 +36,12 @@ class Outcomes:
     _jitter: Callable[[], float]
     _delivered: Callable[[Subscription, float], object]
     _logged_unavailable_at: float = field(default=float("-inf"), init=False)
-    _deliveries: Callable[[str, str], Counter] = field(init=False)
+    _counter_of: Callable[[str, str], Counter] = field(init=False)
     log = Logger()
 
     def __attrs_post_init__(self) -> None:
         # Cached, since looking a counter up by its labels is slow.
-        self._deliveries = cache(self._counters.deliveries.labels)
+        self._counter_of = cache(self._counters.deliveries.labels)
 
     def delivery(
         self,
@@ -50,7 +50,7 @@ class Outcomes:
         outcome: Outcome,
         content_id: int | None,
     ) -> Delivery:
-        """What to store of an outcome.
+        """Decide what to store of an outcome; count it, and log a failure.
 
         :param content_id: the store's key of the content that was carried, if it was pushed.
         """
@@ -77,11 +77,11 @@ class Outcomes:
                 not_before=None if asked is None else now + asked,
             )
         elif subscription.ended:
-            return self._ended(delivery, outcome)
+            return self._end_subscription(delivery, outcome)
         self._log_failure(delivery, outcome)
         return delivery
 
-    def _ended(self, delivery: Delivery, outcome: Outcome) -> Delivery:
+    def _end_subscription(self, delivery: Delivery, outcome: Outcome) -> Delivery:
         """End a subscription whose topic has ended, whether or not its subscriber could be
         notified.
         """
@@ -97,6 +97,7 @@ class Outcomes:
         return evolve(delivery, outcome=Outcome(False, subscription.ended, gone=True))
 
     def _log_failure(self, delivery: Delivery, outcome: Outcome) -> None:
+        """Count and log that a subscriber was not notified, and what follows from that."""
         subscription = delivery.subscription
         protocol = subscription.callback.protocol
         self.count(subscription, "gone" if outcome.gone else "failed")
@@ -116,7 +117,7 @@ class Outcomes:
             what_next=what_next,
         )
 
-    def unavailable(self, subscription: Subscription, error: Unavailable) -> None:
+    def count_unavailable(self, subscription: Subscription, error: Unavailable) -> None:
         """Count a notification that the broker could not make.
 
         What the broker lacks is logged once in five seconds and not for each subscriber.
@@ -129,7 +130,7 @@ class Outcomes:
 
     def count(self, subscription: Subscription, outcome: str) -> None:
         """Count an outcome; ``Counters.deliveries`` says which there are."""
-        self._deliveries(subscription.callback.protocol, outcome).inc()
+        self._counter_of(subscription.callback.protocol, outcome).inc()
 
     def stretch(self) -> float:
         """The factor by which a pause is made longer at random."""

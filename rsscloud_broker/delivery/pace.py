@@ -92,7 +92,7 @@ class AdaptiveWindow:
             self._timer.cancel()
             self._timer = None
 
-    def took(self, seconds: float) -> None:
+    def note_duration(self, seconds: float) -> None:
         """Add the duration of a call that was not slow to the usual duration."""
         self._seconds += seconds
         self._calls += 1

@@ -70,18 +70,19 @@ class Retries:
         self._clock = clock
         self._attempts = attempts
         self._store_retry = store_retry
-        self._dropped = counters.dropped_contents
+        self._dropped_counter = counters.dropped_contents
         self._outdated = OutdatedSubscriptions()  # among the batch that is being claimed
         self._lost_claims = False  # since a batch began to be claimed
-        self._in_memory: dict[int, Attempt] = {}
+        self._in_memory: dict[int, Attempt] = {}  # by the id of the subscription
         self._slow: dict[str, float] = {}  # hosts for which nothing is claimed until a time
         self._alarm: IDelayedCall | None = None
-        self._looking: Deferred[None] | None = None
-        self._look_again = False
+        self._look: Deferred[None] | None = None
+        self._must_look_again = False
+        # What is to be saved next, by the id of the subscription and the key of a pushed content.
         self._finished: dict[tuple[int, int | None], Delivery] = {}
         self._unsaved: list[Delivery] = []  # deliveries that a bug kept from being saved
         self._saving: Deferred[None] = succeed(None)
-        self._to_be_saved = False
+        self._is_save_planned = False
 
     def wake_at(self, when: float) -> None:
         """Look for due notifications at a time, or earlier.
@@ -98,7 +99,7 @@ class Retries:
             self._alarm.cancel()
         self._alarm = self._clock.callLater(pause, self._look_for_due)
 
-    def saved(self, deliveries: Sequence[Delivery], recorded: Recorded) -> None:
+    def note_saved(self, deliveries: Sequence[Delivery], recorded: Recorded) -> None:
         """Take note of deliveries that were saved.
 
         The next look is when the first of them is due.  If the store dropped a pushed content
@@ -112,7 +113,7 @@ class Retries:
         if due:
             self.wake_at(min(due))
         for subscription in recorded.dropped:
-            self._dropped.inc()
+            self._dropped_counter.inc()
             self._log_dropped(subscription)
 
     def _log_dropped(self, subscription: Subscription) -> None:
@@ -157,11 +158,11 @@ class Retries:
                 key = one.subscription.id, one.content_id
                 self._finished.pop(key, None)  # a later delivery goes to the end
                 self._finished[key] = one
-        if self._finished and not self._to_be_saved:
-            self._to_be_saved = True
+        if self._finished and not self._is_save_planned:
+            self._is_save_planned = True
             self._saving = Deferred.fromCoroutine(self._save_finished(after=self._saving))
 
-    async def recorded(self) -> None:
+    async def when_saved(self) -> None:
         """Return when the deliveries that were recorded until now have been saved."""
         await self._saving
 
@@ -190,21 +191,21 @@ class Retries:
             self._alarm.cancel()
             self._alarm = None
 
-    async def idle(self) -> None:
+    async def when_idle(self) -> None:
         """Return when neither a look nor a save is under way."""
-        if self._looking is not None:
-            await self._looking
+        if self._look is not None:
+            await self._look
         await self._saving
 
     def _look_for_due(self) -> None:
         """Claim the notifications that are due; if that is under way, do it once more after it."""
         self._alarm = None
-        if self._looking is not None:
-            self._look_again = True
+        if self._look is not None:
+            self._must_look_again = True
         else:
-            self._look_again = False
+            self._must_look_again = False
             looking: Deferred[None] = Deferred()
-            self._looking = looking
+            self._look = looking
             Deferred.fromCoroutine(self._claim_due()).addBoth(looking.callback)
 
     async def _claim_due(self) -> None:
@@ -228,8 +229,8 @@ class Retries:
             self.log.failure("Looking for notifications that are due failed.")
             following = None
         finally:
-            self._looking = None
-        if self._look_again:  # this look may have missed what was saved meanwhile
+            self._look = None
+        if self._must_look_again:  # this look may have missed what was saved meanwhile
             following = self._clock.wall_seconds()
         # The longest time in seconds between two looks at the store: somebody may set the wall
         # clock.
@@ -245,7 +246,7 @@ class Retries:
             self.record([put_off(subscription, now, now, content_id)])
             return
         attempt = self._attempts.submit(
-            subscription, self._done, changed=False, content_id=content_id
+            subscription, self._take_delivery, changed=False, content_id=content_id
         )
         if not attempt.over:
             self._in_memory[subscription.id] = attempt
@@ -276,7 +277,8 @@ class Retries:
         hosts = Counter(one.host for one in self._in_memory.values())
         return [*self._slow, *(host for host, count in hosts.items() if count >= OF_A_HOST)]
 
-    def _done(self, delivery: Delivery) -> None:
+    def _take_delivery(self, delivery: Delivery) -> None:
+        """Forget an attempt that is over, and save its delivery soon."""
         attempt = self._in_memory.pop(delivery.subscription.id, None)
         if attempt is not None and attempt.begun:  # so its host has a free slot
             self._slow.pop(attempt.host, None)
@@ -285,7 +287,7 @@ class Retries:
     async def _save_finished(self, after: Deferred[None]) -> None:
         """Save the deliveries that are ready, after the save before."""
         await after
-        self._to_be_saved = False
+        self._is_save_planned = False
         finished, self._finished = list(self._finished.values()), {}
         try:
             for start in range(0, len(finished), AT_ONCE):
@@ -316,4 +318,4 @@ class Retries:
 
     async def _save(self, deliveries: Sequence[Delivery]) -> None:
         record = partial(self._store.record_deliveries, deliveries)
-        self.saved(deliveries, await self._store_retry(record))
+        self.note_saved(deliveries, await self._store_retry(record))

@@ -37,6 +37,7 @@ class Tally:
         # An earlier process has begun a fan-out with a cursor, and notified its first subscriber.
         self._begun = self._first_told = fanout.cursor > 0
         self._delivered = self._failed = self._waiting = 0
+        # Seconds after the change: to the first notification, and to the last public one.
         self._first: float | None = None
         self._last: float | None = None  # if a private follower was notified after the others
 

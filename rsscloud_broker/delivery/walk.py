@@ -70,8 +70,8 @@ class Tools:
     :ivar walk_budget: limits the bytes of contents that walks hold in memory.
     :ivar slice_size: how many subscriptions are read at a time.
     :ivar record: saves deliveries as soon as the store is available.
-    :ivar recorded: waits until all deliveries given to ``record`` so far are saved.
-    :ivar saved: is called with deliveries that a walk saved, and what the store answered.
+    :ivar when_saved: waits until all deliveries given to ``record`` so far are saved.
+    :ivar note_saved: is called with deliveries that a walk saved, and what the store answered.
     """
 
     store: Store
@@ -80,8 +80,8 @@ class Tools:
     tally: Callable[[Fanout], Tally]
     store_retry: StoreRetry
     record: Callable[[Sequence[Delivery]], None]
-    recorded: Callable[[], Awaitable[None]]
-    saved: Callable[[Sequence[Delivery], Recorded], None]
+    when_saved: Callable[[], Awaitable[None]]
+    note_saved: Callable[[Sequence[Delivery], Recorded], None]
     others_wait: Callable[[], bool]
     walk_budget: WalkBudget
     slice_size: int
@@ -135,7 +135,7 @@ class Walk:
         self._outdated = self._outdated_ahead = OutdatedSubscriptions()
         # Subscriptions whose attempts wait for a slot; the walk submits no more meanwhile.
         self._waiting: set[int] = set()
-        self._changes: list[Deferred[None]] = []
+        self._waiters: list[Deferred[None]] = []
         self._saving = False
         self._timer: IDelayedCall | None = None
         self._problem: BaseException | None = None
@@ -151,10 +151,10 @@ class Walk:
         self._outdated.add(topic, callback, options)
         self._outdated_ahead.add(topic, callback, options)
 
-    def lose(self) -> None:
+    def lose_claim(self) -> None:
         """Stop, since this process does not hold the claim of the fan-out any more."""
         self._problem = ClaimLost()
-        self._tell_change()
+        self._wake()
 
     async def run(self) -> None:
         """Walk from the cursor to the end, or until the service stops, or until the turn is over
@@ -171,7 +171,7 @@ class Walk:
             self._content = await self._read_content()
             await self._resume()
             done, turn = False, TURN_SUBSCRIPTIONS
-            while not (done or self._stops or (turn <= 0 and tools.others_wait())):
+            while not (done or self._must_stop or (turn <= 0 and tools.others_wait())):
                 subscriptions = await next_slice
                 done = len(subscriptions) < tools.slice_size
                 if not done:  # read the next slice while this one is submitted
@@ -180,7 +180,7 @@ class Walk:
                 turn -= len(subscriptions)
                 await self._submit_all(subscriptions)
                 self._outdated = self._outdated_ahead
-                if self._stops:
+                if self._must_stop:
                     done = False
             await self._settle()
             done = done and not self._progress.to_resubmit  # a stop put these off
@@ -193,7 +193,7 @@ class Walk:
             self._tally.end()
 
     @property
-    def _stops(self) -> bool:
+    def _must_stop(self) -> bool:
         return self._problem is not None or self._tools.store_retry.stopped
 
     def _read(self, cursor: int) -> Deferred[list[Subscription]]:
@@ -224,7 +224,7 @@ class Walk:
         """Submit attempts in batches, each when few wait; stop early if the walk stops."""
         for start in range(0, len(subscriptions), BATCH_SIZE):
             await self._wait_for_capacity()
-            if self._stops:
+            if self._must_stop:
                 return
             self._submit(subscriptions[start : start + BATCH_SIZE])
 
@@ -232,11 +232,11 @@ class Walk:
         """Wait until no attempt waits for a slot and few outcomes are unsaved."""
         until = self._tools.clock.seconds() + SETTLE_SECONDS
         while self._waiting or self._progress.unsaved > MAX_UNSAVED:
-            if self._stops:
+            if self._must_stop:
                 return
             if self._waiting and self._tools.clock.seconds() >= until:
                 self._leave_busy_hosts()
-            await self._change(self._rest(until) if self._waiting else None)
+            await self._wait_for_change(self._seconds_to(until) if self._waiting else None)
 
     def _leave_busy_hosts(self) -> None:
         """Stop waiting for attempts behind busy hosts.
@@ -262,14 +262,14 @@ class Walk:
             if not self._concerns(subscription):
                 continue
             if subscription in self._outdated:
-                self._done(self._for_the_store(subscription))
+                self._take_delivery(self._for_the_store(subscription))
                 continue
             self._waiting.add(subscription.id)
             attempt = tools.attempts.submit(
                 subscription,
-                self._done,
+                self._take_delivery,
                 changed=True,
-                began=partial(self._began, subscription.id),
+                began=partial(self._stop_waiting_for, subscription.id),
                 content=self._content,
                 content_id=self._fanout.content_id if self._fanout.pushed else None,
             )
@@ -307,13 +307,13 @@ class Walk:
             or not subscription.wants_content
         )
 
-    def _began(self, key: int) -> None:
+    def _stop_waiting_for(self, key: int) -> None:
         """Note that an attempt waits for no slot any more."""
         self._waiting.discard(key)
         if not self._waiting:
-            self._tell_change()
+            self._wake()
 
-    def _done(self, delivery: Delivery) -> None:
+    def _take_delivery(self, delivery: Delivery) -> None:
         """Note the outcome of an attempt, to be saved soon."""
         progress = self._progress
         self._tally.add(delivery, late=self._late is not None)
@@ -328,24 +328,24 @@ class Walk:
         progress.unsaved += 1
         self._save_soon()
         if not progress.open:
-            self._tell_change()
+            self._wake()
 
     # --- waiting for changes
 
-    async def _change(self, seconds: float | None = None) -> None:
-        """Return at the next call of ``_tell_change``, or after some seconds."""
+    async def _wait_for_change(self, seconds: float | None = None) -> None:
+        """Return at the next call of ``_wake``, or after some seconds."""
         change: Deferred[None] = Deferred()
-        self._changes.append(change)
+        self._waiters.append(change)
         timer = None
         if seconds is not None:
-            timer = self._tools.clock.callLater(seconds, self._tell_change)
+            timer = self._tools.clock.callLater(seconds, self._wake)
         await change
         if timer is not None and timer.active():
             timer.cancel()
 
-    def _tell_change(self) -> None:
-        """Wake all that wait in ``_change``."""
-        changes, self._changes = self._changes, []
+    def _wake(self) -> None:
+        """Wake all that wait in ``_wait_for_change``."""
+        changes, self._waiters = self._waiters, []
         for change in changes:
             change.callback(None)
 
@@ -364,9 +364,9 @@ class Walk:
                         self._tools.attempts.withdraw(attempt, 0.0)
                 if not some_wait:
                     break
-            await self._change(self._rest(until))
+            await self._wait_for_change(self._seconds_to(until))
 
-    def _rest(self, until: float) -> float:
+    def _seconds_to(self, until: float) -> float:
         """The seconds until ``until``; if that is over, the seconds until the next look."""
         seconds = until - self._tools.clock.seconds()
         return seconds if seconds > 0 else SETTLE_SECONDS
@@ -407,7 +407,7 @@ class Walk:
         try:
             # Save earlier attempts for these subscriptions first: saved later, their success
             # would delete a pending notification that this walk stores.
-            await self._tools.recorded()
+            await self._tools.when_saved()
             recorded = await self._tools.store_retry(record)
         except (CancelledError, Exception) as problem:  # run() raises it
             self._problem = problem
@@ -416,11 +416,11 @@ class Walk:
             if recorded.lost:
                 self._problem = ClaimLost()
             else:
-                self._tools.saved(outcomes, recorded)
+                self._tools.note_saved(outcomes, recorded)
         self._saving = False
         if progress.unsaved and self._problem is None and self._late is None:
             self._save_soon()
-        self._tell_change()
+        self._wake()
 
     async def _save_rest(self, *, done: bool) -> None:
         """Save all progress, and a pending notification for each attempt without an outcome.
@@ -431,7 +431,7 @@ class Walk:
         """
         self._call_off_timer()
         while self._saving:
-            await self._change()
+            await self._wait_for_change()
         progress, now = self._progress, self._tools.clock.wall_seconds()
         under_way, progress.open = list(progress.open.values()), {}
         self._tally.add_waiting(one.subscription for one in under_way)

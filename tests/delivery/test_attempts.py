@@ -436,7 +436,7 @@ class PutOffTests(AttemptsTestCase):
         self.attempts.withdraw_all()
         self.submit(subscription(3, "third.example"))
         self.assertEqual([one.subscription.id for one in self.delivered], [2, 3])
-        idle = Deferred.fromCoroutine(self.attempts.idle())
+        idle = Deferred.fromCoroutine(self.attempts.when_idle())
         self.assertNoResult(idle)
         self.attempts.call_off()
         self.successResultOf(idle)
@@ -446,7 +446,7 @@ class PutOffTests(AttemptsTestCase):
         self.assertEqual(self.breakers.take_changes(), [])
 
     def test_idle_when_nothing_is_under_way(self) -> None:
-        self.successResultOf(Deferred.fromCoroutine(self.attempts.idle()))
+        self.successResultOf(Deferred.fromCoroutine(self.attempts.when_idle()))
 
 
 class LeftTests(AttemptsTestCase):

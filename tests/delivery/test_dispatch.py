@@ -88,7 +88,7 @@ class DispatchTestCase(SynchronousTestCase):
         self.assertEqual([self.gauge(name) for name in names], [0.0] * 3)
         for kept in ("_hosts", "_quick_queue", "_queue", "_active", "_slow"):
             self.assertEqual(len(getattr(self.dispatcher, kept)), 0, kept)
-        self.assertEqual((self.dispatcher._behind, self.dispatcher._active_quick), (0, 0))
+        self.assertEqual((self.dispatcher._behind_hosts, self.dispatcher._active_quick), (0, 0))
 
 
 class PlacesTests(DispatchTestCase):
