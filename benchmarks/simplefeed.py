@@ -110,7 +110,7 @@ class _Database:
         self._url = f"sqlite:///{file}"
 
     def __enter__(self) -> Engine:
-        sqlite.make_parent_directory(make_url(self._url))
+        sqlite.make_database_file(make_url(self._url))
         self._engine = open_engine(self._url)
         writing = for_writing(self._engine)
         with writing.begin() as conn:

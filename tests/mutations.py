@@ -47,7 +47,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "policy/rate_limits.py",
-        "pause = self._day.take(bucket)",
+        "pause = self._pings_of_day.take(bucket)",
         "pause = 0",
         "policy.test_rate_limits",
         "A source may fill the disk with pings, slowly.",
@@ -541,7 +541,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "sinks/archive.py",
-        "            await self._archive(0, keep_from)\n",
+        "            await self._write_missing(0, keep_from)\n",
         "",
         "sinks.test_archive",
         "Pings are pruned that are in no archive: they are lost.",
@@ -1064,7 +1064,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "database/files.py",
-        'or _copies_all(connection, "FULL", WAIT)',
+        'or _copy_all(connection, "FULL", WAIT)',
         "",
         "database.test_files",
         "Under constant load the log beside the database grows forever.",

@@ -212,7 +212,7 @@ class Broker:
             topic = topic_of(url)
             self._access.check_publish(topic)
             limited = self._admission.limits_fetches(source)
-            if limited and (pause := self._admission.count_fetch(topic)):
+            if limited and (pause := self._admission.admit_fetch(topic)):
                 raise self._admission.too_many_fetches(topic, pause)
             return topic
 
@@ -285,7 +285,7 @@ class Broker:
         """
         if not self._admission.limits_fetches(source) or self._detector.was_watched(url):
             return
-        pause = self._admission.count_fetch(url)
+        pause = self._admission.admit_fetch(url)
         # The store is asked only when the limit is reached: nearly every ping is admitted.
         if pause and not await self._detector.is_watched(url):
             raise self._admission.too_many_fetches(url, pause)

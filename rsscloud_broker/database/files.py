@@ -50,6 +50,7 @@ class Files:
         #: The files that are open, by their paths: the main file from the first connection on, the
         #: log from the first checkpoint on.  The pool keeps connections, so both stay open.
         self._opened: dict[str, _Identity | None] = {}
+        # The path that was not in place at the last look, and why the last checkpoint failed.
         self._problem = self._trouble = ""
         self.is_changed = False
         self._due_at = 0.0
@@ -110,7 +111,7 @@ class Files:
         """Make a checkpoint; if it fails, log that once, and try again at the next look."""
         trouble = ""
         try:
-            self.is_changed = not self._copies_all()
+            self.is_changed = not self._copy_all()
             log = _identity(self._log_path)
             if log is not None:  # else somebody has moved both away since the last look
                 self._opened.setdefault(self._log_path, log)
@@ -122,18 +123,18 @@ class Files:
             )
         self._trouble = trouble
 
-    def _copies_all(self) -> bool:
-        """Make a checkpoint; whether the main file has all commits now."""
+    def _copy_all(self) -> bool:
+        """Make a checkpoint; return whether the main file has all commits now."""
         connection = self._engine.raw_connection()
         try:
             # Nearly all is copied without a wait.  If the broker always reads, some reader needs
             # older pages at any time; then the rest is copied when these readers are done.
-            return _copies_all(connection, "PASSIVE", 0) or _copies_all(connection, "FULL", WAIT)
+            return _copy_all(connection, "PASSIVE", 0) or _copy_all(connection, "FULL", WAIT)
         finally:
             connection.close()
 
 
-def _copies_all(connection: Any, how: str, wait: int) -> bool:
+def _copy_all(connection: Any, how: str, wait: int) -> bool:
     """Make a checkpoint.
 
     :param how: the mode (https://sqlite.org/pragma.html#pragma_wal_checkpoint).

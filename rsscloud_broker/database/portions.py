@@ -51,12 +51,12 @@ async def in_portions(
     results = []
     position: P | None = first
     while position is not None:
-        result, position = await run(partial(_do, portion, position))
+        result, position = await run(partial(_call_portion, portion, position))
         results.append(result)
     return results
 
 
-def _do(
+def _call_portion(
     portion: Callable[[Connection, P], tuple[T, P | None]], position: P, conn: Connection
 ) -> tuple[T, P | None]:
     """Call ``portion`` with the connection first, which ``partial`` can only leave to the end."""

@@ -26,7 +26,7 @@ GIVEN_UP = "the server does not answer the heartbeat of this node either"
 def set_read_timeout(
     engine: Engine, seconds: float, is_given_up: Callable[[], bool] = lambda: False
 ) -> None:
-    """Close each connection of an engine on which a statement gets no answer for so long.
+    """Close each connection of an engine on which a statement gets no answer for ``seconds``.
 
     The statement then fails with the driver's ``OperationalError``.
 

@@ -9,7 +9,7 @@ start of its transaction, when it has nothing to undo.
 It waits for half a minute, or for as long as the URL says:
 ``sqlite:////var/lib/broker.db?timeout=5``.
 
-``make_parent_directory`` makes the file of the database; connecting never does.  ``files`` looks
+``make_database_file`` makes the file of the database; connecting never does.  ``files`` looks
 after the file then.
 """
 
@@ -57,8 +57,8 @@ def engine_options(url: URL) -> dict[str, Any]:
     return {} if "timeout" in url.query else {"connect_args": {"timeout": 30.0}}
 
 
-def make_parent_directory(url: URL) -> None:
-    """Make the file of the database, and its directory.
+def make_database_file(url: URL) -> None:
+    """Make the file of the database, unless it is there, and its directory.
 
     Only its owner may read the file, since it holds the secrets of subscribers.  SQLite gives
     the same permissions to the files that it makes beside it.
@@ -87,6 +87,7 @@ def configure(engine: Engine, writes: str) -> None:
     """
 
     def connect(connection: Any, record: Any) -> None:
+        """Set up a connection that was just made."""
         connection.isolation_level = None
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
@@ -98,6 +99,7 @@ def configure(engine: Engine, writes: str) -> None:
         _files[engine.dialect] = files
 
     def begin(connection: Connection) -> None:
+        """Begin a transaction, unless the files of the database are gone."""
         if files is not None:
             files.check()
         writer = connection.get_execution_options().get(writes, False)
@@ -144,7 +146,7 @@ def last_id(conn: Connection, table: Table) -> int:
     """The largest id that SQLite has ever given to a row of a table with AUTOINCREMENT; 0 if none,
     and for other tables.
     """
-    if not _counts(conn):
+    if not _has_counters(conn):
         return 0
     found = conn.exec_driver_sql("SELECT seq FROM sqlite_sequence WHERE name = ?", (table.name,))
     return int(found.scalar() or 0)
@@ -160,7 +162,7 @@ def set_last_id(conn: Connection, table: Table, last: int) -> None:
         conn.exec_driver_sql("INSERT INTO sqlite_sequence VALUES (?, ?)", (table.name, last))
 
 
-def _counts(conn: Connection) -> bool:
+def _has_counters(conn: Connection) -> bool:
     """Whether any table has AUTOINCREMENT, so that SQLite keeps their last ids."""
     there = "SELECT 1 FROM sqlite_master WHERE name = 'sqlite_sequence'"
     return conn.exec_driver_sql(there).first() is not None

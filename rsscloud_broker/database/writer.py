@@ -89,6 +89,8 @@ class Writer:
         counters = counters or Counters()
         self._group_sizes, self._durations = counters.group_sizes, counters.transactions
         self.in_doubt = 0
+        # When the thread began its present work; what the reactor gathers; and what waits for the
+        # thread, with None as the mark for the end.
         self._began_at: float | None = None
         self._gathered: list[QueuedOperation] = []
         self._jobs: SimpleQueue[QueuedOperation | None] = SimpleQueue()
@@ -153,13 +155,13 @@ class Writer:
 
     def _run(self) -> None:
         """Run groups until the writer stops; this is what the thread does."""
-        while self._goes_on():
+        while self._run_group_or_log():
             pass
         self._at_end()
         assert self._stopped is not None  # the end is only queued by stop
         self._reactor.callFromThread(self._stopped.callback, None)
 
-    def _goes_on(self) -> bool:
+    def _run_group_or_log(self) -> bool:
         """Run a group, and log a bug in it; False when the writer stops."""
         try:
             return self._run_group()
@@ -175,17 +177,17 @@ class Writer:
 
         :returns: False when the writer stops.
         """
-        first = self._next()
+        first = self._wait_for_operation()
         if first is None:
             return False
-        group = [first, *islice(self._waiting(), self._limit - 1)]
+        group = [first, *islice(self._take_queued(), self._limit - 1)]
         self._began_at = time.monotonic()
-        outcomes = self._outcomes(group)
+        outcomes = self._run_all(group)
         self._began_at = None
         self._reactor.callFromThread(fire, outcomes)
         return True
 
-    def _next(self) -> QueuedOperation | None:
+    def _wait_for_operation(self) -> QueuedOperation | None:
         """Wait for an operation, and look after the files of the database meanwhile.
 
         :returns: None when the writer stops.
@@ -201,12 +203,13 @@ class Writer:
                 continue
 
     def _look_after_files(self) -> None:
+        """Look after the files, as part of the work that ``busy_for`` measures."""
         assert self._files is not None  # there is something to look after
         self._began_at = time.monotonic()
         self._files.look_after()
         self._began_at = None
 
-    def _waiting(self) -> Iterator[QueuedOperation]:
+    def _take_queued(self) -> Iterator[QueuedOperation]:
         """The operations that are queued now, up to the mark for the end."""
         while True:
             try:
@@ -218,7 +221,7 @@ class Writer:
                 return
             yield job
 
-    def _outcomes(self, group: Sequence[QueuedOperation]) -> list[Outcome]:
+    def _run_all(self, group: Sequence[QueuedOperation]) -> list[Outcome]:
         """Run a group, or each operation by itself if the group fails with one of them."""
         began_at = time.monotonic()
         try:
@@ -226,7 +229,7 @@ class Writer:
         except Exception as error:
             if _is_unavailable(error):
                 hangs = time.monotonic() - began_at > HANGS_AFTER
-                return failed([*group, *(self._waiting() if hangs else ())], error)
+                return failed([*group, *(self._take_queued() if hangs else ())], error)
             if len(group) == 1:
                 return failed(group, error)
         return self._one_by_one(group)

@@ -159,10 +159,10 @@ class FairLimiter:
         self._under_way = HostLimiter(under_way)
         self._holding: OrderedDict[Turn, float] = OrderedDict()  # who holds a slot, since when
         self._urgent, self._others = _Queue(), _Queue()
-        self._given = 0
+        self._number_given = 0
         self._may_leave = 0  # how many slots may be given away now
         self._alarm: IDelayedCall | None = None
-        self._giving = False
+        self._is_giving = False
 
     def set_node_count(self, nodes: int) -> None:
         """Divide the limits, which hold for all nodes together, among this many nodes.
@@ -171,7 +171,7 @@ class FairLimiter:
         """
         self._slots = max(1, self._all_slots // nodes)
         self._under_way.nodes = nodes
-        self._give()
+        self._give_slots()
 
     def __len__(self) -> int:
         """How many counts and sources are kept; 0 when no call waits or is under way."""
@@ -194,13 +194,14 @@ class FairLimiter:
             raise CancelledError
 
         def enqueue(source: str) -> None:
+            """Let another source wait for the same call: see ``Turn.join``."""
             queue.add(source, waiting)
-            self._give()
+            self._give_slots()
 
         for source in turn.sources:
             queue.add(source, waiting)
         turn._enqueue, turn._slot = enqueue, waiting.slot
-        self._give()
+        self._give_slots()
         try:
             return await waiting.slot
         except CancelledError:
@@ -208,26 +209,26 @@ class FairLimiter:
             queue.remove(waiting)
             raise
 
-    def _give(self) -> None:
+    def _give_slots(self) -> None:
         """Give the free slots to the calls whose turn it is."""
-        if self._giving:  # a call that ends at once calls this method again
+        if self._is_giving:  # a call that ends at once calls this method again
             return
-        self._giving = True
+        self._is_giving = True
         try:
             while (self._urgent or self._others) and self._has_free_slot():
-                found = self._next()
+                found = self._find_next()
                 if found is None:
                     if max(len(self._urgent), len(self._others)) > LOOK:
                         self._wake_after(LEAST_PAUSE)
                     break
-                self._begin(*found)
+                self._give_slot(*found)
         finally:
-            self._giving = False
+            self._is_giving = False
 
-    def _next(self) -> tuple[str, _Queue, _Waiting] | None:
+    def _find_next(self) -> tuple[str, _Queue, _Waiting] | None:
         """The call whose turn it is, with its source and its queue; None if none may begin."""
         queues = [self._urgent, self._others]
-        if self._given % SHARE == SHARE - 1:
+        if self._number_given % SHARE == SHARE - 1:
             queues.reverse()
         for queue in queues:
             found = queue.next(self._under_way)
@@ -236,22 +237,22 @@ class FairLimiter:
                 return source, queue, waiting
         return None
 
-    def _begin(self, source: str, queue: _Queue, waiting: _Waiting) -> None:
+    def _give_slot(self, source: str, queue: _Queue, waiting: _Waiting) -> None:
         """Give a slot to a call that waits."""
         turn = waiting.turn
         queue.remove(waiting)
         turn._enqueue = turn._slot = None
         turn.begun = True
-        self._given += 1
+        self._number_given += 1
         self._under_way.begin(waiting.quota, source)
         self._holding[turn] = self._clock.seconds()
         waiting.slot.callback(source)
 
-    def _end(self, turn: Turn, source: str, quota: HostQuota) -> None:
+    def _end_call(self, turn: Turn, source: str, quota: HostQuota) -> None:
         """Take the slot of a call that is over, if it still has one, and give it to others."""
         self._holding.pop(turn, None)
         self._under_way.release(quota, source)
-        self._give()
+        self._give_slots()
 
     def _has_free_slot(self) -> bool:
         """Whether a slot is free.  If none is, the call that has held its slot longest gives it up,
@@ -278,7 +279,7 @@ class FairLimiter:
         """Look for slots of slow calls, of which ``AT_A_TIME`` may be given away now."""
         self._alarm = None
         self._may_leave = AT_A_TIME
-        self._give()
+        self._give_slots()
         self._may_leave = 0
 
 
@@ -301,4 +302,4 @@ class _Slot(AbstractAsyncContextManager[None]):
         self.source = await self.limiter._wait(_Waiting(self.turn, self.quota), queue)
 
     async def __aexit__(self, *_: object) -> None:
-        self.limiter._end(self.turn, self.source, self.quota)
+        self.limiter._end_call(self.turn, self.source, self.quota)

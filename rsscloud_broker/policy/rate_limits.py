@@ -101,6 +101,7 @@ class RateLimit:
         factor = self._seconds_per_token / seconds_per_token if seconds_per_token else 0.0
 
         def rescaled(full_at: float) -> float:
+            """When a bucket is full by the new rate."""
             return now + min(max(full_at - now, 0.0) * factor, self._seconds_to_fill)
 
         self._full_at.replace_each(rescaled)
@@ -167,8 +168,10 @@ class Admission:
         self._count_of_host = count_of_host
         self._clock = clock
         self._counters = counters
+        # By source: of pings, of pings a day, and of verifications.  By host: of verifications that
+        # name it, and of fetches.  ``change`` sets the rates.
         self._pings = RateLimit(0, 0, clock)
-        self._day = RateLimit(0, 0, clock, longest_pause=DAY_PAUSE)
+        self._pings_of_day = RateLimit(0, 0, clock, longest_pause=DAY_PAUSE)
         self._sources = RateLimit(0, 0, clock)
         self._targets = RateLimit(0, 0, clock)
         self._fetches = RateLimit(0, 0, clock)
@@ -184,7 +187,7 @@ class Admission:
         #: Whether a source is not limited.  Cached, since the same sources call again and again.
         self.is_exempt = lru_cache(MAX_SOURCES)(partial(_is_among, limits.exempt_networks))
         self._pings.change(limits.pings_per_source, limits.pings_burst)
-        self._day.change(limits.pings_per_day / DAY, limits.pings_per_day)
+        self._pings_of_day.change(limits.pings_per_day / DAY, limits.pings_per_day)
         self._sources.change(limits.verifications_per_source, limits.verifications_burst)
         self._targets.change(limits.verifications_per_host, limits.verifications_host_burst)
         self._fetches.change(limits.fetches_per_host, limits.fetches_host_burst)
@@ -203,9 +206,11 @@ class Admission:
         pause = self._pings.take(bucket)
         if pause:
             raise self._too_many(
-                "pings", f"more than {_often(self._pings, 'pings')} came from your address", pause
+                "pings",
+                f"more than {_rate_text(self._pings, 'pings')} came from your address",
+                pause,
             )
-        pause = self._day.take(bucket)
+        pause = self._pings_of_day.take(bucket)
         if pause:
             often = f"{self._limits.pings_per_day} pings a day"
             raise self._too_many(
@@ -216,8 +221,8 @@ class Admission:
         """Whether the fetches that a caller's pings cause are limited."""
         return not self.is_exempt(source)
 
-    def count_fetch(self, url: str) -> int:
-        """Count a fetch of a topic that may have no subscribers.
+    def admit_fetch(self, url: str) -> int:
+        """Count a fetch of a topic for its host, whether or not the topic has subscribers.
 
         :returns: 0 if the fetch is within the limit of its host; otherwise the seconds until it
             will be.
@@ -225,11 +230,11 @@ class Admission:
         return self._fetches.take(_host_of(url))
 
     def too_many_fetches(self, url: str, pause: int) -> TooMany:
-        """The error for a topic without subscribers that ``count_fetch`` found over the limit.
+        """The error for a topic without subscribers that ``admit_fetch`` found over the limit.
 
-        :param pause: what ``count_fetch`` returned.
+        :param pause: what ``admit_fetch`` returned.
         """
-        often = _often(self._fetches, "fetches")
+        often = _rate_text(self._fetches, "fetches")
         return self._too_many(
             "fetches of a host",
             f"more than {often} of topics without subscribers were requested from the host "
@@ -255,12 +260,12 @@ class Admission:
             self._check_failures(intent)
         pause = self._sources.take(bucket_of(intent.source))
         if pause:
-            often = _often(self._sources, "registrations")
+            often = _rate_text(self._sources, "registrations")
             raise self._too_many(
                 "verifications of a source", f"more than {often} came from your address", pause
             )
         self._check_targets(intent)
-        return unlimited if intent.unsubscribe else await self._quota_for(intent) or unlimited
+        return unlimited if intent.unsubscribe else await self._take_quota(intent) or unlimited
 
     def failed(self, intent: Intent, error: CallbackFailed) -> None:
         """Remember for ``FAILED_PAUSE`` seconds that a verification failed.
@@ -292,12 +297,12 @@ class Admission:
         for host in sorted(hosts):
             pause = self._targets.take(host)
             if pause:
-                often = _often(self._targets, "registrations")
+                often = _rate_text(self._targets, "registrations")
                 raise self._too_many(
                     "verifications of a host", f"more than {often} named the host {host}", pause
                 )
 
-    async def _quota_for(self, intent: Intent) -> Quota | None:
+    async def _take_quota(self, intent: Intent) -> Quota | None:
         """Take one subscription from the quota of a callback's host.
 
         The host's subscriptions are counted only when its quota is unknown or used up.  An
@@ -310,11 +315,11 @@ class Admission:
         if not limit or await self._has_subscription(intent.topic, intent.callback):
             return None
         host = intent.callback.host
-        quota = self._quota_of(host)
+        quota = self._known_quota(host)
         if quota is None:
             counted = await self._count_of_host(host, limit)
             # Another call may have counted meanwhile, and others may have used its quota.
-            quota = self._quota_of(host) or Quota(limit - counted, self._clock.seconds())
+            quota = self._known_quota(host) or Quota(limit - counted, self._clock.seconds())
             self._quotas[host] = quota
         if quota.left < 1:
             raise self._too_many(
@@ -327,7 +332,7 @@ class Admission:
         quota.left -= 1
         return quota
 
-    def _quota_of(self, host: str) -> Quota | None:
+    def _known_quota(self, host: str) -> Quota | None:
         """The quota of a host; None if its subscriptions have to be counted."""
         quota = self._quotas.get(host, None)
         if quota is None or quota.left > 0:
@@ -348,7 +353,7 @@ def _is_among(exempt: Sequence[Network], source: str) -> bool:
     return any(address in network for network in exempt)
 
 
-def _often(limit: RateLimit, what: str) -> str:
+def _rate_text(limit: RateLimit, what: str) -> str:
     """A rate in words, for a refusal."""
     return f"{limit.rate:g} {what} a second"
 

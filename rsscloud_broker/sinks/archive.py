@@ -82,7 +82,7 @@ class ArchiveSink(PeriodicClusterJob):
         self._parts = parts
         self._options = options
         self._look_from = 0  # an hour; all hours before it are archived
-        self._pruned_to = 0
+        self._pruned_to = 0  # an hour; the pings of all hours before it are deleted
 
     async def handle(self, event: Event) -> None:
         """Look at past hours again, as pings of these hours were taken in.
@@ -103,14 +103,14 @@ class ArchiveSink(PeriodicClusterJob):
         first = min(self._look_from, int(due_at // HOUR) - _LOOK_BACK)
         self._look_from = this_hour - _LOOK_BACK
         try:
-            await self._archive(first, this_hour)
+            await self._write_missing(first, this_hour)
         except Exception:
             self._look_from = min(first, self._look_from)  # none of these hours is left out
             raise
         keep_from = this_hour - self._options.keep_hours
         if keep_from > self._pruned_to:
             # Compare with their archives once more what is about to be deleted.
-            await self._archive(0, keep_from)
+            await self._write_missing(0, keep_from)
             await self.in_portions(partial(self._prune, keep_from * HOUR))
             self._pruned_to = keep_from
 
@@ -119,7 +119,7 @@ class ArchiveSink(PeriodicClusterJob):
         removed: int = await self._parts.store.prune_pings(before, _PORTION)
         return removed == _PORTION
 
-    async def _archive(self, first: int, end: int) -> None:
+    async def _write_missing(self, first: int, end: int) -> None:
         """Write the missing archives of the hours from ``first`` to before ``end``."""
         parts = self._parts
         stored = await parts.store.ping_hours(first * HOUR, end * HOUR)
@@ -132,9 +132,9 @@ class ArchiveSink(PeriodicClusterJob):
             if archived is None:
                 archived = await parts.in_thread(records_in, target)
             if archived is None or archived < records:
-                await self._make(hour, target)
+                await self._write_archive(hour, target)
 
-    async def _make(self, hour: int, target: FilePath[str]) -> None:
+    async def _write_archive(self, hour: int, target: FilePath[str]) -> None:
         """Write the archive of an hour, and publish it on all nodes."""
         parts = self._parts
         async with drafted(parts, target) as draft:

@@ -82,11 +82,11 @@ class EventLogSink(EachPeriod):
         self._options = options
         self._store_retry = StoreRetry(parts.clock, "The event log")
         self._waiting: list[LogEntry] = []
-        self._losing = False
-        self._gathering: IDelayedCall | None = None
+        self._is_losing = False
+        self._gather_timer: IDelayedCall | None = None
         self._writing: Deferred[None] | None = None
         self._refusals: Counter[str] = Counter()  # of this minute, by caller
-        self._logged_refusals = self._further_refusals = 0
+        self._refusals_with_entry = self._further_refusals = 0
 
     def startService(self) -> None:
         self._store_retry.stopped = False
@@ -103,12 +103,14 @@ class EventLogSink(EachPeriod):
         return Deferred.fromCoroutine(self._stop([one for one in running if one is not None]))
 
     async def _stop(self, running: Sequence[Deferred[None]]) -> None:
+        """Write all entries that wait, when the runs under way have ended."""
         for one in running:
             await one
         self._count_refusals()
         await self._write()
 
     async def handle(self, event: Event) -> None:
+        """Have the entries of an event written soon, unless it is one refusal too many."""
         now = self._wall_seconds()
         if isinstance(event, PingRefused | SubscriptionDenied) and self._is_one_too_many(event):
             return
@@ -117,19 +119,19 @@ class EventLogSink(EachPeriod):
             await self._write()
         elif len(self._waiting) >= BATCH:
             self._begin_to_write()
-        elif self._gathering is None and self._writing is None:
+        elif self._gather_timer is None and self._writing is None:
             self._gather()
 
     def _gather(self) -> None:
         """Write what waits in a moment."""
-        self._gathering = self._clock.callLater(GATHER, self._begin_to_write)
+        self._gather_timer = self._clock.callLater(GATHER, self._begin_to_write)
 
     def _add(self, entries: Sequence[LogEntry]) -> None:
         """Have entries written, unless too many wait."""
         if len(self._waiting) < MOST_WAITING:
             self._waiting += entries
-        elif not self._losing:
-            self._losing = True
+        elif not self._is_losing:
+            self._is_losing = True
             self.log.error(
                 "The event log loses entries: {waiting} wait to be written, as many as may.",
                 waiting=MOST_WAITING,
@@ -143,18 +145,18 @@ class EventLogSink(EachPeriod):
         :returns: whether it gets no entry of its own.
         """
         source = bucket_of(event.source)
-        is_full = self._logged_refusals >= REFUSALS
+        is_full = self._refusals_with_entry >= REFUSALS
         if is_full or self._refusals[source] >= REFUSALS_OF_SOURCE:
             self._further_refusals += 1
             return True
         self._refusals[source] += 1
-        self._logged_refusals += 1
+        self._refusals_with_entry += 1
         return False
 
     def _count_refusals(self) -> None:
         """Add the entry for the refusals of the last minute that got none of their own."""
         self._refusals.clear()
-        self._logged_refusals = 0
+        self._refusals_with_entry = 0
         count, self._further_refusals = self._further_refusals, 0
         if count:
             now = self._wall_seconds()
@@ -172,9 +174,9 @@ class EventLogSink(EachPeriod):
         While the broker stops, a run ends when no entry waits: those of all its callers are written
         then.  Each caller waits for a Deferred of its own, since one can be awaited only once.
         """
-        if self._gathering is not None and self._gathering.active():
-            self._gathering.cancel()
-        self._gathering = None
+        if self._gather_timer is not None and self._gather_timer.active():
+            self._gather_timer.cancel()
+        self._gather_timer = None
         if self._writing is not None:
             written: Deferred[None] = Deferred()
             self._writing.addCallback(written.callback)
@@ -198,7 +200,7 @@ class EventLogSink(EachPeriod):
             return
         try:
             await self._store_retry(partial(self._store.add_log_entries, batch))
-            self._losing = False
+            self._is_losing = False
         except CancelledError:  # the broker stops, and the database cannot be used
             batch = self._waiting
         except Exception:  # log a bug, and go on with the next entries

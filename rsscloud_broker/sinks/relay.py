@@ -87,7 +87,7 @@ class RelayTarget:
         return f"{self.protocol} {self.url}"
 
 
-def _are_different(options: RelayOptions, key: attrs.Attribute[Any], targets: Any) -> None:
+def _check_different(options: RelayOptions, key: attrs.Attribute[Any], targets: Any) -> None:
     """Require targets that are not too many, and none of them twice."""
     if len(targets) > MAX_TARGETS:
         raise ValueError(f"'{key.name}' has {len(targets)} targets; at most {MAX_TARGETS} may be")
@@ -105,7 +105,7 @@ class RelayOptions:
     :ivar foreign_clouds: whether the clouds and hubs that a feed names are pinged, too.
     """
 
-    targets: tuple[RelayTarget, ...] = field(default=(), validator=_are_different)
+    targets: tuple[RelayTarget, ...] = field(default=(), validator=_check_different)
     window: float = field(default=60.0, validator=and_(ge(0), le(86_400)))
     foreign_clouds: bool = False
 
@@ -136,7 +136,7 @@ class RelaySink(RunOnOneNode):
         New targets get the pings that come from now on, whichever node passes them on, and when.
         """
         if self.handles:
-            Deferred.fromCoroutine(self._targets.note())
+            Deferred.fromCoroutine(self._targets.store_new())
             super().startService()
         else:
             Service.startService(self)
@@ -181,16 +181,18 @@ class _Targets(Service):
 
     async def _begin(self) -> None:
         with suppress(CancelledError):  # the service stops
-            found = await self._store_retry.until_done(self._progress, "The start of the relay")
+            found = await self._store_retry.until_done(
+                self._read_or_begin, "The start of the relay"
+            )
             self._begin_workers(found)
 
-    async def note(self) -> None:
-        """Have the store note where new targets begin."""
-        with suppress(Unavailable):  # nor can pings be stored; it is tried again
-            await self._progress()
+    async def store_new(self) -> None:
+        """Store that new targets begin with the next ping."""
+        with suppress(Unavailable):  # then no ping can be stored, and ``_begin`` tries it again
+            await self._read_or_begin()
 
-    def _progress(self) -> Awaitable[Sequence[RelayProgress]]:
-        """How far the pings were passed on to each target; a new one begins with the next ping."""
+    def _read_or_begin(self) -> Awaitable[Sequence[RelayProgress]]:
+        """Read how far pings were passed on to each target; store where new targets begin."""
         options, now = self._options, self._parts.clock.wall_seconds()
         names = [target.name for target in options.targets]
         names += [LABEL] if options.foreign_clouds else []
@@ -242,6 +244,7 @@ class _Targets(Service):
         matches = re.compile("|".join(map(translate, map(str.lower, target.hosts)))).match
 
         def wants(ping: Ping) -> bool:
+            """Whether the site or the feed of a ping is at such a host."""
             return any(matches(host_of(url)) for url in filter(None, (ping.url, ping.rss_url)))
 
         return Rules(

@@ -125,10 +125,10 @@ def _with_parameters(url: str, ping: Ping) -> str:
     return f"{url}{'&' if '?' in url else '?'}{given}"
 
 
-def judged(protocol: Protocol, reply: OutboundReply) -> RelayAnswer:
+def judge(protocol: Protocol, reply: OutboundReply) -> RelayAnswer:
     """Judge the answer of a target."""
     if protocol == "soap" and reply.status == 500:  # faults have this status
-        return _said(_soap_value, reply)
+        return _judge_weblog_updates(_decode_soap, reply)
     if not reply.success:
         pause = retry_after(reply.headers)
         again = reply.status >= 500 or reply.status in PASSING or pause is not None
@@ -136,24 +136,24 @@ def judged(protocol: Protocol, reply: OutboundReply) -> RelayAnswer:
         return RelayAnswer(False, text, healthy=False, again=again, retry_after=pause)
     match protocol:
         case "xml-rpc":
-            return _said(xmlrpc.decode_response, reply)
+            return _judge_weblog_updates(xmlrpc.decode_response, reply)
         case "soap":
-            return _said(_soap_value, reply)
+            return _judge_weblog_updates(_decode_soap, reply)
         case "rsscloud":
-            return _rsscloud(reply)
+            return _judge_rsscloud(reply)
     return RelayAnswer(True, f"status {reply.status}")
 
 
-def _soap_value(document: bytes) -> Any:
+def _decode_soap(document: bytes) -> Any:
     return soap.decode_response(document)
 
 
-def _said(decode: Any, reply: OutboundReply) -> RelayAnswer:
+def _judge_weblog_updates(decode: Any, reply: OutboundReply) -> RelayAnswer:
     """Judge an answer of weblogUpdates: ``flerror`` and ``message``."""
     try:
         value = decode(reply.body)
     except (xmlrpc.XMLRPCFault, soap.SoapFault) as fault:
-        text = _short(f"the target answered with a fault: {fault}")
+        text = _shortened(f"the target answered with a fault: {fault}")
         again = isinstance(fault, soap.SoapFault) and fault.code == "Server"
         return RelayAnswer(False, text, again=again, unknown=True)
     except xml.MalformedXML:
@@ -164,7 +164,7 @@ def _said(decode: Any, reply: OutboundReply) -> RelayAnswer:
         return RelayAnswer(
             not refused, "the target refused it, without a reason" if refused else ""
         )
-    text = _short(str(value.get("message", "")))
+    text = _shortened(str(value.get("message", "")))
     if value.get("flerror"):
         return RelayAnswer(
             False, f"the target refused it: {text}" if text else "the target refused it"
@@ -172,19 +172,19 @@ def _said(decode: Any, reply: OutboundReply) -> RelayAnswer:
     return RelayAnswer(True, text)
 
 
-def _rsscloud(reply: OutboundReply) -> RelayAnswer:
+def _judge_rsscloud(reply: OutboundReply) -> RelayAnswer:
     """Judge an answer of rssCloud's REST interface; other answers with 2xx are a success."""
     try:
         root = xml.parse(reply.body)
     except xml.MalformedXML:
         return RelayAnswer(True, f"status {reply.status}")
-    text = _short(root.get("msg", ""))
+    text = _shortened(root.get("msg", ""))
     if root.get("success") == "false":
         return RelayAnswer(False, f"the target refused it: {text}")
     return RelayAnswer(True, text)
 
 
-def _short(text: str) -> str:
+def _shortened(text: str) -> str:
     # How many characters of an answer are kept: strangers write them.
     return clean(text)[:200]
 
@@ -209,10 +209,10 @@ class Sender:
                 OutboundRequest(message.method, message.url, headers, message.body, 3)
             )
         except AddressRefused as error:
-            return RelayAnswer(False, _short(str(error)), healthy=False)
+            return RelayAnswer(False, _shortened(str(error)), healthy=False)
         except (OutboundError, Unavailable) as error:
-            return RelayAnswer(False, _short(str(error)), healthy=False, again=True)
-        return judged(protocol, reply)
+            return RelayAnswer(False, _shortened(str(error)), healthy=False, again=True)
+        return judge(protocol, reply)
 
 
 class TargetCalls:

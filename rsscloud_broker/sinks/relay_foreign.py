@@ -126,13 +126,13 @@ class ForeignClouds:
         self._store = parts.store
         self._bus = parts.bus
         self._clock = parts.clock
-        self._own = parts.public_url
-        self._counted = parts.counters.relays
+        self._own_url = parts.public_url
+        self._counter = parts.counters.relays
         parts.counters.begin_target(LABEL)
         self._hosts: BoundedDict[str, _Host] = BoundedDict(REMEMBERED)
 
     async def __call__(self, ping: Ping) -> None:
-        """Pass a ping on, once to each.
+        """Pass a ping on to the clouds and hubs of its feed, once to each, to three at most.
 
         :raises Unavailable: the store cannot be read.
         """
@@ -146,21 +146,21 @@ class ForeignClouds:
             if self._is_foreign(destination, ping)
         )
         # How many clouds and hubs of one feed are pinged.
-        await gather(self._tell(each, ping, topic) for each in islice(foreign, 3))
+        await gather(self._call_in_turn(each, ping, topic) for each in islice(foreign, 3))
 
     def _is_foreign(self, destination: Destination, ping: Ping) -> bool:
         """Whether a destination is neither this broker nor one that the ping has passed."""
         url = destination.url
-        is_usable = not fault_of(url) and not has_passed(self._own, url)
+        is_usable = not fault_of(url) and not has_passed(self._own_url, url)
         return is_usable and not has_passed(ping.origin, url)
 
-    async def _tell(self, destination: Destination, ping: Ping, topic: str) -> None:
+    async def _call_in_turn(self, destination: Destination, ping: Ping, topic: str) -> None:
         """Call a cloud or hub, when its host may be called; leave it out if that is too busy."""
         name = host_of(destination.url)
         host = self._hosts.get(name, _Host())
         self._hosts[name] = host
         if host.calls >= OF_HOST or self._clock.seconds() < host.not_before:
-            self._counted.labels(LABEL, "left_out").inc()
+            self._counter.labels(LABEL, "left_out").inc()
             return
         host.calls += 1
         try:
@@ -170,7 +170,7 @@ class ForeignClouds:
             if begin > now:
                 await deferLater(self._clock, begin - now)
             if self._clock.seconds() < host.not_before:  # another call has failed meanwhile
-                self._counted.labels(LABEL, "left_out").inc()
+                self._counter.labels(LABEL, "left_out").inc()
             else:
                 await self._call(host, destination, ping, topic)
         finally:
@@ -180,17 +180,17 @@ class ForeignClouds:
         """Call a cloud or hub, and count and publish what came of that."""
         began = self._clock.seconds()
         answer = await self._sender.send(destination.protocol, destination.message(topic), ping)
-        self._judge(host, answer)
+        self._pause_after(host, answer)
         now, target = self._clock.wall_seconds(), Callback(destination.url, destination.protocol)
         if answer.accepted:
             took = self._clock.seconds() - began
-            self._counted.labels(LABEL, "delivered").inc()
+            self._counter.labels(LABEL, "delivered").inc()
             self._bus.publish(PingRelayed(topic, target, answer.text, took, now))
         else:
-            self._counted.labels(LABEL, "failed").inc()
+            self._counter.labels(LABEL, "failed").inc()
             self._bus.publish(RelayFailed(topic, target, answer.text, now))
 
-    def _judge(self, host: _Host, answer: RelayAnswer) -> None:
+    def _pause_after(self, host: _Host, answer: RelayAnswer) -> None:
         """Leave a host alone for a while if it does not answer."""
         now = self._clock.seconds()
         host.failures = 0 if answer.healthy else host.failures + 1

@@ -106,28 +106,29 @@ class Worker:
         self._store: Store = parts.store
         self._bus = parts.bus
         self._clock = parts.clock
-        self._counted = partial(parts.counters.relays.labels, label)
+        self._counter_of = partial(parts.counters.relays.labels, label)
         parts.counters.begin_target(label)
         self._where = target.url or label
         self._store_retry = StoreRetry(parts.clock, "Relaying")
         # How many pings are remembered by each target, to find repeats.
         self._recent: BoundedDict[tuple[str, str, str], float] = BoundedDict(20_000)
-        self._begun = progress.ping_id
+        self._last_begun = progress.ping_id
         self._upcoming: deque[Ping] = deque()
         longest = max(RETRIES, default=0.0) * (1 + JITTER)
         self._waiting = WaitingPings(parts.clock, progress.waiting, longest)
-        self._retried = self._is_full = False
+        # Whether the last ping was one that was due again; whether the log says that too many wait.
+        self._was_due_again = self._is_full = False
         self._calls: set[Deferred[None]] = set()
         self._call_over: Deferred[None] | None = None
         self._sleeping: Deferred[None] | None = None
         self._saved_at = self._read_at = self._next_at = 0.0
         self._failures = progress.failures
-        self._not_before = self._restored(progress.retry_at)
+        self._not_before = self._resumed_pause(progress.retry_at)
         self._too_old = 0
         self._run: Deferred[None] | None = None
-        self._over: Deferred[None] = Deferred()
+        self._work_over: Deferred[None] = Deferred()
 
-    def _restored(self, retry_at: float | None) -> float:
+    def _resumed_pause(self, retry_at: float | None) -> float:
         """Until when the target is left alone, by the monotonic clock.
 
         :param retry_at: the stored time, by the wall clock; None if it may be called.
@@ -148,7 +149,7 @@ class Worker:
 
     async def _end(self) -> None:
         """Cancel the calls that are under way when the work is over, and store the progress."""
-        await self._over
+        await self._work_over
         for call in tuple(self._calls):  # they are made again after the next start
             call.cancel()
         self._store_retry.stopped = True
@@ -174,7 +175,7 @@ class Worker:
                 except CancelledError:
                     raise
                 except Unavailable as error:
-                    self._tell_put_off(error)
+                    self._log_put_off(error)
                     await deferLater(self._clock, UNAVAILABLE_PAUSE)
                 except Exception:  # log a bug, and go on
                     self.log.failure("Relaying to {url} failed.", url=self._where)
@@ -182,24 +183,25 @@ class Worker:
         except CancelledError:
             pass  # the service stops
         finally:
-            self._over.callback(None)
+            self._work_over.callback(None)
 
     async def _begin_one(self) -> None:
         """Begin to pass one more ping on."""
         while len(self._calls) >= self._rules.at_once:
             self._call_over = Deferred()
             await self._call_over
-        ping = await self._next()
-        await self._turn()
+        ping = await self._wait_for_next()
+        await self._wait_for_turn()
         if self._is_too_old(ping):
             self._waiting.done(ping.id)
             return
         call = Deferred.fromCoroutine(self._pass_on(ping))
         self._calls.add(call)
-        call.addBoth(self._end_of_call, call)
+        call.addBoth(self._end_call, call)
         await self._save_now_and_then()
 
-    def _end_of_call(self, result: object, call: Deferred[None]) -> None:
+    def _end_call(self, result: object, call: Deferred[None]) -> None:
+        """Forget a call that is over, and look for the next ping."""
         self._calls.discard(call)
         over, self._call_over = self._call_over, None
         if over is not None:
@@ -208,20 +210,20 @@ class Worker:
 
     # --- the next ping
 
-    async def _next(self) -> Ping:
+    async def _wait_for_next(self) -> Ping:
         """Wait for the next ping: one that is due again, or a new one, in turns."""
         while True:
-            ping = None if self._retried and self._upcoming else await self._due()
-            self._retried = ping is not None
-            ping = ping or await self._new()
+            ping = None if self._was_due_again and self._upcoming else await self._read_due()
+            self._was_due_again = ping is not None
+            ping = ping or await self._read_new()
             if ping is not None:
                 self._waiting.begin(ping.id)
                 return ping
-            self._tell_too_old()
+            self._report_too_old()
             await self._save_now_and_then()
-            await self._wait()
+            await self._sleep()
 
-    async def _due(self) -> Ping | None:
+    async def _read_due(self) -> Ping | None:
         """A ping that is to be passed on again now; None if there is none."""
         while (key := self._waiting.due()) is not None:
             read = partial(self._store.pings_by_id, [key])
@@ -231,26 +233,26 @@ class Worker:
             self._waiting.done(key)  # it is too old, or was deleted
         return None
 
-    async def _new(self) -> Ping | None:
+    async def _read_new(self) -> Ping | None:
         """A new ping; None if there is none, or if there is no room for one."""
         if self._waiting.is_full:
-            self._tell_full()
+            self._log_full()
             return None
         self._is_full = False
         if not self._upcoming and self._clock.seconds() >= self._read_at:
-            read = partial(self._store.pings_after, self._begun, BATCH)
+            read = partial(self._store.pings_after, self._last_begun, BATCH)
             self._upcoming.extend(await self._store_retry(read, f"to {self._where}"))
             # So that pings that come one by one are not read one by one.
             pause = PAUSE if len(self._upcoming) < BATCH else 0.0
             self._read_at = self._clock.seconds() + pause
         while self._upcoming:
             ping = self._upcoming.popleft()
-            self._begun = ping.id
+            self._last_begun = ping.id
             if self._is_wanted(ping):
                 return ping
         return None
 
-    async def _wait(self) -> None:
+    async def _sleep(self) -> None:
         """Wait until there may be a ping: a new one, or one that is due again."""
         pause = self._read_at - self._clock.seconds()
         if pause > 0:
@@ -267,7 +269,7 @@ class Worker:
         finally:
             self._sleeping = None
 
-    def _tell_full(self) -> None:
+    def _log_full(self) -> None:
         if not self._is_full:
             self._is_full = True
             self.log.warn(
@@ -276,7 +278,7 @@ class Worker:
                 url=self._where,
             )
 
-    def _tell_put_off(self, error: Unavailable) -> None:
+    def _log_put_off(self, error: Unavailable) -> None:
         self.log.error("Relaying to {url} is put off: {error}", url=self._where, error=error)
 
     async def _save_now_and_then(self) -> None:
@@ -291,7 +293,7 @@ class Worker:
             left = max(self._not_before - self._clock.seconds(), 0.0)
             retry_at = self._clock.wall_seconds() + left
         progress = RelayProgress(
-            self._progress.name, self._begun, self._failures, retry_at, self._waiting.stored()
+            self._progress.name, self._last_begun, self._failures, retry_at, self._waiting.stored()
         )
         if _is_same(progress, self._progress):
             return
@@ -306,13 +308,13 @@ class Worker:
         if not self._rules.wants(ping):
             return False
         if has_passed(ping.origin, self.target.url):
-            self._counted("came_from_there").inc()
+            self._counter_of("came_from_there").inc()
             return False
         if self._is_too_old(ping):
             return False
         key = (ping.name, ping.url, ping.rss_url)
         if abs(ping.received_at - self._recent.get(key, float("-inf"))) < self._rules.window:
-            self._counted("repeated").inc()
+            self._counter_of("repeated").inc()
             return False
         self._recent[key] = ping.received_at
         return True
@@ -321,11 +323,11 @@ class Worker:
         """Whether a ping is no news any more; then it is counted."""
         if self._clock.wall_seconds() - ping.received_at <= MAX_AGE:
             return False
-        self._counted("too_old").inc()
+        self._counter_of("too_old").inc()
         self._too_old += 1
         return True
 
-    def _tell_too_old(self) -> None:
+    def _report_too_old(self) -> None:
         if not self._too_old:
             return
         count, self._too_old = self._too_old, 0
@@ -348,7 +350,7 @@ class Worker:
         except CancelledError:
             return  # the service stops
         except Unavailable as error:
-            self._tell_put_off(error)
+            self._log_put_off(error)
             self._waiting.put_off(ping.id, UNAVAILABLE_PAUSE, failed=False)
             return
         except Exception:  # log a bug; the next pings may be passed on
@@ -359,18 +361,18 @@ class Worker:
             self._waiting.done(ping.id)
             return
         if answer.healthy:
-            self._heard()
+            self._note_answer()
         if answer.accepted:
             self._waiting.done(ping.id)
-            self._counted("delivered").inc()
+            self._counter_of("delivered").inc()
             now = self._clock.wall_seconds()
             took = self._clock.seconds() - began
             url = ping.rss_url or ping.url
             self._bus.publish(PingRelayed(url, self.target, answer.text, took, now))
             return
-        self._counted("failed").inc()
+        self._counter_of("failed").inc()
         if not answer.healthy:
-            self._failed(answer)
+            self._note_failure(answer)
         self._try_again(ping, answer)
 
     def _try_again(self, ping: Ping, answer: RelayAnswer) -> None:
@@ -379,7 +381,7 @@ class Worker:
         waits = RETRIES[self._waiting.attempts(ping.id) :]
         if not answer.again or not waits:
             self._waiting.done(ping.id)
-            self._counted("given_up" if answer.again else "refused").inc()
+            self._counter_of("given_up" if answer.again else "refused").inc()
             self._bus.publish(RelayFailed(url, self.target, answer.text, now))
             return
         pause = waits[0] * random.uniform(1, 1 + JITTER)  # noqa: S311 # no secret
@@ -387,7 +389,7 @@ class Worker:
         left = max(pause, self._not_before - self._clock.seconds())
         self._bus.publish(RelayFailed(url, self.target, answer.text, now, now + left))
 
-    async def _turn(self) -> None:
+    async def _wait_for_turn(self) -> None:
         """Wait until the target may be called, for its rate and after its failures."""
         while True:
             now = self._clock.seconds()
@@ -401,13 +403,13 @@ class Worker:
             if late > LATE:
                 await deferLater(self._clock, min(late * REST, LONGEST_REST))
 
-    def _heard(self) -> None:
+    def _note_answer(self) -> None:
         """Note that the target has answered as such a server does."""
         if self._failures >= THRESHOLD:
             self.log.info("{url} answers again: pings are passed on to it.", url=self._where)
         self._failures = 0
 
-    def _failed(self, answer: RelayAnswer) -> None:
+    def _note_failure(self, answer: RelayAnswer) -> None:
         """Note a call without a proper answer; leave the target alone after several in a row."""
         now = self._clock.seconds()
         if self._not_before > now:

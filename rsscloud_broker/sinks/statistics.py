@@ -101,7 +101,7 @@ class StatisticsSink(EachPeriod):
         self._options = options
         self._statistics: Store = parts.store
         self._counters = parts.counters
-        self._stored = dict.fromkeys(numbers(parts.counters), 0)
+        self._stored_numbers = dict.fromkeys(numbers(parts.counters), 0)
         self._jobs = [
             PeriodicClusterJob(parts.clock, period, job, parts.store, name=name, at_start=True)
             for period, job, name in (
@@ -129,13 +129,14 @@ class StatisticsSink(EachPeriod):
         for run in runs:
             await run
         try:
-            await self._add()
+            await self._add_grown()
         except Unavailable as error:
             self.log.warn("The statistics of the last minute are lost: {error}", error=error)
 
     async def _store(self) -> None:
+        """Store what was counted in the minute that ends now."""
         now = self._clock.wall_seconds()
-        await self._add()
+        await self._add_grown()
         self._minute = now
 
     async def _each_hour(self, due_at: float) -> None:
@@ -152,16 +153,16 @@ class StatisticsSink(EachPeriod):
         measured = dict(await self._statistics.measure())
         await self._statistics.add_statistics(self._clock.wall_seconds(), {}, measured)
 
-    async def _add(self) -> None:
+    async def _add_grown(self) -> None:
         """Add what was counted since the last time to the minute in which that was."""
         current = numbers(self._counters)
         grown = {
             name: value - before
             for name, value in current.items()
-            if value != (before := self._stored.get(name, 0))
+            if value != (before := self._stored_numbers.get(name, 0))
         }
         if grown:
             at = self._clock.wall_seconds() if self._minute is None else self._minute
             await self._statistics.add_statistics(at, grown, {})
         # Not before this point: what could not be stored is stored the next time.
-        self._stored = current
+        self._stored_numbers = current

@@ -139,7 +139,7 @@ def _prepare_sqlite(url: str) -> None:
     parsed = make_url(url)
     check_kept(url)
     try:
-        sqlite.make_parent_directory(parsed)
+        sqlite.make_database_file(parsed)
     except OSError as error:
         raise Unavailable(
             f"the directory for the database cannot be made: {error}. "

@@ -190,7 +190,7 @@ class FilesTests(TestCase):
         """It is tried again, and one line says so."""
         await self.add("first")
         error = sqlite3.OperationalError("database or disk is full")
-        patch = self.patch(self.watch(), "_copies_all", mock.Mock(side_effect=error))
+        patch = self.patch(self.watch(), "_copy_all", mock.Mock(side_effect=error))
         for _ in range(2):
             self.watch().look_after()
             self.assertTrue(self.watch().is_changed)

@@ -141,7 +141,9 @@ class WriterTests(TestCase):
         await self.writer.stop()
 
     async def test_bug_of_the_thread_is_not_the_end(self) -> None:
-        with mock.patch.object(self.writer, "_next", side_effect=ZeroDivisionError) as failing:
+        with mock.patch.object(
+            self.writer, "_wait_for_operation", side_effect=ZeroDivisionError
+        ) as failing:
             self.writer.start()
             while not failing.called:
                 await deferLater(self.clock, 0.01)

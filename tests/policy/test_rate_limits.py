@@ -298,9 +298,9 @@ class ReadingTests(AdmissionTestCase):
     def test_too_many_at_a_host(self) -> None:
         admission = self.admission(fetches_per_host=0.5, fetches_host_burst=3)
         for number in range(3):
-            self.assertEqual(admission.count_fetch(f"http://feeds.example/{number}"), 0)
+            self.assertEqual(admission.admit_fetch(f"http://feeds.example/{number}"), 0)
         url = "http://FEEDS.example:8080/3"
-        pause = admission.count_fetch(url)
+        pause = admission.admit_fetch(url)
         self.assertGreater(pause, 0)
         self.assertEqual(self.limited("fetches of a host"), 0)  # the caller decides
         self.assertEqual(
@@ -309,14 +309,14 @@ class ReadingTests(AdmissionTestCase):
             "host feeds.example; try again in 3 seconds",
         )
         self.assertEqual(self.limited("fetches of a host"), 1)
-        self.assertEqual(admission.count_fetch("http://other.example/"), 0)
+        self.assertEqual(admission.admit_fetch("http://other.example/"), 0)
         self.clock.advance(2)
-        self.assertEqual(admission.count_fetch(FEED), 0)
+        self.assertEqual(admission.admit_fetch(FEED), 0)
 
     def test_no_limit(self) -> None:
         admission = self.admission(fetches_per_host=0, fetches_host_burst=1)
         for _ in range(1000):
-            self.assertEqual(admission.count_fetch(FEED), 0)
+            self.assertEqual(admission.admit_fetch(FEED), 0)
 
     def test_whose_are_counted(self) -> None:
         admission = self.admission(exempt=("192.0.2.8",))

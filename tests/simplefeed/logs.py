@@ -23,7 +23,7 @@ NOON = 1_000_000_000.0
 def migrated(url: str) -> Iterator[Engine]:
     """An engine whose transactions write, on a database that has the tables of logs."""
     if url.startswith("sqlite:"):
-        sqlite.make_parent_directory(make_url(url))
+        sqlite.make_database_file(make_url(url))
     engine = open_engine(url)
     try:
         with for_writing(engine).begin() as conn:

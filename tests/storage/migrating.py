@@ -48,7 +48,7 @@ class MigrationSteps(SynchronousTestCase):
     def migrate_by_steps(self, url: str) -> None:
         """Make the tables of the first release, and run all the steps since."""
         if url.startswith("sqlite:"):
-            sqlite.make_parent_directory(make_url(url))
+            sqlite.make_database_file(make_url(url))
         engine = open_engine(url)
         self.addCleanup(engine.dispose)
         with for_writing(engine).begin() as conn:
@@ -89,7 +89,7 @@ class MigrationSteps(SynchronousTestCase):
         """A database may be used for something else, by a mistake in the configuration."""
         url = self.new_url()
         if url.startswith("sqlite:"):
-            sqlite.make_parent_directory(make_url(url))
+            sqlite.make_database_file(make_url(url))
         with open_database(url) as conn:
             conn.execute(text("CREATE TABLE topic (name TEXT)"))
         error = self.assertRaises(UnfitDatabase, migrate, url)

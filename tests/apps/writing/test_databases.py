@@ -62,7 +62,7 @@ class RowsTests(SynchronousTestCase):
     def new_url(self) -> str:
         """The URL of a database without tables."""
         path = Path(self.mktemp()).resolve() / "broker.db"
-        sqlite.make_parent_directory(make_url(f"sqlite:///{path}"))
+        sqlite.make_database_file(make_url(f"sqlite:///{path}"))
         return f"sqlite:///{path}"
 
     def open(self, url: str) -> None:
