@@ -158,7 +158,7 @@ class Foundation:
     def changes(self) -> Store:
         return self.store
 
-    follows = jobs = statistics = changes
+    follows = jobs = statistics = changes  # by these names plugins need the store
 
     @part
     def topics(self) -> TopicView:

@@ -394,7 +394,7 @@ class Server(Foundation):
             observer=self.observer,
             changes_user=None if self.twistd is None else bool(self.twistd.get("uid")),
         )
-        service.take(
+        service.add_parts(
             first=(
                 store,
                 Pulse(

@@ -48,7 +48,7 @@ def build(
         others.
     """
     problems: list[str] = []
-    made = _make(cls, table, path, problems, others)
+    made = _make_or_report(cls, table, path, problems, others)
     problems.extend(further)
     if made is None or problems:
         prefix = f"{where}: " if where else ""
@@ -71,7 +71,7 @@ def _key_path(path: tuple[str, ...], key: str = "") -> str:
     return f"[{'.'.join(path)}] {key}".rstrip() if path else key
 
 
-def _make(
+def _make_or_report(
     cls: type[T],
     table: Mapping[str, Any],
     path: tuple[str, ...],
@@ -95,9 +95,9 @@ def _make(
     for name, key in known.items():
         faults: list[str] = []
         if name in table:
-            values[name] = _value(hints[key.name], table[name], path, name, faults)
+            values[name] = _convert(hints[key.name], table[name], path, name, faults)
             if not faults:
-                faults.extend(_broken_rules(key, values[name], path, known))
+                faults.extend(_rules_broken_by(key, values[name], path, known))
         problems.extend(faults)
     if len(problems) > before:
         return None
@@ -108,14 +108,14 @@ def _make(
         return None
 
 
-def _value(hint: Any, value: Any, path: tuple[str, ...], name: str, problems: list[str]) -> Any:
+def _convert(hint: Any, value: Any, path: tuple[str, ...], name: str, problems: list[str]) -> Any:
     """The value of one key; None if it is faulty, with the faults added to ``problems``."""
     if attrs.has(hint) and isinstance(value, dict):
-        return _make(hint, value, (*path, name), problems)
+        return _make_or_report(hint, value, (*path, name), problems)
     inside = get_args(hint)[:1] if get_args(hint)[1:] == (...,) else ()
     if inside and attrs.has(inside[0]) and isinstance(value, list):
         return tuple(
-            _value(inside[0], each, path, f"{name}[{number}]", problems)
+            _convert(inside[0], each, path, f"{name}[{number}]", problems)
             for number, each in enumerate(value)
         )
     try:
@@ -134,7 +134,7 @@ def _value(hint: Any, value: Any, path: tuple[str, ...], name: str, problems: li
         return None
 
 
-def _broken_rules(
+def _rules_broken_by(
     key: _Attribute, value: Any, path: tuple[str, ...], known: Iterable[str]
 ) -> Iterator[str]:
     """The faults that the validator of one key finds without the other keys."""

@@ -68,7 +68,8 @@ class Readers:
         # How many operations read at the same time; each has a connection.
         self._pool = Daemons(0, 4, name="store readers")
         count_threads(self._pool, counters)
-        self._ended = False
+        self._is_ended = False
+        # When an operation last failed after it had hung, by the monotonic clock.
         self._hung_until = float("-inf")
         #: The jobs that wait for the running batch of the same function.
         self._waiting: dict[_Function, list[QueuedOperation]] = {}
@@ -83,32 +84,32 @@ class Readers:
         The Deferred fails with ``StoreUnavailable`` if the database cannot be used.
         """
         if not isinstance(operation, Batched):
-            return self._in_thread(self._read, time.monotonic(), operation)
+            return self._in_thread(self._read_unless_hung, time.monotonic(), operation)
         done: Deferred[T] = Deferred()
         job = QueuedOperation(operation, done)
         waiting = self._waiting.get(operation.function)
         if waiting is None:
             waiting = self._waiting[operation.function] = [job]
-            Deferred.fromCoroutine(self._work(operation.function, waiting))
+            Deferred.fromCoroutine(self._run_batches(operation.function, waiting))
         else:
             waiting.append(job)
         return done
 
     def end(self) -> None:
         """Start no further batch."""
-        self._ended = True
+        self._is_ended = True
 
     def stop(self) -> None:
         """Wait for the threads to end."""
         self._pool.stop()
 
-    async def _work(self, function: _Function, waiting: list[QueuedOperation]) -> None:
+    async def _run_batches(self, function: _Function, waiting: list[QueuedOperation]) -> None:
         """Run the waiting operations of a function, batch by batch, until none waits."""
-        while waiting and not self._ended:
+        while waiting and not self._is_ended:
             batch = waiting[:BATCH_LIMIT]
             del waiting[:BATCH_LIMIT]
             try:
-                outcomes = await self._in_thread(self._outcomes, time.monotonic(), function, batch)
+                outcomes = await self._in_thread(self._run_batch, time.monotonic(), function, batch)
             except Exception as error:  # such as no thread, which the next batch may get
                 outcomes = failed(batch, error)
             fire(outcomes)
@@ -116,11 +117,12 @@ class Readers:
         fire(failed(waiting, StoreUnavailable("the store is being shut down")))
 
     def _in_thread(self, function: Callable[..., T], *args: Any) -> Deferred[T]:
+        """Call a function in a thread of the pool."""
         return deferToThreadPool(self._reactor, self._pool, function, *args)
 
     # --- in a thread
 
-    def _read(self, asked_at: float, operation: Operation[T]) -> T:
+    def _read_unless_hung(self, asked_at: float, operation: Operation[T]) -> T:
         """Run an operation, unless the database was given up on since it was asked for.
 
         :param asked_at: a time of the monotonic clock.
@@ -136,13 +138,13 @@ class Readers:
                 self._hung_until = now
             raise
 
-    def _outcomes(
+    def _run_batch(
         self, asked_at: float, function: _Function, jobs: Sequence[QueuedOperation]
     ) -> list[Outcome]:
         """Run a batch, or each of its operations by itself if the batch raises."""
         arguments = [cast(Batched[Any, Any], job.operation).argument for job in jobs]
         try:
-            results = self._read(asked_at, lambda conn: function(conn, arguments))
+            results = self._read_unless_hung(asked_at, lambda conn: function(conn, arguments))
         except Exception as error:
             if len(jobs) == 1 or isinstance(error, Unavailable):
                 return failed(jobs, error)
@@ -155,7 +157,7 @@ class Readers:
         """Run each operation by itself; if the database cannot be used, the rest fails at once."""
         outcomes: list[Outcome] = []
         for index, job in enumerate(jobs):
-            outcomes += self._outcomes(asked_at, function, [job])
+            outcomes += self._run_batch(asked_at, function, [job])
             _, result = outcomes[-1]
             if isinstance(result, Failure) and isinstance(result.value, Unavailable):
                 return outcomes + failed(jobs[index + 1 :], result.value)

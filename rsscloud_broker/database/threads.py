@@ -74,7 +74,7 @@ class StoreThreads:
         self._reactor = reactor
         self._counters = counters or Counters()
         self._running = False
-        self._given_up = ""
+        self._given_up = ""  # why all operations fail now; empty if they do not
 
     def start(self, engine: Engine) -> None:
         self._engine = engine

@@ -92,7 +92,7 @@ class Disclosure:
         reason = entry.reason
         hides_host = self.mode == "none" and entry.is_about_a_subscriber
         if entry.is_about_a_subscriber:
-            reason = self._cleaned(reason, entry.topic, entry.callback)
+            reason = self._hide_in_reason(reason, entry.topic, entry.callback)
         if hides_host and entry.host:
             reason = re.sub(re.escape(entry.host), HIDDEN, reason, flags=re.IGNORECASE)
         return evolve(
@@ -112,7 +112,7 @@ class Disclosure:
         """
         return evolve(wanted, host_of_topic=True) if self.mode == "none" else wanted
 
-    def _cleaned(self, reason: str, topic: str, callback: str) -> str:
+    def _hide_in_reason(self, reason: str, topic: str, callback: str) -> str:
         """A reason in which each URL has only the parts that are shown; topics are public.
 
         :param topic, callback: the URLs of the entry; either may be empty.

@@ -51,30 +51,30 @@ class Health:
         self._checks = checks
 
     def alive(self) -> Sequence[PartState]:
-        return [self._state(part, check) for part, check in self._of_life.items()]
+        return [self._state_now(part, check) for part, check in self._of_life.items()]
 
     async def ready(self) -> Sequence[PartState]:
         states = list(self.alive())
         for part, check in self._checks.items():
-            states.append(await self._examined(part, check))
+            states.append(await self._examine(part, check))
         return states
 
-    def _state(self, part: str, check: Callable[[], str]) -> PartState:
+    def _state_now(self, part: str, check: Callable[[], str]) -> PartState:
         """What a check that does not wait says of a part."""
         try:
             return PartState(part, True, check())
         except Exception as error:
-            return self._failed(part, error)
+            return self._failed_state(part, error)
 
-    async def _examined(self, part: str, check: Check) -> PartState:
+    async def _examine(self, part: str, check: Check) -> PartState:
         """What a check says of a part, which it may have to wait for."""
         try:
             found = check()
             return PartState(part, True, await found if inspect.isawaitable(found) else found)
         except Exception as error:
-            return self._failed(part, error)
+            return self._failed_state(part, error)
 
-    def _failed(self, part: str, error: Exception) -> PartState:
+    def _failed_state(self, part: str, error: Exception) -> PartState:
         """The state of a part whose check raised an error."""
         if not isinstance(error, Unavailable):  # a bug of the check: log it
             self.log.failure("The health of {part} could not be checked.", part=part)

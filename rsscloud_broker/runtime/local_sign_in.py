@@ -54,21 +54,21 @@ class LocalSignIn(Service):
         self._broker = broker
         self._next_path = next_path
         self._say = say
-        self._offering: Deferred[None] | None = None
+        self._offer_call: Deferred[None] | None = None
 
     def startService(self) -> None:
         super().startService()
-        self._offering = Deferred.fromCoroutine(self._offer())
+        self._offer_call = Deferred.fromCoroutine(self._offer())
 
     def stopService(self) -> None:
         super().stopService()
-        if self._offering is not None:
-            self._offering.cancel()
+        if self._offer_call is not None:
+            self._offer_call.cancel()
 
     async def _offer(self) -> None:
         """Store a link to the account of the person who started the broker, and print it."""
         try:
-            account = await self._account()
+            account = await self._find_or_make_account()
             secret = new_secret()
             expires_at = self._clock.wall_seconds() + LINK_LIFE
             if account and await self._store.add_link(account.id, digest_of(secret), expires_at):
@@ -86,7 +86,7 @@ class LocalSignIn(Service):
         except Exception:  # a bug: the broker works without the link
             self.log.failure("No link to sign in could be made.")
 
-    async def _account(self) -> Account | None:
+    async def _find_or_make_account(self) -> Account | None:
         """The account of the person who started the broker; it is made if there is no account at
         all.
 

@@ -122,17 +122,17 @@ class Logs:
         """An observer that writes events to a file or a pipe, one or more lines for each."""
         to_journal = is_journal(stream)
 
-        def formatted(event: LogEvent) -> str | None:
+        def format_line(event: LogEvent) -> str | None:
             """An event as the present settings want it; None if it has no message."""
             if self._settings.format == "json":
                 text = as_json(event)
             elif to_journal:
-                text = as_text(_named(event))
+                text = as_text(_with_system_and_id(event))
             else:
-                return formatEventAsClassicLogText(_named(event))
+                return formatEventAsClassicLogText(_with_system_and_id(event))
             return with_priority(text, _priority(event)) if to_journal and text else text
 
-        return FilteringLogObserver(FileLogObserver(stream, formatted), [self._predicate])
+        return FilteringLogObserver(FileLogObserver(stream, format_line), [self._predicate])
 
 
 def is_journal(stream: IO[Any]) -> bool:
@@ -156,7 +156,7 @@ def _with_id(system: str, event: LogEvent) -> str:
     return system if number is None else f"{system} {number}"
 
 
-def _named(event: LogEvent) -> LogEvent:
+def _with_system_and_id(event: LogEvent) -> LogEvent:
     """An event whose system, if it is none of its own, has the id of its line."""
     if log_id(event) is None or "log_system" in event:
         return event

@@ -60,7 +60,7 @@ class LoopDelay(Service):
 
     def startService(self) -> None:
         super().startService()
-        self._wait()
+        self._set_timer()
 
     def stopService(self) -> None:
         super().stopService()
@@ -68,14 +68,14 @@ class LoopDelay(Service):
             self._timer.cancel()
             self._timer = None
 
-    def _wait(self) -> None:
+    def _set_timer(self) -> None:
         self._due_at = self._clock.seconds() + LOOP_PERIOD
         self._timer = self._clock.callLater(LOOP_PERIOD, self._measure)
 
     def _measure(self) -> None:
         """Note how late this was called, and wait for the next call."""
         self.latest = max(0.0, self._clock.seconds() - self._due_at)
-        self._wait()
+        self._set_timer()
         self._delays.observe(self.latest)
 
 
@@ -83,6 +83,7 @@ def database_sizes(store: Store, clock: IClock, counters: Counters) -> EachPerio
     """A service that measures the size of the database, and what waits in it, once a minute."""
 
     async def measure() -> None:
+        """Set the gauges, unless the database cannot be used now."""
         try:
             found, waiting = await store.sizes(), await store.waiting_checks()
         except Unavailable:

@@ -72,7 +72,7 @@ class Reloading:
         """
         self.log.info("Reading the configuration again.")
         try:
-            config, renewed, faults = self._prepare(read)
+            config, renewed, faults = self._read_all(read)
         except Exception:  # a plugin's validators may raise anything
             self.log.failure("Reading the configuration again failed.")
             config, renewed, faults = None, [], []
@@ -82,8 +82,8 @@ class Reloading:
             self.log.error("Nothing was changed: the broker goes on as it was.")
             return
         try:
-            self._take(config)
-            self._renew(renewed)
+            self._apply_changes(config)
+            self._use_certificates(renewed)
         except Exception:
             self.log.failure(
                 "Taking over the configuration failed, perhaps with a part of it in use; restart "
@@ -92,7 +92,7 @@ class Reloading:
             return
         self.log.info("Reloaded the configuration.")
 
-    def _prepare(
+    def _read_all(
         self, read: Callable[[], Config]
     ) -> tuple[Config | None, list[tuple[Certificate, Any]], list[str]]:
         """Read the configuration and the certificates, without changing anything.
@@ -118,7 +118,7 @@ class Reloading:
                 faults.append(str(error))
         return config, renewed, faults
 
-    def _renew(self, renewed: Sequence[tuple[Certificate, Any]]) -> None:
+    def _use_certificates(self, renewed: Sequence[tuple[Certificate, Any]]) -> None:
         """Have certificates use the options that were read for them, and log which changed."""
         for certificate, options in renewed:
             until = certificate.use(options)
@@ -129,7 +129,7 @@ class Reloading:
                     until=until,
                 )
 
-    def _take(self, config: Config) -> None:
+    def _apply_changes(self, config: Config) -> None:
         """Have the parts take the keys that have changed, and log which need a restart."""
         wanted = dict(settings(config))
         changed = [

@@ -32,7 +32,7 @@ from rsscloud_broker.runtime.start_checks import (
 )
 from rsscloud_broker.storage import UnfitDatabase, migrate
 
-#: Seconds that are left to stop in when notifications under way have ended.
+#: Seconds that all else has to stop in, when the notifications under way have ended.
 REST = 3.5
 
 #: Seconds that all parts together have to stop; after that each remaining part has ``MOMENT``.
@@ -89,7 +89,7 @@ class BrokerService(MultiService):
         self._lock: IO[bytes] | None = None
         self._workers: Sequence[IService] = ()
 
-    def take(
+    def add_parts(
         self, first: Iterable[IService], workers: Iterable[IService], last: Iterable[IService]
     ) -> None:
         """Add the parts, in the order in which they start.
@@ -111,13 +111,13 @@ class BrokerService(MultiService):
         Otherwise a load balancer would send requests to a broker that refuses to start.
         """
         if not self._changes_user:
-            self._check()
+            self._check_start()
         try:
             super().privilegedStartService()
         except (CannotListenError, OSError) as error:
             raise CannotStart(sentence(error)) from error
 
-    def _check(self) -> None:
+    def _check_start(self) -> None:
         """See whether the broker can start, without changing anything.
 
         :raises CannotStart: it cannot.
@@ -135,7 +135,7 @@ class BrokerService(MultiService):
         """
         url = self._config.database_url
         if self._changes_user:
-            self._check()
+            self._check_start()
         try:
             Path(self._config.data, "public").mkdir(parents=True, exist_ok=True)
             self._lock = data_lock.hold(self._config.data, self._config.local_address)
@@ -180,7 +180,9 @@ class BrokerService(MultiService):
         until = self._clock.seconds() + STOP_WITHIN
         hanging: list[str] = []
         for parts in self._in_turn():
-            stopping = [Deferred.fromCoroutine(self._end(part, until, hanging)) for part in parts]
+            stopping = [
+                Deferred.fromCoroutine(self._stop_part(part, until, hanging)) for part in parts
+            ]
             await gatherResults(stopping)
         if hanging:
             self.log.warn(
@@ -199,7 +201,7 @@ class BrokerService(MultiService):
             elif part is self._workers[-1]:
                 yield self._workers[::-1]
 
-    async def _end(self, part: IService, until: float, hanging: list[str]) -> None:
+    async def _stop_part(self, part: IService, until: float, hanging: list[str]) -> None:
         """Stop a part.
 
         :param until: by when it must have stopped, by the monotonic clock.

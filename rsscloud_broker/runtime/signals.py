@@ -27,15 +27,16 @@ def stop_once(reactor: Any) -> None:
     :param reactor: a reactor that does not run yet.
     """
     earlier: dict[int, Any] = {}
-    asked = False
+    was_asked = False
 
     def stop(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
+        """Pass the first signal on to Twisted's handler, and log the others."""
+        nonlocal was_asked
+        if was_asked:
             name = signal.Signals(number).name
             log.info("Received {name}; the broker stops already.", name=name)
             return
-        asked = True
+        was_asked = True
         earlier[number](number, frame)
 
     def install() -> None:
@@ -58,17 +59,19 @@ def reload_at_hangup(reactor: Any, reload: Callable[[], None]) -> None:
     """
     in_terminal = False
 
-    def look() -> None:
+    def find_terminal() -> None:
+        """Remember whether the broker runs in a terminal."""
         nonlocal in_terminal
         in_terminal = os.isatty(0)  # a daemon has left the terminal by now
 
     def hang_up(number: int, frame: FrameType | None) -> None:
+        """Stop if the terminal has been closed; else reload."""
         if in_terminal and not os.isatty(0):
             signal.raise_signal(signal.SIGTERM)
         else:
             reactor.callFromThread(reload)
 
-    reactor.callWhenRunning(look)
+    reactor.callWhenRunning(find_terminal)
     signal.signal(signal.SIGHUP, hang_up)
 
 

@@ -226,7 +226,7 @@ class StopTests(SynchronousTestCase):
     def test_workers_stop_at_the_same_time(self) -> None:
         self.service = BrokerService(Config(), IReactorTime(self.clock))
         store, sink, door, listener = (Part(name) for name in ("store", "sink", "door", "site"))
-        self.service.take([store], [sink, door], [listener])
+        self.service.add_parts([store], [sink, door], [listener])
         stopped = self.stop()
         listener.stopped.callback(None)
         self.assertEqual([part.stopping for part in (store, sink, door)], [False, True, True])

@@ -29,8 +29,8 @@ class Part:
     waiting = 7
     problem = ""
 
-    def __init__(self, fill: Mapping[str, float] | None = None) -> None:
-        self._fill = fill or {}
+    def __init__(self, fill_levels: Mapping[str, float] | None = None) -> None:
+        self._fill = fill_levels or {}
 
     def busy_for(self) -> float:
         return self.seconds
@@ -38,7 +38,7 @@ class Part:
     def writes_waiting(self) -> int:
         return self.waiting
 
-    def fill(self) -> Mapping[str, float]:
+    def fill_levels(self) -> Mapping[str, float]:
         return self._fill
 
     def check(self) -> None:
@@ -46,8 +46,8 @@ class Part:
             raise Unavailable(self.problem)
 
 
-def part_with(fill: Mapping[str, float] | None = None) -> Any:
-    return Part(fill)
+def part_with(fill_levels: Mapping[str, float] | None = None) -> Any:
+    return Part(fill_levels)
 
 
 class HangingStore:
