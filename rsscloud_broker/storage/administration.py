@@ -135,9 +135,7 @@ def _is_in_state(state: str, now: float) -> ColumnElement[bool]:
 
 
 def subscription_details(conn: Connection, key: int) -> SubscriptionDetails | None:
-    """One subscription with its pending notification, failures and breakers, without a block of its
-    host; None if there is none with this id.
-    """
+    """One subscription with its pending notification, failures and breakers; None for none."""
     found = by_ids(conn, [key])
     if not found:
         return None

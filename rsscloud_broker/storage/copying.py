@@ -162,10 +162,7 @@ def _check_source(connection: Connection) -> None:
 
 
 def _check_target(url: str, apps: Mapping[str, AppTables]) -> None:
-    """Check that a target is empty and unused, before its tables are made or migrated.
-
-    :raises UnfitDatabase: it is not.
-    """
+    """:raises UnfitDatabase: a target that exists already is not empty, or brokers work on it."""
     file = database_file(url)
     if file is not None and not file.exists():
         return

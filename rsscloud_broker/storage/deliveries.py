@@ -242,7 +242,7 @@ def _add_pending(
     for key, content_topic in conn.execute(existing):
         one = by_key[key]
         if key not in keys_with_pending:
-            inserts.append(_pending_values(one, content_topic, node))
+            inserts.append(_row_values(one, content_topic, node))
         elif one.pause is not None:
             restarted.append({"key": key, "due": _due_at(one), "pause": to_micros(one.pause)})
         else:
@@ -262,9 +262,7 @@ def _due_at(delivery: Delivery) -> int:
     return to_micros(delivery.retry_at)
 
 
-def _pending_values(
-    delivery: Delivery, content_topic: int | None, node: int | None
-) -> dict[str, Any]:
+def _row_values(delivery: Delivery, content_topic: int | None, node: int | None) -> dict[str, Any]:
     """The values of a new pending notification."""
     at = None if delivery.outcome is None else to_micros(delivery.at)
     failed = delivery.outcome is not None and not delivery.outcome.success
@@ -314,7 +312,7 @@ def _add_pushed(conn: Connection, delivery: Delivery, node: int | None) -> bool:
         select(pending.c.content_id).where(pending.c.subscription_id == key)
     ).first()
     if present is None:
-        conn.execute(insert(pending), [_pending_values(delivery, found[0], node)])
+        conn.execute(insert(pending), [_row_values(delivery, found[0], node)])
         return True
     assert delivery.content_id is not None  # the caller has checked it
     if present.content_id is not None and present.content_id < delivery.content_id:

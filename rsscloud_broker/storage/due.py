@@ -109,20 +109,18 @@ def find_due(
     :param after: the ``after`` of the last time, to go on with the hosts behind it.
     """
     # How many notifications of busy hosts are passed over before the hosts are searched instead.
-    parameters = {"now": to_micros(now), "most": limit + (1000 if busy else 0)}
+    given = {"now": to_micros(now), "most": limit + (1000 if busy else 0)}
     first = _FIRST_ON_SQLITE if sqlite.serves(conn) else _FIRST
-    found = conn.execute(first, parameters).all()
+    found = conn.execute(first, given).all()
     keys = [key for key, host in found if host not in busy][:limit]
-    if len(keys) == limit or len(found) < parameters["most"]:
+    if len(keys) == limit or len(found) < given["most"]:
         return Due(keys)
     known = set(keys)
     for _ in range(_TIMES):
-        hosts = conn.execute(WAITED_FOR, parameters | {"after": after, "most": _HOSTS}).all()
+        hosts = conn.execute(WAITED_FOR, given | {"after": after, "most": _HOSTS}).all()
         for host, is_due in hosts:
             if is_due and host not in busy:
-                due = conn.execute(
-                    OF_HOST, parameters | {"of_host": host, "most": limit - len(keys)}
-                )
+                due = conn.execute(OF_HOST, given | {"of_host": host, "most": limit - len(keys)})
                 keys += [key for _, key in due if key not in known]
             if len(keys) == limit:
                 return Due(keys, host)
@@ -285,8 +283,8 @@ async def _hosts_named(read: Run, host: str) -> list[str]:
 
     def find_below(conn: Connection, after: str) -> tuple[list[str], str | None]:
         """The hosts below the name in a portion: see ``in_portions``."""
-        parameters = {"after": after, "most": _HOSTS, "now": 0}  # no matter what is due
-        hosts = [name for name, _ in conn.execute(WAITED_FOR, parameters)]
+        given = {"after": after, "most": _HOSTS, "now": 0}  # no matter what is due
+        hosts = [name for name, _ in conn.execute(WAITED_FOR, given)]
         found = [name for name in hosts if name.endswith(host[1:])]
         return found, hosts[-1] if len(hosts) == _HOSTS else None
 

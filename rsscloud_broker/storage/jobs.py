@@ -78,9 +78,7 @@ def late_jobs(conn: Connection) -> dict[str, float]:
 
 
 def finish_job(conn: Connection, name: str, due_at: float, here: int | None) -> bool:
-    """Store when a job is due next, and end the claim of this process; return False, and store
-    nothing, if it has no claim.
-    """
+    """Store when a job is due next, and end this process's claim; without a claim return False."""
     done = update(job).where(_claimed_by(name, here)).values(due_at=to_micros(due_at), node_id=None)
     return conn.execute(done).rowcount > 0
 

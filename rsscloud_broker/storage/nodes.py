@@ -205,7 +205,7 @@ def _remove_nodes(conn: Connection, keys: Sequence[int], *, ended: bool = False)
         suspects.count_ends(conn, keys, database_clock(conn))
     more = _free_claims(conn, keys, _ALL_CLAIMS, ended=ended)
     of_nodes = node.c.id.in_(keys)
-    if more or any(conn.execute(_select_claimed(claim, keys, 1)).first() for claim in _ALL_CLAIMS):
+    if more or any(conn.execute(_claims_of(claim, keys, 1)).first() for claim in _ALL_CLAIMS):
         conn.execute(update(node).where(of_nodes, _IS_NOT_LEAVING).values(beat_at=-node.c.beat_at))
         return Removed(nodes=0, more=more)
     conn.execute(delete(node).where(of_nodes))
@@ -226,9 +226,7 @@ def _free_claims(
     """
     is_full = False
     for claim in claims:
-        free = _select_claimed(claim, keys, PORTION).with_for_update(
-            skip_locked=True, key_share=True
-        )
+        free = _claims_of(claim, keys, PORTION).with_for_update(skip_locked=True, key_share=True)
         found = list(conn.execute(free).scalars())
         (key,) = claim.table.primary_key.columns
         if found:
@@ -240,7 +238,7 @@ def _free_claims(
     return is_full
 
 
-def _select_claimed(claim: Column[Any], keys: Sequence[int], limit: int) -> Select[Any]:
+def _claims_of(claim: Column[Any], keys: Sequence[int], limit: int) -> Select[Any]:
     """Selects the keys of rows that nodes have claimed."""
     return select(*claim.table.primary_key.columns).where(claim.in_(keys)).limit(limit)
 

@@ -47,9 +47,7 @@ _PLAN = (
 
 
 def topic_statuses(conn: Connection, urls: Sequence[str]) -> list[TopicStatus | None]:
-    """The topic at each URL, with the result of its last fetch and the plan of its polls; None if
-    the store does not know it.
-    """
+    """The topic at each URL, with its last fetch and its next poll; None if it is unknown."""
     rows = conn.execute(TOPICS_BY_URL.where(named.c.url.in_(urls))).all()
     found = dict(zip((row.asked for row in rows), _statuses(conn, rows), strict=True))
     return [found.get(url) for url in urls]
@@ -121,9 +119,7 @@ def _status(row: Row[Any], moved_from: Sequence[str]) -> TopicStatus:
 
 
 def record_failure(conn: Connection, url: str, at: float, reason: str) -> None:
-    """Record that a fetch of a topic failed, and send the hint ``read`` if another node waits for
-    it.  An unknown topic is ignored.
-    """
+    """Record that a fetch of a known topic failed; send the hint ``read`` if nodes wait for it."""
     failed = (
         update(topic)
         .where(topic.c.id == key_of(url))

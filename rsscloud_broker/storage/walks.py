@@ -73,9 +73,7 @@ _LOCK_CLAIMED = (
     .with_for_update(key_share=True)
 )
 
-_SET_CURSOR = (
-    update(fanout).where(fanout.c.id == bindparam("key")).values(cursor=bindparam("reached"))
-)
+_MOVE = update(fanout).where(fanout.c.id == bindparam("key")).values(cursor=bindparam("reached"))
 
 _REMOVE_SLICE = delete(slice_).where(
     slice_.c.fanout_id == bindparam("key"),
@@ -247,7 +245,7 @@ def record_slice(
         _remove_finished(conn, walk)
         remove_unneeded(conn, [walk.topic])
         return recorded
-    moved = conn.execute(_SET_CURSOR, {"key": walk.id, "reached": cursor})
+    moved = conn.execute(_MOVE, {"key": walk.id, "reached": cursor})
     if moved.rowcount:  # else a move of the topic has replaced it by another fan-out
         store_slice(conn, walk.id, outstanding, node)
     return recorded
