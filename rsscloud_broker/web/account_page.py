@@ -29,7 +29,7 @@ from rsscloud_broker.model.administration import Change
 from rsscloud_broker.web.archive import send_archive
 from rsscloud_broker.web.callers import NO_STORE, SESSION, Cookies, redirect, refused
 from rsscloud_broker.web.words import strangers
-from rsscloud_broker.wire.text import sentence
+from rsscloud_broker.wire.text import parse_number, sentence
 from rsscloud_broker.wire.times import iso_time
 
 #: The ids of the headings of the forms, by what the forms do.
@@ -145,7 +145,7 @@ class AccountPage:
 
     async def _end_session(self, request: Request, caller: Caller) -> Answer:
         """End one session of the account, and lead back to the page."""
-        session = _whole_number(parameter(request, "id"))
+        session = parse_number(parameter(request, "id"))
         if session is not None:
             await self._accounts.end_session(caller, session)
         return redirect("/account?done=session")
@@ -177,7 +177,7 @@ class AccountPage:
         scopes = {value.decode("utf-8", "replace") for value in sent}
         days, typed = None, parameter(request, "days").strip()
         if typed:
-            days = _whole_number(typed)
+            days = parse_number(typed)
             if days is None:
                 raise InvalidAccount("the days are no whole number; leave them empty for no end")
         name = parameter(request, "name")
@@ -187,7 +187,7 @@ class AccountPage:
 
     async def _remove_token(self, request: Request, caller: Caller) -> Answer:
         """Remove an API token of the account, and lead back to the page."""
-        token = _whole_number(parameter(request, "id"))
+        token = parse_number(parameter(request, "id"))
         if token is not None:
             await self._accounts.remove_token(caller, token)
         return redirect("/account?done=token")
@@ -261,11 +261,6 @@ def _taken_down_item(change: Change) -> Iterator[Flattenable]:
     yield tags.span(strangers(change.title or change.object, 200))
     why = strangers(sentence(change.reason), 500)
     yield tags.span(_time_element(change.at), ": ", why, class_="where")
-
-
-def _whole_number(text: str) -> int | None:
-    """A whole number of at most 18 digits; None if the text is none."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
 def _session_item(session: Session, caller: Caller) -> Tag:

@@ -51,6 +51,14 @@ def sentence(clause: str) -> str:
     return clause if clause.endswith((".", "!", "?")) else f"{clause}."
 
 
+def parse_number(text: str) -> int | None:
+    """The whole number in a text, such as the id of a message in a URL; None if the text is none.
+
+    It has at most 18 digits: more do not surely fit into the 64 bits of a database's integers.
+    """
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
+
+
 def decode(data: bytes) -> str:
     """Decode a field of a form or a query.  Never raises.
 

@@ -10,6 +10,7 @@ from rsscloud_broker.wire.text import (
     decode,
     decode_exactly,
     legal,
+    parse_number,
     sentence,
     to_boolean,
     to_bytes,
@@ -18,6 +19,16 @@ from rsscloud_broker.wire.text import (
 )
 
 any_text = st.text(st.characters(codec=None, exclude_categories=()))
+
+
+class ParseNumberTests(SynchronousTestCase):
+    def test_numbers(self) -> None:
+        for text, number in {"0": 0, "007": 7, "9" * 18: 10**18 - 1}.items():
+            self.assertEqual(parse_number(text), number)
+
+    def test_others(self) -> None:
+        for text in ("", " 1", "1\n", "-1", "+1", "1.0", "1_000", "\u0661", "\u00b2", "9" * 19):
+            self.assertIsNone(parse_number(text), ascii(text))
 
 
 class CleanTests(SynchronousTestCase):

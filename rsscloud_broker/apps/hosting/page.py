@@ -25,7 +25,7 @@ from rsscloud_broker.http.answering import PLAIN, Answer, Answers
 from rsscloud_broker.http.requests import client_address, parameter
 from rsscloud_broker.interfaces import AppParts, Caller, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.web.callers import NO_STORE, redirect, refused
-from rsscloud_broker.wire.text import sentence
+from rsscloud_broker.wire.text import parse_number, sentence
 from rsscloud_broker.wire.times import iso_time
 
 _TEMPLATE: Final = "rsscloud_broker.apps.hosting:feeds.html"
@@ -65,7 +65,7 @@ class FeedsDoor(RoutesOnly):
 
     async def _show_version(self, caller: Caller, path: str, key: str) -> Answer:
         """A version of a file: an image as it is, everything else as plain text."""
-        found = await self._hosting.version(caller, path, _parse_number(key))
+        found = await self._hosting.version(caller, path, parse_number(key) or 0)
         if found is None:
             return Answer(b"There is no such version here.\n", PLAIN, 404, NO_STORE)
         charset = found.media_type.partition("charset=")[2] or "utf-8"
@@ -97,7 +97,7 @@ class FeedsDoor(RoutesOnly):
             return await self._render(caller, problem="There is no such file any more.", status=404)
         if do != "restore":
             return await self._render(caller, problem="This form asks for nothing known here.")
-        version = _parse_number(parameter(request, "version"))
+        version = parse_number(parameter(request, "version")) or 0
         if await self._hosting.restore(caller, path, version, source):
             return redirect(f"{PREFIX}?done=restored&file={quote(path, safe='')}")
         problem = "There is no such version any more: newer ones have taken its place."
@@ -190,8 +190,3 @@ def _time(seconds: float) -> Tag:
 def _time_in_words(seconds: float) -> str:
     """A time to the second, in UTC: "2026-11-21 02:30:00"."""
     return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _parse_number(text: str) -> int:
-    """A whole number of at most 18 digits; 0 if the text is none."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0

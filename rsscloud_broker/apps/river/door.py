@@ -30,7 +30,6 @@ from twisted.web.server import Request
 from zope.interface import implementer
 
 from rsscloud_broker.apps.river import formats
-from rsscloud_broker.apps.river.feeds_page import feed_number
 from rsscloud_broker.apps.river.model import InvalidFeed
 from rsscloud_broker.apps.river.opml import MAX_BYTES
 from rsscloud_broker.apps.river.pushing import CLOUD_PATH, WEBSUB_PATH, Pushing
@@ -42,6 +41,7 @@ from rsscloud_broker.interfaces.plugins import RoutesOnly
 from rsscloud_broker.util.caches import TimedCache
 from rsscloud_broker.web.hub_calls import UNKNOWN, callback_key, callback_routes, confirmed
 from rsscloud_broker.wire import soap, xmlrpc
+from rsscloud_broker.wire.text import parse_number
 from rsscloud_broker.wire.xml import MalformedXML
 
 #: How many items are in one answer.
@@ -133,9 +133,9 @@ class RiverDoor(RoutesOnly):
     async def _answer_json_feed(self, request: Request, caller: Caller) -> Answer:
         """Answer with a page of the caller's river, as a JSON Feed."""
         text = parameter(request, "before")
-        if text and not (text.isascii() and text.isdigit() and len(text) < 19):
+        before = parse_number(text)
+        if text and before is None:
             return plain(400, "before must be the number of an item.", _NO_STORE)
-        before = int(text) if text else None
         items = await self._river.store.items(caller.account.id, before, PAGE)
         feeds = await self._river.feeds(caller)
         seen = await self._river.store.last_seen(caller.account.id)
@@ -173,7 +173,7 @@ class RiverDoor(RoutesOnly):
         key, url = (parameter(request, name).strip() for name in ("id", "url"))
         if not key and not url:
             raise InvalidFeed("id or url must name a feed of your reading list")
-        number = feed_number(key)
+        number = parse_number(key)
         named = url if number is None else number
         left = await self._river.unsubscribe(caller, named) if named else None
         if left is None:

@@ -29,7 +29,7 @@ from rsscloud_broker.web import file_forms
 from rsscloud_broker.web.callers import NO_STORE, redirect, refused
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.words import clipped, counted, moment, strangers
-from rsscloud_broker.wire.text import clean, sentence
+from rsscloud_broker.wire.text import clean, parse_number, sentence
 
 PATH: Final = "/river/feeds"
 
@@ -130,7 +130,7 @@ class FeedsPage:
         return await self._render(caller, done=done)
 
     async def _unsubscribe(self, request: Request, caller: Caller) -> Answer:
-        number = feed_number(parameter(request, "id"))
+        number = parse_number(parameter(request, "id"))
         if number is None or not await self._river.unsubscribe(caller, number):
             raise InvalidFeed("you do not follow this feed; you may have left it already")
         return await self._render(caller, done="You do not follow this feed any more.")
@@ -138,7 +138,7 @@ class FeedsPage:
     async def _mute(self, request: Request, caller: Caller) -> Answer:
         """Have the river leave the items of a feed out, or show them again, as the form says."""
         is_muted = parameter(request, "do") == "mute"
-        number = feed_number(parameter(request, "id"))
+        number = parse_number(parameter(request, "id"))
         account_id = caller.account.id
         if number is None or not await self._river.store.mute_feed(account_id, number, is_muted):
             raise InvalidFeed("you do not follow this feed; you may have left it already")
@@ -213,11 +213,6 @@ def _moment(text: str, now: float) -> Flattenable:
         return moment(datetime.fromisoformat(text).timestamp(), now)
     except ValueError:  # a hub or a server wrote it
         return text
-
-
-def feed_number(text: str) -> int | None:
-    """The id of a feed; None if a text is none."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
 def _import_in_words(imported: ImportedFeeds) -> str:

@@ -27,6 +27,7 @@ from rsscloud_broker.apps.river.store import RiverStore
 from rsscloud_broker.errors import DocumentFault
 from rsscloud_broker.interfaces import AppParts, INotifier
 from rsscloud_broker.model import Callback, Denial, Intent, Notification, Outcome, host_of
+from rsscloud_broker.wire.text import parse_number
 
 PROTOCOL: Final = "river"
 
@@ -97,9 +98,8 @@ class RiverIntake:
 
     async def _feed_of(self, callback: Callback) -> FeedRecord | None:
         """The feed whose id is at the end of a callback; None if there is none."""
-        number = callback.url.removeprefix(self._prefix)
-        usable = number.isascii() and number.isdigit() and len(number) < 19
-        return await self._store.feed(int(number)) if usable else None
+        number = parse_number(callback.url.removeprefix(self._prefix))
+        return None if number is None else await self._store.feed(number)
 
     # --- documents --------------------------------------------------------------
 

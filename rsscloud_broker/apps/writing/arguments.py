@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from twisted.web.xmlrpc import Fault
 
-from rsscloud_broker.wire.text import text_of
+from rsscloud_broker.wire.text import parse_number, text_of
 
 
 class FaultCode:
@@ -79,10 +79,10 @@ def count_in(value: Any, most: int) -> int:
 def id_in(value: Any) -> int:
     """The id of a message, which some clients send as an int.  It may be one that never exists."""
     text = str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
-    # The most digits of an id.
-    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+    number = parse_number(text)
+    if number is None:
         raise no_such_post(value)
-    return int(text)
+    return number
 
 
 def number_of(name: str) -> int:

@@ -51,7 +51,7 @@ from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.http.answering import Answer, Answers
 from rsscloud_broker.http.requests import client_address, media_type, parameter, respond
 from rsscloud_broker.interfaces import AppParts, Caller, Route
-from rsscloud_broker.wire.text import decode
+from rsscloud_broker.wire.text import decode, parse_number
 
 ENDPOINT: Final = "/micropub"
 MEDIA_ENDPOINT: Final = "/micropub/media"
@@ -225,8 +225,8 @@ class Micropub:
 
     async def _newest_posts(self, caller: Caller, request: Request) -> dict[str, Any]:
         """The newest messages, or those before the one that ``after`` names."""
-        limit = min(max(_parse_number(request, "limit", _POSTS), 1), _MAX_POSTS)
-        after = _parse_number(request, "after", 0) or None
+        limit = min(max(_number_of(request, "limit", _POSTS), 1), _MAX_POSTS)
+        after = _number_of(request, "after", 0) or None
         posts = await self._writing.posts(caller, limit, after)
         items = [{"type": ["h-entry"], "properties": self._properties(post)} for post in posts]
         more = {"paging": {"after": str(posts[-1].id)}} if len(posts) == limit else {}
@@ -242,9 +242,9 @@ class Micropub:
         """
         if not isinstance(url, str) or not url:
             raise InvalidPost("url must be the URL of a message")
-        number = url.rstrip("/").rpartition("/")[2]
-        if number.isascii() and number.isdigit() and len(number) <= 18:  # 64 bits
-            post = await self._writing.post(caller, int(number))
+        number = parse_number(url.rstrip("/").rpartition("/")[2])
+        if number is not None:
+            post = await self._writing.post(caller, number)
             if post is not None and self._writing.page_url(post) == url.rstrip("/"):
                 return post
         raise _no_such_post()
@@ -267,7 +267,7 @@ class Micropub:
         caller = await self._requests.caller(request)
         match parameter(request, "q"):
             case "source":
-                limit = min(max(_parse_number(request, "limit", _POSTS), 1), _MAX_POSTS)
+                limit = min(max(_number_of(request, "limit", _POSTS), 1), _MAX_POSTS)
                 uploads = await self._writing.uploads(caller, limit)
                 return _json_answer({"items": [{"url": upload.url} for upload in uploads]})
             case "last":
@@ -299,12 +299,12 @@ def _source_of(properties: Mapping[str, Any], names: list[str]) -> dict[str, Any
     return {"properties": {name: properties[name] for name in names if name in properties}}
 
 
-def _parse_number(request: Request, name: str, otherwise: int) -> int:
+def _number_of(request: Request, name: str, otherwise: int) -> int:
     """A parameter that is a number, or ``otherwise`` if it is not there."""
-    text = parameter(request, name) or str(otherwise)
-    if not (text.isascii() and text.isdigit() and len(text) <= 18):  # 64 bits
+    number = parse_number(parameter(request, name) or str(otherwise))
+    if number is None:
         raise InvalidPost(f"{name} must be a number")
-    return int(text)
+    return number
 
 
 # --- answers ------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from rsscloud_broker.interfaces import AppParts
 from rsscloud_broker.web.callers import private, viewer_of
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.words import clipped, counted, moment
+from rsscloud_broker.wire.text import parse_number
 
 NOTHING_HERE: Final = Answer(b"There is nothing at this address.\n", PLAIN, 404)
 
@@ -105,10 +106,10 @@ class PeoplePages:
     async def _list_posts(self, request: Request, author: Author) -> Answer:
         """A page with messages of an author, the newest or those before a position."""
         typed = parameter(request, "before")
-        if typed and not (typed.isascii() and typed.isdigit() and len(typed) < 19):
+        before = parse_number(typed)
+        if typed and before is None:
             text = "The parameter before is no position; take it from the link to older messages.\n"
             return Answer(text.encode(), PLAIN, 400)
-        before = int(typed) if typed else None
         found = await self._writing.store.published(author, PER_PAGE + 1, before)
         viewer = await viewer_of(self._callers, request)
         home = f"/people/{author.name}"

@@ -20,7 +20,7 @@ from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.model.administration import Change
 from rsscloud_broker.web.words import clipped, counted, moment, strangers
-from rsscloud_broker.wire.text import sentence
+from rsscloud_broker.wire.text import parse_number, sentence
 from rsscloud_broker.wire.units import DAY
 
 #: How many messages, drafts and files are listed at a time.
@@ -44,8 +44,8 @@ class Lists:
         :param request: its parameter ``drafts`` is the id of the draft before which the list of
             drafts begins; and ``files``, how many files are left out at the beginning of theirs.
         """
-        before = number_in(parameter(request, "drafts"))
-        skipped = number_in(parameter(request, "files"))
+        before = parse_number(parameter(request, "drafts")) or 0
+        skipped = parse_number(parameter(request, "files")) or 0
         drafts = await self._writing.posts(caller, LISTED + 1, before or None, is_draft=True)
         posts = await self._writing.posts(caller, LISTED, is_draft=False)
         files = await self._writing.uploads(caller, LISTED + 1, skipped)
@@ -107,11 +107,6 @@ def _removal_notice(changes: Sequence[Change], now: float) -> list[Flattenable]:
             href="/account#taken-down",
         ),
     ]
-
-
-def number_in(text: str) -> int:
-    """A number in a request, such as that of a message; 0 if the text is none."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
 
 
 def _links(what: str, begin: int, older: int) -> list[Flattenable]:

@@ -23,7 +23,7 @@ from rsscloud_broker.apps.writing.model import InvalidPost, NewPost, Post
 from rsscloud_broker.apps.writing.pace import PerMinuteLimit
 from rsscloud_broker.apps.writing.people_pages import TEMPLATES, PeoplePages, title_of
 from rsscloud_broker.apps.writing.rules import POINTS_PER_GRAPHEME, graphemes, tidy
-from rsscloud_broker.apps.writing.write_lists import Lists, number_in
+from rsscloud_broker.apps.writing.write_lists import Lists
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.errors import DiskFull, Forbidden, ForgedForm, TooMany
 from rsscloud_broker.http.answering import PLAIN, Answer
@@ -32,7 +32,7 @@ from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.web import file_forms
 from rsscloud_broker.web.callers import NO_STORE, redirect, refused
 from rsscloud_broker.web.words import clipped, counted, moment
-from rsscloud_broker.wire.text import sentence
+from rsscloud_broker.wire.text import parse_number, sentence
 
 #: The fields of the form that are kept while somebody types.
 FIELDS: Final = (
@@ -99,7 +99,7 @@ class WritePage:
         caller = await self._signed_in_caller(request)
         if caller is None:
             return redirect(self._callers.sign_in_url(request))
-        number = number_in(parameter(request, "id"))
+        number = parse_number(parameter(request, "id")) or 0
         post = await self._writing.post(caller, number) if number else None
         if number and post is None:
             text = "You have no such message; it may have been deleted."
@@ -109,7 +109,7 @@ class WritePage:
         restored: Flattenable = ""
         if kept:
             restored = moment(kept[1], self._clock.wall_seconds())
-        done, about = parameter(request, "done"), number_in(parameter(request, "about"))
+        done, about = parameter(request, "done"), parse_number(parameter(request, "about"))
         said: Flattenable = _DONE.get(done, "")
         what = _PUBLIC.get(done, "")
         if what and about and (made := await self._writing.post(caller, about)):
@@ -173,7 +173,7 @@ class WritePage:
         self, request: Request, caller: Caller, problem: str, status: int
     ) -> Answer:
         """The page with what was sent, and with the reason why it was not accepted."""
-        number = number_in(parameter(request, "id"))
+        number = parse_number(parameter(request, "id")) or 0
         post = await self._writing.post(caller, number) if number else None
         return await self._render(
             request, caller, post, _sent_fields(request), problem=sentence(problem), status=status
@@ -185,7 +185,7 @@ class WritePage:
         """Publish a message, or store it as a draft."""
         source = client_address(request)
         old, new = await self._read_typed(request, caller, file)
-        number = number_in(parameter(request, "id"))
+        number = parse_number(parameter(request, "id")) or 0
         if number:
             post = await self._writing.edit(caller, number, new, source)
         else:
@@ -209,7 +209,7 @@ class WritePage:
         self, request: Request, caller: Caller, file: tuple[str, bytes] | None
     ) -> tuple[Post | None, NewPost]:
         """The message that is edited, and what was typed.  A file is stored at once."""
-        number = number_in(parameter(request, "id"))
+        number = parse_number(parameter(request, "id")) or 0
         old = await self._writing.post(caller, number) if number else None
         if file is not None and any(file):
             upload = await self._writing.upload(caller, *file, client_address(request))
@@ -238,13 +238,13 @@ class WritePage:
 
     async def _discard(self, request: Request, caller: Caller, _: object) -> Answer:
         """Forget what was typed and not sent."""
-        number = number_in(parameter(request, "id"))
+        number = parse_number(parameter(request, "id")) or 0
         await self._writing.store.drop_unsent(caller.account.id, number)
         return redirect(f"/write?id={number}" if number else "/write")
 
     async def _delete(self, request: Request, caller: Caller, _: object) -> Answer:
         """Delete a message, and forget what was typed to change it."""
-        number = number_in(parameter(request, "id"))
+        number = parse_number(parameter(request, "id")) or 0
         source = client_address(request)
         await self._writing.delete(caller, number, source)
         await self._writing.store.drop_unsent(caller.account.id, number)
@@ -266,7 +266,7 @@ class WritePage:
             return _not_kept(403, str(error))
         except TooMany as error:
             return _not_kept(429, str(error))
-        number = number_in(parameter(request, "id"))
+        number = parse_number(parameter(request, "id")) or 0
         fields = _sent_fields(request)
         if sum(map(len, fields.values())) > MAX_TYPED:
             return _not_kept(413, f"only {MAX_TYPED:,} characters can be kept")

@@ -44,6 +44,7 @@ from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.web.feed_answers import later_second
+from rsscloud_broker.wire.text import parse_number
 
 #: How many messages are in a feed, the newest: readers fetch more often than that many are written.
 FEED_ITEMS = 50
@@ -244,16 +245,17 @@ class Writing:
         """
         if (file := self.files.parse_url(url)) is not None:
             return await self._take_file_down(*file, record)
-        home, _, number = url.rpartition("/")
+        home, _, last = url.rpartition("/")
+        number = parse_number(last)
         author = await self.store.author_named(home.rpartition("/")[2])
         if author is None or normal_form(self.home_url(author.name)) != normal_form(home):
             return False
-        if not (number.isascii() and number.isdigit() and len(number) < 19):
+        if number is None:
             return False
-        found = await self.store.placed(author, int(number))
+        found = await self.store.placed(author, number)
         if found is None or not found.position:  # nobody else can read a draft
             return False
-        await self._change(author, int(number), lambda now, at: None, "", record)
+        await self._change(author, number, lambda now, at: None, "", record)
         return True
 
     async def _take_file_down(self, name: str, digest: str, record: Callable[[Any], None]) -> bool:

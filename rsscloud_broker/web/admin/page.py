@@ -37,7 +37,7 @@ from rsscloud_broker.web.admin.forms import asked_by, form, objects
 from rsscloud_broker.web.admin.operations import OPERATIONS
 from rsscloud_broker.web.admin.shapes import Shape
 from rsscloud_broker.web.callers import NO_STORE, redirect, refused
-from rsscloud_broker.wire.text import sentence
+from rsscloud_broker.wire.text import parse_number, sentence
 
 #: The pages of the console, with the texts of the links to them.
 PLACES: Final = {
@@ -291,5 +291,4 @@ def _refuse_non_administrator(caller: Caller) -> Answer:
 
 def number(request: Request, name: str) -> int:
     """A parameter that is an id; 0 if it is absent or no id that a database can have."""
-    text = parameter(request, name)
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+    return parse_number(parameter(request, name)) or 0
