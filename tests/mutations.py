@@ -1064,7 +1064,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "database/files.py",
-        'or _copy_all(connection, "FULL", WAIT)',
+        'or _checkpoint(connection, "FULL", WAIT)',
         "",
         "database.test_files",
         "Under constant load the log beside the database grows forever.",

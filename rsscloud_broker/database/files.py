@@ -124,17 +124,17 @@ class Files:
         self._trouble = trouble
 
     def _copy_all(self) -> bool:
-        """Make a checkpoint; return whether the main file has all commits now."""
+        """Copy the log to the main file; return whether that has all commits now."""
         connection = self._engine.raw_connection()
         try:
             # Nearly all is copied without a wait.  If the broker always reads, some reader needs
             # older pages at any time; then the rest is copied when these readers are done.
-            return _copy_all(connection, "PASSIVE", 0) or _copy_all(connection, "FULL", WAIT)
+            return _checkpoint(connection, "PASSIVE", 0) or _checkpoint(connection, "FULL", WAIT)
         finally:
             connection.close()
 
 
-def _copy_all(connection: Any, how: str, wait: int) -> bool:
+def _checkpoint(connection: Any, how: str, wait: int) -> bool:
     """Make a checkpoint.
 
     :param how: the mode (https://sqlite.org/pragma.html#pragma_wal_checkpoint).

@@ -34,7 +34,7 @@ class Tally:
         self._clock = clock
         self._counters = counters
         self._publish = publish
-        # An earlier process has begun a fan-out with a cursor, and notified its first subscriber.
+        # A fan-out with a cursor was begun before, and its first subscriber notified.
         self._begun = self._first_told = fanout.cursor > 0
         self._delivered = self._failed = self._waiting = 0
         # Seconds after the change: to the first notification, and to the last public one.

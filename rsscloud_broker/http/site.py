@@ -150,7 +150,7 @@ class Root(Resource):
     def largest_body(self) -> int:
         """The largest number that ``body_limit`` returns."""
         limits = (route.body_limit for routes in self._large_routes.values() for route in routes)
-        return max(limits, default=self._call_limit)
+        return max([self._call_limit, *limits])
 
     def _candidates(self, path: str) -> Sequence[str]:
         """The paths of routes that a request's path matches, the longest first.

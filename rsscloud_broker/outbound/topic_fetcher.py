@@ -139,6 +139,7 @@ class TopicFetcher:
         """Request a topic and follow its redirects, also in XML; the last answer, with all hops.
 
         :raises OutboundError: there is no answer, or redirects lead in a circle or are too many.
+        :raises TopicUnreadable: a redirect in XML without a URL says that the topic is gone.
         """
         agent = {"user-agent": user_agent(self._product, self._page, subscribers)}
         conditions = _conditions(known)

@@ -90,8 +90,8 @@ class LocalSignIn(Service):
         """The account of the person who started the broker; it is made if there is no account at
         all.
 
-        If there are accounts, it is the one that was made so, or else an administrator's; None if
-        all are disabled.
+        If there are accounts, it is the one of that name, or else an administrator's, or else any
+        other that is not disabled; None if all are.
         """
         accounts = await self._store.accounts()
         if not accounts:

@@ -27,7 +27,7 @@ def with_change(stored: str, at: float) -> str:
 
 def merge_change_days(*stored: str) -> str:
     """The value of the column of a topic that has the changes of several, as when topics become
-    one.  Only the last 30 days are kept; the value is empty if there are no changes.
+    one.  Only the 30 days up to the newest change are kept.  Empty if there are no changes.
     """
     total = sum((Counter(change_days(one)) for one in stored), Counter[int]())
     newest = max(total, default=0)

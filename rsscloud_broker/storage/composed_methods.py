@@ -161,7 +161,7 @@ class ComposedMethods:
         )
 
     def drop_check(self, url: str, asked_until: float) -> Deferred[None]:
-        """Withdraw a check that was requested until a time, as a fetch has answered it."""
+        """Withdraw a check that was requested until a time, as its topic is given up."""
         return self._database.write(
             lambda conn: checks.drop_check(conn, url, asked_until, self._node)
         )

@@ -80,7 +80,7 @@ followed_feed = Table(
 def begin_relay(
     conn: Connection, names: Collection[str], now: float, forget_before: float
 ) -> list[RelayProgress]:
-    """Read how far pings were passed on to each target, in the order of their names.
+    """Read how far pings were passed on to each target, in the order of ``names``.
 
     An unknown target is stored, and gets the pings that are recorded from now on.
 

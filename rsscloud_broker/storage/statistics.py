@@ -163,13 +163,15 @@ def put_busy_topics(conn: Connection, hour: int, busiest: Sequence[PingedTopic])
 
 
 def pinged_topics(conn: Connection, since: float, until: float, limit: int) -> list[PingedTopic]:
-    """The URLs that the pings of a time name most often, most often first, with how often."""
+    """The URLs that the pings of a time name most often, with how often; most often first.
+
+    Of many pings the newest 500,000 count.
+    """
     url = func.coalesce(func.nullif(ping.c.rss_url, ""), ping.c.url).label("named")
     latest = (
         select(url)
         .where(ping.c.received_at >= to_micros(since), ping.c.received_at < to_micros(until))
         .order_by(ping.c.received_at.desc(), ping.c.id.desc())
-        # How many pings one statement counts by what they name.
         .limit(500_000)
         .subquery()
     )

@@ -135,7 +135,7 @@ def migrate(url: str, apps: Mapping[str, AppTables] = NO_APPS) -> None:
 
 
 def _prepare_sqlite(url: str) -> None:
-    """Make the directory of an SQLite database, which must not be in memory."""
+    """Make the file of an SQLite database, which must not be in memory, and its directory."""
     parsed = make_url(url)
     check_kept(url)
     try:

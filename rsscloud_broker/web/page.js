@@ -19,8 +19,8 @@
     const local = at.toLocaleString("sv"); // as the pages write times: 2026-11-21 02:30:00
     // The server says how long ago some times were, with the time itself in the title.
     time.dataset.says ??= time.title ? "relative" : ABSOLUTE.test(time.textContent) ? "absolute" : "";
-    // What is over by the server's clock is over, also if the reader's clock is behind.
-    time.dataset.over ??= /^(in |any)/.test(time.textContent) ? "" : "over";
+    // What the server says is over is over, also if the reader's clock is behind.
+    time.dataset.over ??= time.dataset.says !== "relative" || /^(in |any)/.test(time.textContent) ? "" : "over";
     const words = relative(time.dataset.over ? Math.min(at, Date.now()) : at);
     if (time.dataset.says === "relative") time.textContent = words;
     if (time.dataset.says === "absolute") time.textContent = local.slice(0, time.textContent.length);

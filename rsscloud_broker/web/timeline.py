@@ -88,7 +88,7 @@ def verdict(entries: Sequence[LogEntry], now: float) -> Flattenable:
     """Whether the last change reached the subscribers, in a sentence.
 
     :param entries: those of a topic, newest first.
-    :returns: empty if the entries say of no change that somebody had to be notified.
+    :returns: empty if there is no fan-out among the entries, or the newest one concerned nobody.
     """
     last = next((entry for entry in entries if entry.kind == "fan-out"), None)
     if last is None:
@@ -101,7 +101,8 @@ def verdict(entries: Sequence[LogEntry], now: float) -> Flattenable:
         return ""
     what = f", reached {notified:,} of {counted(notified + others, 'subscriber')} at once"
     more = "; below stands what became of the others" if others else ""
-    return tags.p("The last change, ", moment(last.at, now), f"{what}{more}.")
+    changed_at = last.at - last.numbers.get("last_seconds", 0.0)
+    return tags.p("The last change, ", moment(changed_at, now), f"{what}{more}.")
 
 
 def timeline(entries: Sequence[LogEntry], now: float, topic: str = "") -> Tag:

@@ -154,4 +154,20 @@ class TimesTests(BrowserTestCase):
             "textContent: '2026-11-21 02:30:00'}))"
         )
         page.evaluate(line)
-        expect(page.locator("#entries > time")).to_have_text("2026-11-21 11:30:00")
+        time = page.locator("#entries > time")
+        expect(time).to_have_text("2026-11-21 11:30:00")
+        self.assertRegex(time.get_attribute("title") or "", r" UTC\), .* ago$")
+
+    def test_what_lies_ahead(self) -> None:
+        """A time that is written out may be the end of something."""
+        page = self.page()
+        page.goto(f"{self.busy.broker.url}/log")
+        line = (
+            "document.getElementById('entries').prepend(Object.assign("
+            "document.createElement('time'), {dateTime: '2999-11-21T02:30:00Z', "
+            "textContent: '2999-11-21 02:30'}))"
+        )
+        page.evaluate(line)
+        time = page.locator("#entries > time")
+        expect(time).to_have_text("2999-11-21 02:30")
+        self.assertRegex(time.get_attribute("title") or "", r" UTC\), in [\d,]+ days$")

@@ -188,6 +188,17 @@ class LargeCallsTests(SynchronousTestCase):
         exchange.send(request_bytes("POST", path, body, {"content-type": "text/xml"}))
         return exchange.answer()
 
+    def test_calls_may_be_larger_than_all_routes(self) -> None:
+        @implementer(IFrontDoor)
+        class Small(RoutesOnly):
+            name = "small"
+
+            def routes(self) -> Sequence[Route]:
+                return [Route("/x", "PUT", Echo(), body_limit=LARGE + 1)]
+
+        root = Root([self.door, Small()], "http://broker.example", parse=self.parse)
+        self.assertEqual(root.largest_body, Keep.body_limit)
+
     def test_values_stay_what_they_are(self) -> None:
         values = ("x" * LARGE, 7, 1.5, Boolean(True), None, Binary(b"\0\xff"), {"a": ["b"]})
         date = DateTime("20260102T03:04:05")

@@ -314,6 +314,7 @@ class SentencesTests(TopicPageTestCase):
     def test_whom_the_last_change_reached(self) -> None:
         """What a publisher wants to know first stands first."""
         old = LogEntry("fan-out", "ended", NOON - 600, topic=FEED, numbers={"delivered": 9})
+        took = {"last_seconds": 60.0}
         for numbers, said in (
             ({"delivered": 2}, "reached 2 of 2 subscribers at once."),
             ({"delivered": 1}, "reached 1 of 1 subscriber at once."),
@@ -323,7 +324,7 @@ class SentencesTests(TopicPageTestCase):
             ),
             ({"delivered": 0}, ""),
         ):
-            new = LogEntry("fan-out", "ended", NOON - 300, topic=FEED, numbers=numbers)
+            new = LogEntry("fan-out", "ended", NOON - 240, topic=FEED, numbers=numbers | took)
             self.log = FakeLog([old, new])
             page = self.shown(TopicOverview(self.status()))
             whole = f"The last change, 5 minutes ago, {said}" if said else ""

@@ -135,20 +135,20 @@ def requested_document(path: str, query: str) -> DocumentQuery:
         return DocumentQuery(name)
     for prefix, name in _DOCUMENTS.items():
         if path.startswith(prefix):
-            return DocumentQuery(name, _parse_number(path.removeprefix(prefix)))
+            return DocumentQuery(name, _document_number(path.removeprefix(prefix)))
     try:
         fields = parse_qs(query, keep_blank_values=True, max_num_fields=20)
     except ValueError:
         fields = {}
     # Reversed, so that of names which differ in case only, the first one counts.
     first = {name.lower(): values[0] for name, values in reversed(fields.items())}
-    number = _parse_number(first["document"]) if "document" in first else None
+    number = _document_number(first["document"]) if "document" in first else None
     if path == f"{PREFIX}/topic":
         return DocumentQuery(TOPIC + _parse_topic(first.get("url", "")), number)
     return DocumentQuery(HOST + _parse_host(first.get("name", "")), number)
 
 
-def _parse_number(text: str) -> int:
+def _document_number(text: str) -> int:
     """The number of a document; raises ``NotAsked`` if the text is none."""
     if not _NUMBER.fullmatch(text):
         raise NotAsked(

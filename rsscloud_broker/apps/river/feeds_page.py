@@ -35,7 +35,7 @@ PATH: Final = "/river/feeds"
 
 _TYPES: Final = frozenset({"multipart/form-data", "application/x-www-form-urlencoded"})
 
-#: How many bytes a form may have: an OPML document, and what is around it.
+#: How many bytes a form may have: an OPML document as a file, and what is around it.
 _MAX_FORM: Final = MAX_BYTES + 10_000
 
 #: How many of the feeds that an import could not follow are named.

@@ -207,7 +207,8 @@ class Pushing:
         return feed.asked_at is not None and normal_form(url) == normal_form(offer.topic)
 
     async def receive(self, key: str, content: PushedContent) -> bool:
-        """Store a pushed document if it is signed, and have the broker read its feed.
+        """Store a pushed document if it is signed, and have the broker read its feed; ignore one
+        with a wrong signature.
 
         :returns: whether anybody follows the feed of the callback.
         :raises TooMany: too many documents are being taken.

@@ -180,8 +180,8 @@ class PeoplePages:
         """
         parts: list[Flattenable] = []
         if post.title:
-            parse_url = linked(post.link, post.title) if post.link else post.title
-            parts.append(tags.h2(tags.bdi(parse_url)))
+            title = linked(post.link, post.title) if post.link else post.title
+            parts.append(tags.h2(tags.bdi(title)))
         parts.append(tags.p(shown(post.text), class_="message", dir="auto"))
         if post.link and not post.title:
             parts.append(tags.p(linked(post.link, clipped(post.link))))

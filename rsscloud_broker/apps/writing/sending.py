@@ -87,7 +87,7 @@ class _Sending:
     def __init__(self, request: Request, upload: StoredUpload, part: _Part) -> None:
         self._request = request
         self._upload = upload
-        self._wanted_part = part
+        self._part = part
         self._stream = Stream(request)
 
     async def send(self, read: ReadChunk) -> None:
@@ -106,7 +106,7 @@ class _Sending:
 
     async def _write(self, read: ReadChunk) -> None:
         """Write the part piece by piece, until it is sent or the client has hung up."""
-        first, end = self._wanted_part.first, self._wanted_part.end
+        first, end = self._part.first, self._part.end
         for number in range(first // CHUNK, -(-end // CHUNK)):  # rounded up
             data = await read(self._upload.id, number)
             if self._stream.over:

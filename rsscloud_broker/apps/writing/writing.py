@@ -248,9 +248,9 @@ class Writing:
         home, _, last = url.rpartition("/")
         number = parse_number(last)
         author = await self.store.author_named(home.rpartition("/")[2])
-        if author is None or normal_form(self.home_url(author.name)) != normal_form(home):
+        if author is None or number is None:
             return False
-        if number is None:
+        if normal_form(self.home_url(author.name)) != normal_form(home):
             return False
         found = await self.store.placed(author, number)
         if found is None or not found.position:  # nobody else can read a draft

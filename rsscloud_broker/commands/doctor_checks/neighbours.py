@@ -48,7 +48,7 @@ async def neighbours(patient: CheckContext) -> AsyncIterator[Result]:
 def _urls(table: Mapping[str, Any], key: str) -> Iterator[str]:
     """The URLs in a list of a plugin's options, up to a place for a parameter (``{url}``).
 
-    None if the plugin does not run.
+    It yields none if the plugin does not run.
     """
     if table.get("enabled", True):
         yield from (str(each["url"]).partition("{")[0] for each in table.get(key, ()))

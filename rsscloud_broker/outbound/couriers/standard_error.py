@@ -38,7 +38,7 @@ class StandardError:
         os.close(self.theirs)
 
     def lines(self) -> list[str]:
-        """Take what was written since the last time: at most nine lines, of any length."""
+        """Take what was written since the last time: at most nine lines, of 64 KiB."""
         data = b""
         with suppress(OSError):  # there is nothing
             data = os.read(self._ours, _AT_A_TIME)
