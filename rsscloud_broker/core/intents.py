@@ -78,7 +78,6 @@ class IntentQueue(Service):
         verifier: Verifier,
         clock: IClock,
         *,
-        # How many intents may wait at a time.
         limit: int = 10_000,
         limit_of_host: int = MAX_OF_HOST,
         limit_of_source: int = MAX_OF_SOURCE,
@@ -94,7 +93,9 @@ class IntentQueue(Service):
         self._store_retry = StoreRetry(clock, "Verification")
         # What verifies each intent, by its topic and callback.
         self._settling: dict[tuple[str, Callback], Deferred[None]] = {}
-        self._waiting = HostLimiter(limit)  # counts the intents by host and by source
+        # Counts the intents that wait, by host and by source; it does not keep them.
+        self._waiting = HostLimiter(limit)
+        # Loads the intents that were in the store at the start; None before the first start.
         self._resuming: Deferred[None] | None = None
 
     def startService(self) -> None:
@@ -145,7 +146,7 @@ class IntentQueue(Service):
         :raises TooMany: too many intents wait.
         """
         if (intent.topic, intent.callback) not in self._settling:
-            self._check_capacity(intent, limited)
+            self._check_capacity(intent, limited=limited)
         self._waiting.begin(*self._quota_and_source(intent))  # more may come while it is stored
         try:
             pending = await self._store.add_intent(intent, self._limit)
@@ -157,8 +158,12 @@ class IntentQueue(Service):
         stored()
         self._begin_to_settle(pending)
 
-    def _check_capacity(self, intent: Intent, limited: bool) -> None:
-        """:raises TooMany: too many intents wait, for the callback's host or from the source."""
+    def _check_capacity(self, intent: Intent, *, limited: bool) -> None:
+        """Check that one more intent may wait.
+
+        :param limited: see ``add``.
+        :raises TooMany: too many wait, for the callback's host or from the source.
+        """
         quota, source = self._quota_and_source(intent)
         if not self._waiting.has_capacity_at(quota, source if limited else None):
             waiting = self._waiting.count(quota)

@@ -97,22 +97,24 @@ class Verifier:
         :raises ClaimLost: the stored intent was replaced meanwhile.
         """
         notifier = self._notifier(intent.callback.protocol)
-        ping_generation = self._detector.ping_generation(intent.topic)
+        ping_generation = self._detector.ping_generation(intent.topic)  # to see pings meanwhile
         topic = await self._store.topic(intent.topic)
         if topic is not None and topic.ended:
             raise EndedTopic(intent.topic, topic.ended)
-        fetched = await self._fetch_if_needed(intent, topic, read)
+        fetched = await self._fetch_if_needed(intent, topic, must_succeed=read)
         if fetched is not None:  # many slow callbacks would fill the memory with contents
             fetched = _without_large_content(fetched)
         await self._confirm(notifier, intent)
         if fetched is not None:
             await self._record_if_newest(evolve(fetched, way=_way_of(intent)), topic)
-        is_read = self._detector.reads(intent.topic)
-        known = (fetched or topic) if is_read else None
+        is_fetched_here = self._detector.reads(intent.topic)  # otherwise the content is pushed
+        known = (fetched or topic) if is_fetched_here else None
         digest = known.digest if known else None
-        changed = self._detector.ping_generation(intent.topic) != ping_generation
-        if is_read and (changed or intent.present):
-            digest = b""  # matches no content, so the subscriber is notified of a change meanwhile
+        was_pinged = self._detector.ping_generation(intent.topic) != ping_generation
+        # If the topic may have changed meanwhile, or its present content is wanted, the subscriber
+        # is to be notified at once: the store does that if the digest is not that of the content.
+        if is_fetched_here and (was_pinged or intent.present):
+            digest = b""  # matches no content
         subscription = await self._store.put_subscription(
             Subscription(
                 topic=intent.topic,
@@ -127,7 +129,8 @@ class Verifier:
         )
         if subscription.wants_content:
             self._detector.forget(intent.topic)  # the next fetch has to bring content
-        if is_read and subscription.attempts is not None and subscription.wants_content:
+        is_pending = subscription.attempts is not None  # a notification waits in the store
+        if is_fetched_here and is_pending and subscription.wants_content:
             await self._bring_content(intent)
         self._bus.publish(SubscriptionStored(subscription, intent.source))
         return subscription
@@ -185,7 +188,7 @@ class Verifier:
             self._detector.schedule(topic, source=intent.source)
 
     async def _fetch_if_needed(
-        self, intent: Intent, topic: Topic | None, must_succeed: bool
+        self, intent: Intent, topic: Topic | None, *, must_succeed: bool
     ) -> FetchResult | None:
         """Fetch the topic of an intent, if that is needed: see ``subscribe``.
 

@@ -60,9 +60,11 @@ class ConfiguredToken:
         self._token = token.encode()
 
     def __bool__(self) -> bool:
+        """Whether there is a token."""
         return bool(self._token)
 
     async def __call__(self, token: str) -> bool:
+        """Whether a request has sent the token."""
         return bool(self._token) and compare_digest(self._token, token.encode())
 
 
@@ -91,7 +93,7 @@ class MonitoringDoor(RoutesOnly):
     ) -> None:
         self._registry = registry
         self._health = health
-        self._token = token
+        self._configured_token = token
         self._further = further
         self._own_endpoint = own_endpoint
 
@@ -102,7 +104,7 @@ class MonitoringDoor(RoutesOnly):
     def _guard(self, answer: Callable[[Request], Awaitable[bytes]]) -> Answers:
         """A resource that gives an answer to those who may read it, and 401 to all others."""
 
-        async def respond(request: Request) -> bytes:
+        async def answer_or_refuse(request: Request) -> bytes:
             request.setHeader("cache-control", _UNSTORED)
             if await self._may_read(request):
                 return await answer(request)
@@ -114,18 +116,18 @@ class MonitoringDoor(RoutesOnly):
             )
             return plain(request, 401, text, www_authenticate='Bearer realm="metrics"')
 
-        return Answers(respond)
+        return Answers(answer_or_refuse)
 
     async def _may_read(self, request: Request) -> bool:
         """Whether a request may read: by the endpoint, its sender's place, or its token."""
-        if self._own_endpoint and not self._token:
+        if self._own_endpoint and not self._configured_token:
             return True
         if isinstance(request, BoundedRequest) and request.is_local():
             return True
         token = bearer_token(request)
         if not token:
             return False
-        if await self._token(token):
+        if await self._configured_token(token):
             return True
         for check in self._further:
             if await check(token):

@@ -139,21 +139,21 @@ class RssCloud:
         :param urls: the URLs of the topics.
         :param source: the address that the request came from.
         :param origin: of the ping; see ``Ping``.
-        :param again: whether the broker fetches a topic that could not be read again later, if
-            it has subscribers.
+        :param again: whether the broker tries once more later to fetch a topic, if this fails and
+            the topic has subscribers.
         :raises BadRegistration: no ping succeeded; the text is for the client.
         :raises Limited: a limit on requests refused at least one ping.
         """
-        await _require_one_success([self._ping(url, source, origin, again) for url in urls])
+        await _require_one_success([self._ping(url, source, origin, again=again) for url in urls])
 
     async def _ping(
-        self, url: str, source: str, origin: str, again: bool
+        self, url: str, source: str, origin: str, *, again: bool
     ) -> BadRegistration | None:
         """Handle the ping of one topic; return the error for the client if it is refused."""
         topic = normal_form(url)
         try:
             self._check_pause(topic)
-            await self._broker.ping_topic(url, source, again, origin)
+            await self._broker.ping_topic(url, source, again=again, origin=origin)
         except TopicUnreadable as error:
             return BadRegistration(
                 rsscloud.unreadable("ping", url, _refusal_rule(error)), error.reason

@@ -81,19 +81,22 @@ async def rest_answer(
 
 
 def failure_of(root: str) -> Say:
-    """What writes why the broker could not perform a request: to browsers as a page says it.
+    """Make the function that answers a request which the broker could not perform.
+
+    Programs get the text as XML or JSON; browsers get it as plain text.
 
     :param root: the name of the root element of an XML answer.
     """
 
-    def failure(request: Request, status: int, text: str, **headers: str) -> bytes:
+    def answer_failure(request: Request, status: int, text: str, **headers: str) -> bytes:
         accept = header(request, "accept")
         if wants_page(accept, _KINDS):
             return plain(request, status, text, **headers)
-        result = RestResult(root, text, BadRegistration(text))
+        # Pings are refused with this error, too.  Without it the result would be a success.
+        result = RestResult(root, msg=text, error=BadRegistration(text))
         return _answer_program(request, status, preferred(accept, _KINDS), result, **headers)
 
-    return failure
+    return answer_failure
 
 
 def _answer_program(

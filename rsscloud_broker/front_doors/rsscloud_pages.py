@@ -41,7 +41,9 @@ class RssCloudPages:
     def __init__(self, parts: FrontDoorParts) -> None:
         self._pages = parts.pages
         self._public_url = parts.public_url
-        self._running = parts.running
+        # The names of front doors and applications: some sentences are shown only if one runs.
+        self._running_parts = parts.running
+        # What callbacks can register for: a registration cannot say how to sign content.
         self._protocols = " ".join(sorted(parts.broker.protocols - parts.broker.content_protocols))
 
     def routes(self) -> Sequence[Route]:
@@ -79,8 +81,8 @@ class RssCloudPages:
             here=_PATHS[0],
             message=result.msg,
             url=url,
-            topic_link=topic_link(url, self._running),
-            **dict.fromkeys(self._running, "runs"),
+            topic_link=topic_link(url, self._running_parts),
+            **dict.fromkeys(self._running_parts, "runs"),
             **shown,
         )
         return _respond_html(request, 200, page)

@@ -154,15 +154,15 @@ class IFrontDoor(Interface):
     def xmlrpc_handlers() -> Mapping[str, XMLRPC]:
         """The handlers of XML-RPC procedures by prefix: ``rssCloud`` for ``rssCloud.ping``.
 
-        Several front doors may have procedures with the same prefix.  A handler may have a
-        ``body_limit``, as routes do, for the calls to all paths.
+        Several front doors may have procedures with the same prefix.  A handler may have an
+        attribute ``body_limit`` as a ``Route`` has it; the largest one holds for all calls.
         """
 
     def soap_services() -> Sequence[SoapService]:
         """The SOAP services that this front door adds.
 
-        Several front doors may have operations of one service: then one of them gives its
-        aliases and its description.
+        Several front doors may add operations to the service with the same ``action``.  Then only
+        one of them gives each alias, and one gives the description.
         """
 
 

@@ -18,7 +18,7 @@ instead, and for an hour the server is sent nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote, urlencode
 
@@ -133,7 +133,7 @@ def judge(protocol: Protocol, reply: OutboundReply) -> RelayAnswer:
         pause = retry_after(reply.headers)
         again = reply.status >= 500 or reply.status in PASSING or pause is not None
         text = f"the target answered with status {reply.status}"
-        return RelayAnswer(False, text, healthy=False, again=again, retry_after=pause)
+        return RelayAnswer(accepted=False, text=text, healthy=False, again=again, retry_after=pause)
     match protocol:
         case "xml-rpc":
             return _judge_weblog_updates(xmlrpc.decode_response, reply)
@@ -141,35 +141,44 @@ def judge(protocol: Protocol, reply: OutboundReply) -> RelayAnswer:
             return _judge_weblog_updates(_decode_soap, reply)
         case "rsscloud":
             return _judge_rsscloud(reply)
-    return RelayAnswer(True, f"status {reply.status}")
+    return RelayAnswer(accepted=True, text=f"status {reply.status}")
 
 
 def _decode_soap(document: bytes) -> Any:
     return soap.decode_response(document)
 
 
-def _judge_weblog_updates(decode: Any, reply: OutboundReply) -> RelayAnswer:
-    """Judge an answer of weblogUpdates: ``flerror`` and ``message``."""
+def _judge_weblog_updates(decode: Callable[[bytes], Any], reply: OutboundReply) -> RelayAnswer:
+    """Judge an answer of weblogUpdates: ``flerror`` and ``message``.
+
+    Any fault may mean that the target does not know the method.  Only a fault of SOAP with the code
+    ``Server`` says that the same ping may be accepted later.
+
+    :param decode: reads the value in the body; raises a fault, or ``MalformedXML``.
+    """
     try:
         value = decode(reply.body)
     except (xmlrpc.XMLRPCFault, soap.SoapFault) as fault:
         text = _shortened(f"the target answered with a fault: {fault}")
         again = isinstance(fault, soap.SoapFault) and fault.code == "Server"
-        return RelayAnswer(False, text, again=again, unknown=True)
+        return RelayAnswer(accepted=False, text=text, again=again, unknown=True)
     except xml.MalformedXML:
         text = f"the target answered with status {reply.status}, but not as a ping server does"
-        return RelayAnswer(False, text, healthy=False, again=reply.status == 500)
+        # Only SOAP comes here with this status: without a fault the server itself has failed.
+        return RelayAnswer(accepted=False, text=text, healthy=False, again=reply.status == 500)
     if not isinstance(value, Mapping):  # some answer with true alone
         refused = value is False or value is None
         return RelayAnswer(
-            not refused, "the target refused it, without a reason" if refused else ""
+            accepted=not refused,
+            text="the target refused it, without a reason" if refused else "",
         )
     text = _shortened(str(value.get("message", "")))
     if value.get("flerror"):
         return RelayAnswer(
-            False, f"the target refused it: {text}" if text else "the target refused it"
+            accepted=False,
+            text=f"the target refused it: {text}" if text else "the target refused it",
         )
-    return RelayAnswer(True, text)
+    return RelayAnswer(accepted=True, text=text)
 
 
 def _judge_rsscloud(reply: OutboundReply) -> RelayAnswer:
@@ -177,11 +186,11 @@ def _judge_rsscloud(reply: OutboundReply) -> RelayAnswer:
     try:
         root = xml.parse(reply.body)
     except xml.MalformedXML:
-        return RelayAnswer(True, f"status {reply.status}")
+        return RelayAnswer(accepted=True, text=f"status {reply.status}")
     text = _shortened(root.get("msg", ""))
     if root.get("success") == "false":
-        return RelayAnswer(False, f"the target refused it: {text}")
-    return RelayAnswer(True, text)
+        return RelayAnswer(accepted=False, text=f"the target refused it: {text}")
+    return RelayAnswer(accepted=True, text=text)
 
 
 def _shortened(text: str) -> str:
@@ -209,9 +218,11 @@ class Sender:
                 OutboundRequest(message.method, message.url, headers, message.body, 3)
             )
         except AddressRefused as error:
-            return RelayAnswer(False, _shortened(str(error)), healthy=False)
+            return RelayAnswer(accepted=False, text=_shortened(str(error)), healthy=False)
         except (OutboundError, Unavailable) as error:
-            return RelayAnswer(False, _shortened(str(error)), healthy=False, again=True)
+            return RelayAnswer(
+                accepted=False, text=_shortened(str(error)), healthy=False, again=True
+            )
         return judge(protocol, reply)
 
 

@@ -214,7 +214,7 @@ class SourceFiles:
         :raises OSError: a file cannot be read.
         """
         at = iso_time(now)
-        known = self._known()
+        known = self._read_known()
         changes: list[ResourceEntry] = []
         change_of_list = "updated"
         if known is not None:
@@ -229,8 +229,8 @@ class SourceFiles:
         documents += self._lists(known, changes, at)
         return documents, codec.encode(self._notification(change_of_list, at))
 
-    def _known(self) -> _Known | None:
-        """What the lists say; None unless both are there, whole and for this public URL."""
+    def _read_known(self) -> _Known | None:
+        """The lists on the disk; None unless both are there, whole and for this public URL."""
         resources, changes = self._read(RESOURCE_LIST), self._read(CHANGE_LIST)
         if resources is None or changes is None or not changes.since:
             return None
@@ -238,7 +238,8 @@ class SourceFiles:
         entries = dict(listed)
         for change in changes.entries:
             _apply(entries, change)
-        return _Known(entries, list(changes.entries), changes.since, entries != listed)
+        behind = entries != listed
+        return _Known(entries, list(changes.entries), changes.since, behind=behind)
 
     def _read(self, path: str) -> ResourceDocument | None:
         """A document on the disk; None unless it is there, whole and for this public URL."""
@@ -282,7 +283,10 @@ class SourceFiles:
     def _described(
         self, paths: Iterable[str], known: dict[str, ResourceEntry]
     ) -> dict[str, ResourceEntry]:
-        """The entries of archives, by URL, without those that are gone; see ``_archives``."""
+        """The entries of archives, by URL, without those that are gone.
+
+        :param known: entries that are reused for files of the same size and time.
+        """
         found: dict[str, ResourceEntry] = {}
         for path in paths:
             url = self.url(path)

@@ -163,7 +163,9 @@ class CheckRequests:
         earlier = self._values.get(row.id)
         if earlier is not None:
             earlier["at"] = max(earlier["at"], asked.at)
-            earlier |= _joined_cause(asked, earlier["pinged"], earlier["way"], earlier["origin"])
+            earlier |= _joined_cause(
+                asked, pinged=earlier["pinged"], way=earlier["way"], origin=earlier["origin"]
+            )
             return
         waits = row.check_requested_at is not None
         holder = row.check_node_id if waits else None
@@ -175,7 +177,12 @@ class CheckRequests:
         self._values[row.id] = {
             "key": row.id,
             "at": max(asked.at, row.check_requested_at or 0),
-            **_joined_cause(asked, waits and row.check_pinged, row.check_way, row.check_origin),
+            **_joined_cause(
+                asked,
+                pinged=waits and row.check_pinged,
+                way=row.check_way,
+                origin=row.check_origin,
+            ),
             "node": {CheckState.CLAIMED: self._node, CheckState.ELSEWHERE: holder}.get(state),
             "due": None if due is None else min(due, asked.at + _SOONEST),
             "source": asked.source if is_first else row.check_source,
@@ -240,19 +247,19 @@ def request_checks(
             earlier = unknown.get(request.url, request)
             unknown[request.url] = earlier._replace(at=max(earlier.at, request.at))
     allowed = evict_idle(conn, bounds.idle_topics, len(unknown)) if unknown else 0
-    made = _make_and_check(conn, dict(islice(unknown.items(), allowed)), node)
+    inserted = _insert_with_checks(conn, dict(islice(unknown.items(), allowed)), node)
 
     def state(request: AskedCheck) -> CheckState:
         """Who handles the check; ``NONE`` if it was not requested."""
         row = known.get(request.url)
         if row is None:
-            return made.get(request.url, CheckState.NONE) if request.pinged else CheckState.NONE
+            return inserted.get(request.url, CheckState.NONE) if request.pinged else CheckState.NONE
         return requests.state(row.id) if _may_be_checked(request, row) else CheckState.NONE
 
     return [state(request) for request in asked]
 
 
-def _joined_cause(asked: AskedCheck, pinged: bool, way: str, origin: str) -> dict[str, Any]:
+def _joined_cause(asked: AskedCheck, *, pinged: bool, way: str, origin: str) -> dict[str, Any]:
     """The columns that say why a topic is fetched, after an earlier request and a new one.
 
     Pings of different origins have none together: see ``PendingFetch.ping``.
@@ -276,12 +283,13 @@ def _lock_known(conn: Connection, urls: Collection[str]) -> dict[str, Any]:
     return {row.asked: row for row in conn.execute(_CHECKABLE.on(conn), {"urls": list(urls)})}
 
 
-def _make_and_check(
+def _insert_with_checks(
     conn: Connection, asked: Mapping[str, AskedCheck], node: int | None
 ) -> dict[str, CheckState]:
-    """Store topics that somebody has pinged, and request a check of each.
+    """Insert topics that somebody has pinged, each with a check.
 
     :param asked: the requests by the URLs of the topics, which ``_lock_known`` has not found.
+    :param node: the node id of this process; None if it has none, so that it claims nothing.
     :returns: what became of the requests, by the URLs of the topics.
     """
     if not asked:
@@ -298,13 +306,13 @@ def _make_and_check(
             "check_way": request.cause.way,
             "check_origin": request.cause.origin,
         }
-        for url, request in sorted(asked.items())
+        for url, request in sorted(asked.items())  # all nodes insert topics in this order
     ]
-    made = insert_missing(conn, topic, rows, topic.c.url)
-    claimed = CheckState.WAITS if node is None else CheckState.CLAIMED
-    states = {url: claimed if asked[url].claim else CheckState.WAITS for url in made}
-    if len(made) < len(rows):  # another node has just stored the others
-        requests, others = CheckRequests(node), _lock_known(conn, asked.keys() - made)
+    inserted = insert_missing(conn, topic, rows, topic.c.url)
+    if_to_claim = CheckState.WAITS if node is None else CheckState.CLAIMED
+    states = {url: if_to_claim if asked[url].claim else CheckState.WAITS for url in inserted}
+    if len(inserted) < len(rows):  # another node has just stored the others
+        requests, others = CheckRequests(node), _lock_known(conn, asked.keys() - inserted)
         for url, row in others.items():
             requests.add(row, asked[url])
         requests.write(conn)

@@ -74,14 +74,18 @@ async def correct_sums(read: Run, write: Run) -> None:
 
 
 def _find_wrong(conn: Connection, after: str) -> tuple[list[str], str | None]:
-    """The hosts of a portion (see ``in_portions``) that have contents, and whose sums are wrong."""
+    """Find hosts that have contents and a wrong sum, in one portion of the hosts with contents.
+
+    :param after: the host behind which the portion begins.
+    :returns: these hosts; and where the next portion begins, or None after the last one.
+    """
     rows = conn.execute(_COMPARED, {"after": after, "most": _HOSTS}).tuples().all()
     wrong = [host for host, real, known in rows if real != known]
     return wrong, rows[-1][0] if len(rows) == _HOSTS else None
 
 
 def _find_empty(conn: Connection, after: str) -> tuple[list[str], str | None]:
-    """The hosts of a portion (see ``in_portions``) that have sums, and no contents."""
+    """Find hosts that have a sum and no contents, in one portion; see ``_find_wrong``."""
     host = content_sum.c.host
     until = end_of_portion(conn, host, after, _HOSTS)
     has_contents = select(content.c.id).where(content.c.host == host).exists()

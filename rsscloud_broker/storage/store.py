@@ -302,19 +302,19 @@ class Store(ComposedMethods, SharedWork, Service):
     # subscriptions
 
     def put_subscription(
-        self, subscription: Subscription, known: bytes | None = None, intent: int | None = None
+        self, subscription: Subscription, known: bytes | None = None, intent_key: int | None = None
     ) -> Deferred[Subscription]:
         def put(conn: Connection) -> Subscription:
-            intent_rows.settle_intent(conn, intent, self._node)
+            intent_rows.settle_intent(conn, intent_key, self._node)
             return subscription_rows.put_subscription(conn, subscription, known)
 
         return self._database.write(put)
 
     def remove_subscription(
-        self, topic: str, callback: Callback, intent: int | None = None
+        self, topic: str, callback: Callback, intent_key: int | None = None
     ) -> Deferred[bool]:
         def remove(conn: Connection) -> bool:
-            intent_rows.settle_intent(conn, intent, self._node)
+            intent_rows.settle_intent(conn, intent_key, self._node)
             return subscription_rows.remove_subscription(conn, topic, callback)
 
         return self._database.write(remove)

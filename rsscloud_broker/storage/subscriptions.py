@@ -76,7 +76,7 @@ def put_subscription(
         topic has changed or ended since, the store adds a pending notification.  If that
         is to carry content which the store does not have, a check is requested, and the
         validators are forgotten, so that the server sends the content.
-    :param intent: (of the store's method) the key of the intent that this settles and removes.
+    :param intent_key: (of the store's method) the key of the intent that this settles and removes.
     :returns: the stored subscription, with ``renewed`` if it has replaced one.
     :raises ClaimLost: that intent was replaced meanwhile, or another node has claimed it.
         Then nothing is stored.
@@ -147,7 +147,7 @@ def of_subscription(key: int, column: ColumnElement[Any]) -> ScalarSelect[Any]:
 def remove_subscription(conn: Connection, topic_url: str, callback: Callback) -> bool:
     """Remove a subscription, and return whether there was one.
 
-    :param intent: as for ``put_subscription``.
+    :param intent_key: as for ``put_subscription``.
     :raises ClaimLost: as for ``put_subscription``.
     """
     key = _find_id(conn, topic_url, callback)

@@ -90,7 +90,7 @@ class TimedCache(Generic[K, V]):
         return await waiter
 
     async def _read_for_all(self, key: K, waiters: list[Deferred[V]]) -> None:
-        """Read a value, and hand it to all who wait for it."""
+        """Read a value, and hand it to all who wait for it; further ones may join meanwhile."""
         try:
             value = await self._read(key)
         except Exception as error:
@@ -104,7 +104,10 @@ class TimedCache(Generic[K, V]):
             waiter.callback(value)
 
     def _end_read(self, key: K, waiters: list[Deferred[V]]) -> bool:
-        """Note that a read has ended; returns whether none began after it."""
+        """Note that a read has ended; returns whether it is the last that began for the key.
+
+        :param waiters: those who wait for this read: the list itself says which read it is.
+        """
         is_last = self._waiters.get(key) is waiters
         if is_last:
             del self._waiters[key]

@@ -100,7 +100,9 @@ def read_hints(texts: HintTexts) -> tuple[Hints, list[str]]:
 def _read_number(
     name: str, unit: str, text: str | None, largest: int, problems: list[str]
 ) -> int | None:
-    """The number in a text; None if there is no text, or a faulty one, which becomes a problem."""
+    """The number in a text; None without a text.  If it is no such number: None, and a problem is
+    added.
+    """
     if text is None:
         return None
     digits = text.strip()
@@ -111,7 +113,7 @@ def _read_number(
 
 
 def _read_hour(text: str, problems: list[str]) -> int | None:
-    """The hour in a text; None, and a problem more, if it is none."""
+    """The hour in a text, where 24 is 0.  If the text is no hour: None, and a problem is added."""
     digits = text.strip()
     if _DIGITS.fullmatch(digits) and int(digits) <= 24:
         return int(digits) % 24
@@ -120,7 +122,7 @@ def _read_hour(text: str, problems: list[str]) -> int | None:
 
 
 def _read_day(text: str, problems: list[str]) -> int | None:
-    """The number of a day; None, and a problem more, if it is none."""
+    """The number of the day in a text.  If the text is no day: None, and a problem is added."""
     number = _DAY_NUMBERS.get(text.strip().lower())
     if number is None:
         _add_problem(problems, "a day in skipDays", text, f"days are {', '.join(DAYS)}")
@@ -128,7 +130,9 @@ def _read_day(text: str, problems: list[str]) -> int | None:
 
 
 def _read_update_seconds(texts: HintTexts, problems: list[str]) -> float | None:
-    """Seconds between two updates; None if the feed gives none, or a faulty period."""
+    """Seconds between two updates; None if the feed gives neither a period nor a frequency, or a
+    faulty period, for which a problem is added.
+    """
     if texts.period is None and texts.frequency is None:
         return None
     # A larger ``updateFrequency`` is not believed: in a year, it is an update every half minute.
@@ -142,7 +146,9 @@ def _read_update_seconds(texts: HintTexts, problems: list[str]) -> float | None:
 
 
 def _read_update_base(text: str | None, problems: list[str]) -> float | None:
-    """The moment to count updates from; None if there is none, or a faulty one (a problem)."""
+    """The moment to count updates from; None without a text.  If it is no date: None, and a
+    problem is added.
+    """
     if text is None:
         return None
     given = text.strip()

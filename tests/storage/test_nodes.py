@@ -707,12 +707,12 @@ class OtherClaimTests(NodesTestCase):
         await one.remove_intent(stored.id)
         await one.postpone_intent(stored.id, 1, 5000.0)
         with self.assertRaises(ClaimLost):
-            await one.put_subscription(a_subscription(), intent=stored.id)
+            await one.put_subscription(a_subscription(), intent_key=stored.id)
         self.assertEqual(await other.intents(), [stored])
-        await other.put_subscription(a_subscription(), intent=stored.id)
+        await other.put_subscription(a_subscription(), intent_key=stored.id)
         self.assertEqual(len(await other.subscriptions(FEED, 0, 10)), 1)
         with self.assertRaises(ClaimLost):
-            await other.remove_subscription(FEED, a_subscription().callback, intent=stored.id)
+            await other.remove_subscription(FEED, a_subscription().callback, intent_key=stored.id)
         self.assertEqual(len(await other.subscriptions(FEED, 0, 10)), 1)
         self.assertEqual(await other.intents(), [])
 

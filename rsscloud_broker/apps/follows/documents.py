@@ -56,9 +56,13 @@ class Understood:
 def _find_new_pings(
     found: ReadList, seen: frozenset[int], complete_until: float | None
 ) -> Understood:
-    """A document with the pings that are new in it; see ``SourceDocuments.understand``."""
+    """Find the pings in a document that the last reading of the same list had not.
+
+    :param seen: hashes of the pings with exact times that it had.
+    :param complete_until: the time until which its pings were taken in; None to take all for new.
+    """
     # Pings without exact times are taken for new if they are not older than ten minutes before the
-    # last reading: the clock of the list's server may have been set back since.
+    # last reading; or before this list was made, if the clock of its server was set back since.
     since = 0.0 if complete_until is None else min(complete_until, found.made_at) - 600.0
     keyed = {
         hash((ping.name, ping.url, ping.rss_url, ping.received_at)): ping for ping in found.exact

@@ -13,13 +13,17 @@ from rsscloud_broker.interfaces import IDatabase
 
 
 class HostingStore:
-    """Keeps files and their versions.  Saves and removals of topics go through ``IPublisher``."""
+    """Keeps files and their versions.
+
+    ``save`` and ``remove`` are for files that are no topics.  ``Hosting`` saves and removes topics
+    by ``IPublisher``, which stores the version and the change of the topic in one transaction.
+    """
 
     def __init__(self, database: IDatabase) -> None:
         self._database = database
 
     def save(self, wanted: Save) -> Deferred[Saved]:
-        """Store a new version of a file, together with others that are saved now."""
+        """Store a new version of a file that is no topic, with others that are saved now."""
         return cast("Deferred[Saved]", self._database.write(Batched(save_all, wanted)))
 
     remove = writing(rows.remove)

@@ -158,7 +158,7 @@ class FeedsPage:
         return await self._render(caller, done=_import_in_words(imported), failed=imported.failed)
 
     async def _share(self, request: Request, caller: Caller) -> Answer:
-        """Let everybody read the river, or nobody else, as the form asks for."""
+        """Let everybody read the river, or only its owner, as the form asks for."""
         is_public = bool(parameter(request, "public"))
         await self._river.store.set_public(caller.account.id, caller.name, is_public)
         who = "Everybody" if is_public else "Nobody but you"

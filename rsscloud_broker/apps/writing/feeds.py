@@ -100,7 +100,9 @@ class AccountFeeds:
         }
 
     def write_rss(self, author: Author, posts: Sequence[Post]) -> bytes:
-        """As ``write``, but as RSS alone, and not compressed."""
+        """Messages as one RSS feed, not compressed, for an author who takes them away.  Call it in
+        a thread, too.
+        """
         _, encode, _ = FORMATS["rss.xml"]
         return encode(self._document(author, "rss.xml", tuple(map(self._entry, posts))))
 

@@ -1,8 +1,7 @@
 """Writes messages: stores them and publishes the feeds that change with them.
 
 A message, the new feeds and the beginning of the notifications are one transaction, so a crash
-leaves all of it or nothing.  Two changes at the same moment are made one after the other: see
-``rows``.
+leaves all of it or nothing.  Two changes at the same moment are made in turn: see ``rows``.
 """
 
 from __future__ import annotations
@@ -17,13 +16,7 @@ from twisted.internet.defer import DeferredLock
 from rsscloud_broker.apps.writing import enclosures
 from rsscloud_broker.apps.writing.feeds import FORMATS, AccountFeeds, WrittenFeed
 from rsscloud_broker.apps.writing.file_urls import FileUrls, is_digest, shown_name
-from rsscloud_broker.apps.writing.model import (
-    Enclosure,
-    InvalidPost,
-    NewPost,
-    Post,
-    Upload,
-)
+from rsscloud_broker.apps.writing.model import Enclosure, InvalidPost, NewPost, Post, Upload
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.pace import PerMinuteLimit
 from rsscloud_broker.apps.writing.rows import (
@@ -177,8 +170,8 @@ class Writing:
         self._changes.take(caller.account.id)
         file = await self._enclosure_for(post, None)
 
-        def make(now: Snapshot, at: float) -> Placed:
-            return self._placed_post(now, now.author.next_id, post, file, at)
+        def make(snapshot: Snapshot, at: float) -> Placed:
+            return self._placed_post(snapshot, snapshot.author.next_id, post, file, at)
 
         made = await self._change(await self._ensure_author(caller), None, make, source)
         assert made is not None  # `make` never deletes
@@ -221,10 +214,10 @@ class Writing:
         self._changes.take(caller.account.id)
         file = await self._enclosure_for(post, old.post.enclosure)
 
-        def make(now: Snapshot, at: float) -> Placed:
-            if now.old is None:
+        def make(snapshot: Snapshot, at: float) -> Placed:
+            if snapshot.old is None:
                 raise Missing(post_id)
-            return self._placed_post(now, post_id, post, file, at)
+            return self._placed_post(snapshot, post_id, post, file, at)
 
         made = await self._change(await self._ensure_author(caller), post_id, make, source)
         assert made is not None  # `make` never deletes
@@ -235,7 +228,9 @@ class Writing:
         if await self._find_placed(caller, post_id) is None:
             return False
         self._changes.take(caller.account.id)
-        await self._change(await self._ensure_author(caller), post_id, lambda now, at: None, source)
+        await self._change(
+            await self._ensure_author(caller), post_id, lambda snapshot, at: None, source
+        )
         return True
 
     async def take_down(self, url: str, reason: str, record: Callable[[Any], None]) -> bool:
@@ -255,7 +250,7 @@ class Writing:
         found = await self.store.placed(author, number)
         if found is None or not found.position:  # nobody else can read a draft
             return False
-        await self._change(author, number, lambda now, at: None, "", record)
+        await self._change(author, number, lambda snapshot, at: None, "", record)
         return True
 
     async def _take_file_down(self, name: str, digest: str, record: Callable[[Any], None]) -> bool:
@@ -267,12 +262,12 @@ class Writing:
             return await self.kept_files.remove(author.account_id, digest, record)
 
     def _placed_post(
-        self, now: Snapshot, post_id: int, new: NewPost, file: Enclosure | None, at: float
+        self, snapshot: Snapshot, post_id: int, new: NewPost, file: Enclosure | None, at: float
     ) -> Placed:
         """The new state of a message, with its place among the others."""
-        old = now.old
+        old = snapshot.old
         was_public = old is not None and old.position > 0
-        position = 0 if new.is_draft else now.author.version + 1
+        position = 0 if new.is_draft else snapshot.author.version + 1
         created_at = at
         if old is not None and was_public and not new.is_draft:
             position, created_at = old.position, old.post.created_at
@@ -280,8 +275,8 @@ class Writing:
             created_at = old.post.created_at
         post = Post(
             post_id,
-            f"{now.author.base}/{post_id}",
-            now.author.account_id,
+            f"{snapshot.author.base}/{post_id}",
+            snapshot.author.account_id,
             new.text,
             new.title,
             self.files.as_stored(new.link),
@@ -291,7 +286,7 @@ class Writing:
             created_at,
             max(at, created_at),
             new.is_draft,
-            author=now.author.name,
+            author=snapshot.author.name,
         )
         return Placed(post, position)
 
@@ -301,19 +296,19 @@ class Writing:
         post_id: int | None,
         make: _Make,
         source: str,
-        record: Callable[[Any], None] = _record_nothing,
+        also_store: Callable[[Any], None] = _record_nothing,
     ) -> Post | None:
         """Change, add or delete a message, and publish the feeds unless it is and was a draft.
 
         :param post_id: None for a new message.
-        :param record: an operation that is part of the same transaction.
-        :returns: the message afterwards.
+        :param make: returns the new state of the message; None to delete it.
+        :param also_store: an operation that is part of the transaction that publishes the feeds.
+        :returns: the message afterwards; None if it was deleted.
         """
         async with self._lock_of(author):
-            # A change that another process was faster than is made anew, up to ten times.
-            for _ in range(10):
-                with suppress(Outdated):  # another process was faster
-                    return await self._change_once(author, post_id, make, source, record)
+            for _ in range(10):  # each further time only if another process was faster
+                with suppress(Outdated):
+                    return await self._change_once(author, post_id, make, source, also_store)
         raise Unavailable("your messages are being changed from somewhere else all the time")
 
     def _lock_of(self, author: Author) -> DeferredLock:
@@ -326,33 +321,37 @@ class Writing:
         post_id: int | None,
         make: _Make,
         source: str,
-        record: Callable[[Any], None],
+        also_store: Callable[[Any], None],
     ) -> Post | None:
-        """As ``_change``, but raise ``Outdated`` if another process was faster."""
-        limit = FEED_ITEMS
-        now = await self.store.snapshot(author, limit + 1, post_id)
+        """Change, add or delete a message, and publish the feeds: one attempt of ``_change``.
+
+        :raises Outdated: another process was faster.  Nothing has changed.
+        """
+        # One more than a feed has: if a message leaves the feed, the next older one comes in.
+        snapshot = await self.store.snapshot(author, FEED_ITEMS + 1, post_id)
         at = self._clock.wall_seconds()
-        new = make(now, at)
-        old_position = now.old.position if now.old else 0
-        is_public = old_position > 0 or (new is not None and new.position > 0)
-        number = new.post.id if new else now.old.post.id if now.old else 0
-        at = later_second(at, now.author.changed_at)
-        change = ChangeOfPosts(now.author, number, new, is_public, at)
+        new = make(snapshot, at)
+        old = snapshot.old
+        old_position = old.position if old else 0
+        is_public = old_position > 0 or (new is not None and new.position > 0)  # drafts have 0
+        number = new.post.id if new else old.post.id if old else 0
+        at = later_second(at, snapshot.author.changed_at)
+        change = ChangeOfPosts(snapshot.author, number, new, is_public, at)
         if not is_public:
             await self.store.apply(change)
             return new.post if new else None
-        others = [each for each in now.published if each.post.id != number]
+        others = [each for each in snapshot.published if each.post.id != number]
         public = [*others, new] if new is not None and new.position else others
-        newest = sorted(public, key=lambda each: -each.position)[:limit]
-        after = evolve(now.author, version=now.author.version + 1, changed_at=at)
+        newest = sorted(public, key=lambda each: -each.position)[:FEED_ITEMS]
+        after = evolve(snapshot.author, version=snapshot.author.version + 1, changed_at=at)
         feeds = await self._write(after, [each.post for each in newest])
         contents = {url: feed.content for url, feed in feeds.items()}
 
-        def store(conn: Any) -> None:
+        def store_change(conn: Any) -> None:
             apply(conn, change)
-            record(conn)
+            also_store(conn)
 
-        await self._publisher.publish_all(contents, store, source)
+        await self._publisher.publish_all(contents, store_change, source)
         self._feeds_kept[after.account_id] = (after.version, feeds)
         return new.post if new else None
 

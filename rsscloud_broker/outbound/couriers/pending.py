@@ -38,12 +38,14 @@ TO_NOTIFY: Final = (int, NotNotified, Failed)
 TO_CALL: Final = (Answered, Failed)
 TO_READ: Final = (ReadDone, Unread, Failed)
 
+#: The errors of calls, by the names that ``Failed`` gives them: the other server did not answer.
 _ERRORS: Final[Mapping[str, type[OutboundError]]] = {
     name: kind
     for name, kind in vars(errors).items()
     if isinstance(kind, type) and issubclass(kind, OutboundError)
 }
 
+#: And those by which the courier itself lacked something; other names are ``CallsUnavailable``.
 _UNAVAILABLE: Final[Mapping[str, type[Unavailable]]] = {"MemoryUnavailable": MemoryUnavailable}
 
 
@@ -159,9 +161,9 @@ class Pending:
 
 
 def _result_of(message: Answer) -> object:
-    """What came of a request, for the caller that made it."""
+    """What came of a request, for the caller that made it; errors are returned, not raised."""
     match message:
-        case NotNotified():
+        case NotNotified():  # whatever the courier says, which somebody may have broken into
             return evolve(message.outcome, success=False, interrupted=False)
         case Answered():
             return OutboundReply(
