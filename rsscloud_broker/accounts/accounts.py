@@ -233,7 +233,11 @@ class Accounts:
     async def _check_attempt(
         self, name: str, password: str, source: str, known: str
     ) -> StoredPassword:
-        """As ``_check_and_record``, but refusals are not remembered."""
+        """Check the password of an attempt to sign in, within the limits for its source and name.
+
+        :param known: the mark in the browser's cookie.
+        :raises SignInFailed, TooMany: it is wrong, or there were too many attempts.
+        """
         self._limit(self._take_source(bucket_of(source)), "from your address")
         if is_too_long(password):
             raise SignInFailed

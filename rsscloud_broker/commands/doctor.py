@@ -117,7 +117,7 @@ def _named_broker(
     """The broker that a feed should name; None if the command line names none."""
     if url or not config_file:
         url = url or public_url
-        return OwnBroker(url.rstrip("/"), _USUAL, True) if url else None
+        return OwnBroker(url.rstrip("/"), _USUAL, has_hub=True) if url else None
     settings = settings_of(config_file, data)
     protocols = plugin_building.protocols(settings.notifiers, config_file)
     doors = plugin_discovery.select(

@@ -173,12 +173,14 @@ class Administration:
     async def mark(self, account: str, key: int, reason: str = "") -> None:
         """Mark a subscription, so that the next sweep removes it."""
         change = self._change_now(account, "mark", key, reason)
-        await self._apply(await self._rows.set_dropping(key, True, change), _no_subscription(key))
+        marked = await self._rows.set_dropping(key, dropping=True, change=change)
+        await self._apply(marked, _no_subscription(key))
 
     async def unmark(self, account: str, key: int, reason: str = "") -> None:
         """Take that mark from a subscription, and forget its failures."""
         change = self._change_now(account, "unmark", key, reason)
-        await self._apply(await self._rows.set_dropping(key, False, change), _no_subscription(key))
+        unmarked = await self._rows.set_dropping(key, dropping=False, change=change)
+        await self._apply(unmarked, _no_subscription(key))
 
     # topics
 

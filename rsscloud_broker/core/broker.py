@@ -171,7 +171,7 @@ class Broker:
         if self._access.came_back(origin):
             return False
         with self._publishing_refusals(url, source):
-            changed = await self._ping_topic(url, source, again, origin, way)
+            changed = await self._ping_topic(url, source, again=again, origin=origin, way=way)
         self._publish_ping_accepted(url, source, origin, way)
         return changed
 
@@ -255,7 +255,7 @@ class Broker:
             raise TooMany(QUEUE_FULL, QUEUE_FULL_PAUSE)
 
     async def _request_pinged_fetch(self, url: str, source: str, cause: ChangeSource) -> bool:
-        """As ``_request_fetch``, for a ping, which the event log shows."""
+        """Request a fetch for a ping; publish whether the ping was accepted, and return that."""
         is_stored = await self._request_fetch(url, source, cause)
         if is_stored:
             self._publish_ping_accepted(url, source, cause.origin, cause.way)
@@ -269,7 +269,7 @@ class Broker:
 
         :returns: False if the store keeps as many such requests as it may.
         """
-        state = await self._detector.request(url, source, True, cause)
+        state = await self._detector.request(url, source, pinged=True, cause=cause)
         if state:
             way, origin = cause.way, cause.origin
             self._detector.schedule(url, state, pinged=True, source=source, origin=origin, way=way)
@@ -291,7 +291,7 @@ class Broker:
             raise self._admission.too_many_fetches(url, pause)
 
     async def _problem_of(self, url: str, source: str) -> str | Refused:
-        """Like ``_check_publish``, but return a refusal instead of raising it."""
+        """The refusal of a ping.  If it is allowed: why the last fetch failed, or an empty text."""
         try:
             problem = await self._check_publish(url, source)
             await self._admit_fetch(url, source)
@@ -300,8 +300,9 @@ class Broker:
         return problem
 
     async def _check_publish(self, url: str, source: str) -> str:
-        """Like ``_check_topic``, for a caller that pings the topic.
+        """Raise if a ping of a topic is refused, or as ``_check_topic`` does.
 
+        :returns: why the last fetch failed; empty if it did not fail.
         :raises Forbidden: the operator allows no pings of this topic.
         """
         check_topic(url)

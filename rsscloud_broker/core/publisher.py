@@ -57,7 +57,10 @@ class Publisher:
     async def publish_all(
         self, contents: Mapping[str, Content], operation: Callable[[Any], T], source: str
     ) -> T:
-        """As ``publish``, for several topics in one transaction."""
+        """Publish several topics, with what an operation stores, in one transaction.
+
+        :returns: the result of the operation.
+        """
         topics = [self._admit(url, source) for url in contents]
         now = self._clock.wall_seconds()
         fetched = [

@@ -43,12 +43,12 @@ class TopicView:
 
     async def overview(self, url: str, newest: bool = False) -> TopicOverview | None:
         """What strangers may know of a topic; None if that is nothing."""
-        found = await self._overviews.get(normal_form(url), newest)
+        found = await self._overviews.get(normal_form(url), newest=newest)
         return None if found is None else _for_strangers(found, normal_form(url))
 
     async def status(self, url: str) -> TopicStatus | None:
         """Everything about a topic, for the broker's own use; None if it is unknown."""
-        found = await self._overviews.get(normal_form(url), True)
+        found = await self._overviews.get(normal_form(url), newest=True)
         return None if found is None else found.status
 
     async def watched(self, after: int, limit: int) -> Sequence[TopicSummary]:

@@ -128,7 +128,7 @@ class WaitingChecks:
         return False
 
     def _has_room_at(self, source: str, host: str) -> bool:
-        """As ``_has_room``, for a host that a source wants called."""
+        """Whether a source has room at a host.  If not, note that such checks wait in the store."""
         pair = source, host
         if pair not in self._behind and self._limits.has_capacity_at(self._quota(host), source):
             return True

@@ -28,12 +28,12 @@ def to_seconds(micros: int) -> float:
 
 
 def to_seconds_or_none(micros: int | None) -> float | None:
-    """As ``to_seconds``, for a column that may be null."""
+    """Convert stored microseconds to seconds since the epoch; None, from a null, stays None."""
     return None if micros is None else to_seconds(micros)
 
 
 def to_micros_or_none(seconds: float | None) -> int | None:
-    """As ``to_micros``, for a column that may be null."""
+    """Convert seconds since the epoch to whole microseconds; None, for a null, stays None."""
     return None if seconds is None else to_micros(seconds)
 
 

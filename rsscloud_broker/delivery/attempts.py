@@ -302,7 +302,7 @@ class Attempts:
         attempt.sending = content
 
     def _end_call(self, attempt: Attempt, result: Outcome | Exception | None) -> None:
-        """Take the end of a call; see ``_judge``."""
+        """Take the end of a call; ``result`` is None if there is no content to carry yet."""
         if attempt.called:
             return  # a notifier that has said so twice
         attempt.called = True

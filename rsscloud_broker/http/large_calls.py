@@ -58,11 +58,16 @@ def read_call(document: bytes, charset: str | None, means_soap: bool) -> LargeCa
     """
     try:
         root = xml.parse(document, charset)
-        if is_soap(root, means_soap):
+        if is_soap(root, means_soap=means_soap):
             call = soap.call_from(root)
-            return LargeCall(True, call.operation, call.namespace, _packed(call.parameters))
+            return LargeCall(
+                is_soap=True,
+                name=call.operation,
+                namespace=call.namespace,
+                parameters=_packed(call.parameters),
+            )
         name, parameters = xmlrpc.call_from(root)
-        return LargeCall(False, name, "", _packed(parameters))
+        return LargeCall(is_soap=False, name=name, namespace="", parameters=_packed(parameters))
     except xml.MalformedXML as error:
         raise UnreadableCall(error.reason) from error
     except soap.SoapFault as error:

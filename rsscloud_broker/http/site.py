@@ -258,16 +258,18 @@ class Root(Resource):
         means_soap = means_soap or request.requestHeaders.hasHeader("soapaction")
         if len(body) > LARGE:
             failure = (soap_door if means_soap else xmlrpc_door).failure
-            return answer(request, self._answer_large(request, body, means_soap), failure)
+            return answer(
+                request, self._answer_large(request, body, means_soap=means_soap), failure
+            )
         try:
             root = xml.parse(body, encoding)
         except xml.MalformedXML as error:
-            return _answer_unreadable(request, error.reason, means_soap)
-        if is_soap(root, means_soap):
+            return _answer_unreadable(request, error.reason, means_soap=means_soap)
+        if is_soap(root, means_soap=means_soap):
             return self._soap.render_document(request, root)
         return self._xmlrpc.render_document(request, root)
 
-    async def _answer_large(self, request: Request, body: bytes, means_soap: bool) -> bytes:
+    async def _answer_large(self, request: Request, body: bytes, *, means_soap: bool) -> bytes:
         """Answer a large call, which another process parses.
 
         :param means_soap: whether a document that is neither of the two counts as SOAP.
@@ -279,7 +281,7 @@ class Root(Resource):
                 )
             )
         except DocumentFault as error:
-            return _answer_unreadable(request, error.reason, means_soap)
+            return _answer_unreadable(request, error.reason, means_soap=means_soap)
         if call.is_soap:
             return await self._soap.answer_call(
                 request, soap.SoapCall(call.name, call.namespace, call.parameters)
@@ -324,8 +326,8 @@ class Root(Resource):
         return plain(request, 405, f"{text}.", allow=", ".join(sorted(allowed)))
 
 
-def _answer_unreadable(request: Request, reason: str, means_soap: bool) -> bytes:
-    """Answer a call that cannot be read."""
+def _answer_unreadable(request: Request, reason: str, *, means_soap: bool) -> bytes:
+    """Answer a call that cannot be read with a fault: of SOAP, or else of XML-RPC."""
     text = f"The request is not acceptable XML: {reason}"
     if means_soap:
         return soap_door.fault_document(request, "Client", text)

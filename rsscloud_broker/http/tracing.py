@@ -80,6 +80,6 @@ class TracedRequest(Request):
         return "https" if self.isSecure() else "http"
 
     def _senders(self) -> Iterator[str | None]:
-        """What a trusted proxy says of whom the request passed before: see ``senders``."""
+        """The addresses that the request passed before a trusted proxy: see ``senders``."""
         forwarded = header(self, "x-forwarded-for")
         return iter(()) if forwarded is None else senders(forwarded, self.limits.trusted)

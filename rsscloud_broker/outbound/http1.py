@@ -365,12 +365,12 @@ class Http1(Protocol):
 
     # --- our own
 
-    def _write(self, message: Message) -> None:
+    def _write(self, sent: Message) -> None:
         """Write a request; of a large body only pieces, as the transport asks for them."""
-        self.transport.write(message.data)
+        self.transport.write(sent.data)
         self._pieces = None
-        if message.large:
-            self._pieces = Pieces(self.transport, message.large)
+        if sent.large:
+            self._pieces = Pieces(self.transport, sent.large)
             self.transport.registerProducer(self._pieces, False)
 
     def _prepare_for_answer(self) -> None:

@@ -62,7 +62,7 @@ class Health:
     def _state_now(self, part: str, check: Callable[[], str]) -> PartState:
         """What a check that does not wait says of a part."""
         try:
-            return PartState(part, True, check())
+            return PartState(part, works=True, text=check())
         except Exception as error:
             return self._failed_state(part, error)
 
@@ -70,7 +70,9 @@ class Health:
         """What a check says of a part, which it may have to wait for."""
         try:
             found = check()
-            return PartState(part, True, await found if inspect.isawaitable(found) else found)
+            return PartState(
+                part, works=True, text=await found if inspect.isawaitable(found) else found
+            )
         except Exception as error:
             return self._failed_state(part, error)
 
@@ -78,8 +80,8 @@ class Health:
         """The state of a part whose check raised an error."""
         if not isinstance(error, Unavailable):  # a bug of the check: log it
             self.log.failure("The health of {part} could not be checked.", part=part)
-            return PartState(part, False, "It could not be checked; the log says why.")
-        return PartState(part, False, sentence(str(error)))
+            return PartState(part, works=False, text="It could not be checked; the log says why.")
+        return PartState(part, works=False, text=sentence(str(error)))
 
 
 def event_loop(loop: LoopDelay) -> Callable[[], str]:
@@ -172,11 +174,11 @@ def disk(space: DiskSpace) -> Callable[[], str]:
     return check
 
 
-def bus(bus: EventBus) -> Callable[[], str]:
+def bus(event_bus: EventBus) -> Callable[[], str]:
     """A check that no sink is far behind."""
 
     def check() -> str:
-        fill = bus.fill_levels()
+        fill = event_bus.fill_levels()
         # How full the queue of a sink may be.
         behind = sorted(name for name, part in fill.items() if part >= 0.9)
         if behind:

@@ -96,7 +96,7 @@ class LocalSignIn(Service):
         accounts = await self._store.accounts()
         if not accounts:
             now = self._clock.wall_seconds()
-            return await self._store.add_account(NAME, "", True, now)
+            return await self._store.add_account(NAME, "", is_admin=True, at=now)
         return min(
             (each for each in accounts if not each.disabled),
             key=lambda each: (each.name != NAME, not each.is_admin, each.name),

@@ -293,7 +293,7 @@ def select(
             maker = makers[name]
             table = dict(tables.get(name, {}))
             runs = kind != "apps" and (name in tables or _is_bundled(maker))
-            if _enabled(table, runs, f"[{kind}.{name}]"):
+            if _take_enabled(table, default=runs, location=f"[{kind}.{name}]"):
                 options = build(maker.options, table, "", path=(kind, name), others={"enabled"})
                 chosen.append((maker, options))
         except ConfigError as error:
@@ -321,7 +321,7 @@ def faults(makers: Makers, configuration: Mapping[str, Any]) -> list[str]:
     return problems
 
 
-def _enabled(table: dict[str, Any], default: bool, location: str) -> bool:
+def _take_enabled(table: dict[str, Any], *, default: bool, location: str) -> bool:
     """Remove and return ``enabled`` from a plugin's table: the broker's key, not the plugin's."""
     enabled = table.pop("enabled", default)
     if not isinstance(enabled, bool):

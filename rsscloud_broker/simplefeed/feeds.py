@@ -187,7 +187,7 @@ class Feeds:
 def _render_positional(
     document: LogDocument, urls: FeedUrls, recent: bool, links: Sequence[EntryLink]
 ) -> bytes:
-    """As ``render``, with arguments in order, for ``in_thread``."""
+    """Render a document, for ``in_thread``: that passes all arguments on by their positions."""
     return render(document, urls, recent=recent, links=links)
 
 

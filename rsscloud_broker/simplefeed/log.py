@@ -331,12 +331,15 @@ def read_document(conn: Connection, name: str, number: int | None = None) -> Log
     log = _state_of(row)
     if number is None or number == log.document:
         entries = _read_newest_first(conn, log.id, log.first, log.count)
-        return LogDocument(log, log.document, entries, False, False, log.updated)
+        return LogDocument(
+            log, log.document, entries, archived=False, gone=False, updated=log.updated
+        )
     found = conn.execute(_ARCHIVED, {"of": log.id, "number": number}).first()
     if found is None:
         return None
     entries = [] if found.gone else _read_newest_first(conn, log.id, found.first, found.last)
-    return LogDocument(log, number, entries, True, found.gone, to_seconds(found.updated_at))
+    updated = to_seconds(found.updated_at)
+    return LogDocument(log, number, entries, archived=True, gone=found.gone, updated=updated)
 
 
 def entries_after(

@@ -101,8 +101,10 @@ class ComposedMethods:
     def add_pings(
         self, wanted: Sequence[tuple[Ping, float]], way: Way = Way.LIST
     ) -> Deferred[list[PingRecord]]:
-        """As ``add_ping``, for several pings, each with its ``repeat_window``.  Their checks are
-        not claimed.
+        """Record pings unless they are repeats, and request checks of the topics that they name;
+        this process claims none of these checks.
+
+        :param wanted: the pings, each with its ``repeat_window``.
         """
         asked = [ping_rows.AskedPing(*one, way=way) for one in wanted]
         return self._database.write(lambda conn: self._add_pings(conn, asked))

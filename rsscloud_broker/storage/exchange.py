@@ -130,12 +130,13 @@ def import_in_parts(
     hub: str = "",
     protocols: Collection[str] | None = None,
 ) -> ImportResult:
-    """Like `import_document`, but in many short transactions.
+    """Import the topics and subscriptions of a document, in many short transactions.
 
-    A running broker never waits for long.  If the import fails halfway, the parts stored so far
+    So a running broker never waits for long.  If the import fails halfway, the parts stored so far
     stay; it is safe to import the same document again.
 
     :param begin: begins a transaction, which ends with the context.
+    :param document, now, hub, protocols: as for `import_document`.
     """
     entries, blocks = read_document(document), read_blocks(document)
     stored = expired = replaced = dropping = taken_over = 0

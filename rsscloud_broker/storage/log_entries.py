@@ -120,11 +120,11 @@ def add_log_entries(conn: Connection, entries: Sequence[LogEntry]) -> None:
     insert_at_once(conn, log_entry, rows)
 
 
-def _hash_of(text: str) -> int | None:
-    """A hash of a text; None for an empty text."""
-    if not text:
+def _hash_of(url_or_host: str) -> int | None:
+    """The hash of the URL of a topic, or of a host; None for an empty text."""
+    if not url_or_host:
         return None
-    return crc32(text.encode("utf-8", "surrogatepass"))
+    return crc32(url_or_host.encode("utf-8", "surrogatepass"))
 
 
 def log_entries(

@@ -255,7 +255,14 @@ def _request_checks(
         for url in _named_by(record):
             earlier = asked.get(url)
             if earlier is None:
-                asked[url] = AskedCheck(url, received_at, False, source, claim, ChangeSource(way))
+                asked[url] = AskedCheck(
+                    url,
+                    received_at,
+                    pinged=False,
+                    source=source,
+                    claim=claim,
+                    cause=ChangeSource(way),
+                )
             elif received_at > earlier.at:
                 asked[url] = earlier._replace(at=received_at)
     found = conn.execute(_WATCHED.on(conn), {"urls": list(asked)}).all()

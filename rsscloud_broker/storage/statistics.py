@@ -186,7 +186,11 @@ def pinged_topics(conn: Connection, since: float, until: float, limit: int) -> l
 
 
 def busy_topics(conn: Connection, since: float, until: float, limit: int) -> list[PingedTopic]:
-    """As ``pinged_topics``, from what ``put_busy_topics`` has stored for each hour."""
+    """The URLs that were pinged most in some hours, most often first, with how often.
+
+    Unlike ``pinged_topics``, it counts no pings: it adds up what ``put_busy_topics`` has stored for
+    each hour.  That lacks the URLs that were not among the most pinged ones of an hour.
+    """
     number = func.sum(busy_topic.c.pings).label("number")
     query = (
         select(busy_topic.c.url, number)

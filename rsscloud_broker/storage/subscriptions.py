@@ -169,10 +169,12 @@ def _find_id(conn: Connection, topic_url: str, callback: Callback) -> int | None
 
 
 def _find_id_at(conn: Connection, topic_key: int, asked_url: str, callback: Callback) -> int | None:
-    """As ``_find_id``, by the id of the topic and the column ``asked_url`` of the subscription.
+    """The id of the subscription to a topic by a callback; None if there is none.
 
     The query names all columns of the unique index, since a topic may have a million subscriptions,
     and a callback as well.
+
+    :param asked_url: the URL that the subscriber asked for; empty for the first URL of the topic.
     """
     wanted = select(subscription.c.id).where(
         subscription.c.topic_id == topic_key,

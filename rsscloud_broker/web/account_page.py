@@ -243,7 +243,9 @@ class AccountPage:
                 tags.li(*_taken_down_item(each)) for each in await self._find_taken_down(caller)
             ],
             tokens=[_token_item(each, caller) for each in tokens] or tags.li("There is none yet."),
-            scopes=[_scope_box(*each, each[0].encode() in chosen) for each in scopes.items()],
+            scopes=[
+                _scope_box(*each, is_chosen=each[0].encode() in chosen) for each in scopes.items()
+            ],
             has_password="" if lacks_password else "yes",
             lacks_password="yes" if lacks_password else "",
         )
@@ -319,7 +321,7 @@ def _button(text: str, do: str, key: int, caller: Caller) -> Tag:
     return tags.form(*hidden, tags.button(text), action="/account", method="post")
 
 
-def _scope_box(scope: str, help_: str, is_chosen: bool) -> Tag:
+def _scope_box(scope: str, help_: str, *, is_chosen: bool) -> Tag:
     """A box to tick for a scope."""
     ticked = {"checked": "checked"} if is_chosen else {}
     box = tags.input(type="checkbox", name="scope", value=scope, **ticked)

@@ -205,7 +205,7 @@ class Broadcast(Generic[P, F_contra]):
             if is_beat:
                 beat_at = self._clock.seconds() + HEARTBEAT
             if is_beat or has_failed or self._newest != before:
-                self._wake(is_beat)
+                self._wake(is_beat=is_beat)
             if self._streams and not self._hinted:
                 self._pause = deferLater(self._clock, self._period)
                 with suppress(CancelledError):
@@ -213,7 +213,7 @@ class Broadcast(Generic[P, F_contra]):
                 self._pause = None
         self._running = False
         self._newest = None
-        self._wake(False)  # they have gone
+        self._wake(is_beat=False)  # they have gone
 
     def _log_failure(self, error: Unavailable) -> None:
         """Log that the source cannot be read, once until it can be read again."""
@@ -225,8 +225,8 @@ class Broadcast(Generic[P, F_contra]):
             )
         self._failing = True
 
-    def _wake(self, is_beat: bool) -> None:
-        """Wake those who wait, some in each turn of the reactor."""
+    def _wake(self, *, is_beat: bool) -> None:
+        """Wake those who wait, some in each turn of the reactor; they get ``is_beat``."""
 
         async def wake() -> None:
             for start in range(0, len(waiting), AT_ONCE):

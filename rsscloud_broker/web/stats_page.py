@@ -122,7 +122,7 @@ class StatsDoor(RoutesOnly):
             viewer,
             here="/stats",
             period=period.text,
-            periods=[_choice(each, each is period) for each in PERIODS.values()],
+            periods=[_choice(each, is_shown=each is period) for each in PERIODS.values()],
             empty="yes" if statistics.is_empty else "",
             facts="" if statistics.is_empty else _facts(statistics),
             plots="" if statistics.is_empty else [_figure(each) for each in drawn],
@@ -227,7 +227,7 @@ def _parse_svg(svg: str) -> Sequence[Flattenable]:
 # --- parts of the page --------------------------------------------------------------
 
 
-def _choice(period: Period, is_shown: bool) -> Tag:
+def _choice(period: Period, *, is_shown: bool) -> Tag:
     link = tags.a(period.text, href=f"/stats?period={period.name}")
     return tags.li(link(**{"aria-current": "page"}) if is_shown else link)
 

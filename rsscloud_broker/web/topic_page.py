@@ -103,7 +103,7 @@ class TopicPageDoor(RoutesOnly):
         url = parameter(request, "url").strip()
         viewer = await viewer_of(self._callers, request)
         if not url:
-            return await self._page(viewer, "", "Topics", lead=tags.p(_EXPLAINED))
+            return await self._page(viewer, "", "Topics", beginning=tags.p(_EXPLAINED))
         if fault := fault_of(url):
             return await self._refusal(viewer, 400, f"The address cannot be a topic: {fault}.")
         return await self._overview(viewer, url, 200, newest=False)
@@ -174,13 +174,21 @@ class TopicPageDoor(RoutesOnly):
                 tags.section(tags.h2("What the broker knows"), *facts(overview, self._us, now)),
             ]
         answer = await self._page(
-            viewer, url, clipped(heading), lead=first, overview=shown, error=error, success=success
+            viewer,
+            url,
+            clipped(heading),
+            beginning=first,
+            overview=shown,
+            error=error,
+            success=success,
         )
         return evolve(answer, status=status, headers={**answer.headers, **(headers or {})})
 
     async def _refusal(self, viewer: Caller | None, status: int, message: str) -> Answer:
         """The page with the form, and with why the request was refused."""
-        page = await self._page(viewer, "", "Topics", error=clean(message), lead=tags.p(_EXPLAINED))
+        page = await self._page(
+            viewer, "", "Topics", error=clean(message), beginning=tags.p(_EXPLAINED)
+        )
         return evolve(page, status=status)
 
     async def _page(
@@ -189,7 +197,7 @@ class TopicPageDoor(RoutesOnly):
         url: str,
         heading: str,
         *,
-        lead: Flattenable,
+        beginning: Flattenable,
         overview: Flattenable = "",
         error: str = "",
         success: str = "",
@@ -202,7 +210,7 @@ class TopicPageDoor(RoutesOnly):
             url=url,
             start="" if url else "shown",
             heading=clean(heading),
-            lead=lead,
+            lead=beginning,
             overview=overview,
             error=error,
             success=success,

@@ -98,7 +98,7 @@ def parse(
     if beginning := _BEGINNING.match(document):
         blank_lines = beginning[2].count(b"\n")
         document = document[beginning.end() :]
-    encoding = _encoding_of(document, charset, bool(beginning and beginning[1]))
+    encoding = _encoding_of(document, charset, marked_utf_8=bool(beginning and beginning[1]))
     legible = _is_legible(document, encoding)
     try:
         # Most calls are legible and have no DOCTYPE: they are not parsed twice, to save time.
@@ -190,7 +190,7 @@ def _finder(path: str) -> etree.XPath:
     return etree.XPath(f"({path})[1]")
 
 
-def _encoding_of(document: bytes, charset: str | None, marked_utf_8: bool) -> str | None:
+def _encoding_of(document: bytes, charset: str | None, *, marked_utf_8: bool) -> str | None:
     """The encoding to impose on a document; None to leave it to the parser."""
     if marked_utf_8:
         return "utf-8"

@@ -117,9 +117,9 @@ def remove(conn: Connection, account: Account, path: str) -> bool:
 
 
 def take_down(conn: Connection, account: str, path: str) -> bool:
-    """As ``remove``, no matter who owns the file.
+    """Delete a file with its versions, by the name of its account, which may be gone.
 
-    :param account: the name of the account.
+    :returns: whether there was such a file.
     """
     return _delete_versions(conn, feed.c.account == account, feed.c.path == path)
 

@@ -121,7 +121,10 @@ class _Place:
 
 
 def _save_for_different(conn: Connection, saves: Sequence[Save]) -> list[Saved | NotStored]:
-    """As ``save_all``, for accounts that are all different."""
+    """Store new versions of files, one for each of several accounts; see ``save_all``.
+
+    Each account has one only, since its room is computed from what was stored before.
+    """
     of_accounts: defaultdict[str, list[Row[Any]]] = defaultdict(list)
     for row in conn.execute(_OF_ACCOUNTS, {"names": [each.account.name for each in saves]}):
         of_accounts[row.account].append(row)
@@ -135,7 +138,7 @@ def _save_for_different(conn: Connection, saves: Sequence[Save]) -> list[Saved |
             continue
         if place is not None:
             places.append(place)
-        outcomes.append(Saved(bool(place and place.is_new), changed=place is not None))
+        outcomes.append(Saved(created=bool(place and place.is_new), changed=place is not None))
     for some in _portions(_make_feed_rows(conn, places)):
         _add_versions(conn, some)
     return outcomes

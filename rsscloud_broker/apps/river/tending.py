@@ -107,7 +107,7 @@ class Tending(MultiService):
                 await self._hint()
 
     async def _look_now(self) -> None:
-        """As ``look``; if the database cannot be used, only log that."""
+        """Look for feeds that are due; if the database cannot be used, only log that."""
         try:
             await self.look()
         except Unavailable as error:

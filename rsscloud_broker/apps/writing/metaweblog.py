@@ -110,7 +110,7 @@ class BloggerAPI(EditorAPI):
     @editing("key blog name password content publish")
     async def xmlrpc_newPost(self, call: EditorCall, content: Any, publish: Any = True) -> str:
         """Write a message: appkey, blogid, name, password, HTML, whether to publish it."""
-        empty = NewPost("", is_draft=is_draft(None, flag_in(publish), False))
+        empty = NewPost("", is_draft=is_draft(None, flag_in(publish), otherwise=False))
         new = await self.editors.with_html(
             call.caller, empty, text_in(content, "the content"), None
         )
@@ -122,7 +122,9 @@ class BloggerAPI(EditorAPI):
     ) -> bool:
         """Change a message: appkey, postid, name, password, HTML, whether to publish it."""
         # The title is in the content; without one, the message has none.
-        bare = evolve(post.as_new(), title="", is_draft=is_draft(None, flag_in(publish), False))
+        bare = evolve(
+            post.as_new(), title="", is_draft=is_draft(None, flag_in(publish), otherwise=False)
+        )
         new = await self.editors.with_html(call.caller, bare, text_in(content, "the content"), post)
         return await self._edit(call, post, new)
 

@@ -323,12 +323,12 @@ def _json_answer(value: Any) -> Answer:
     )
 
 
-def _make_resource(respond: Callable[[Request], Awaitable[Answer]]) -> Answers:
+def _make_resource(act: Callable[[Request], Awaitable[Answer]]) -> Answers:
     """A resource that answers errors as the specification says."""
 
     async def answer(request: Request) -> Answer:
         try:
-            return await respond(request)
+            return await act(request)
         except Refusal as error:
             return _error_answer(error.status, error.error, str(error))
 

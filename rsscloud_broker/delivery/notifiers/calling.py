@@ -96,7 +96,7 @@ class CallingNotifier(ABC):
         return await from_callback(partial(self.begin, notification))
 
     def _begin_here(self, notification: Notification, done: Done[Outcome]) -> BreakOff:
-        """As ``begin``, from this process."""
+        """Begin to notify a subscriber by a call of this process, and not of a courier."""
         try:
             request = self.request_of(notification)
         except ValueError as error:

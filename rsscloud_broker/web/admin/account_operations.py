@@ -124,7 +124,7 @@ async def promote(
     verbs: IAdministration, by: str, asked: ByNameWithReason, _: float
 ) -> shapes.Done:
     """Make an account an administrator's."""
-    await verbs.accounts.set_role(by, asked.name, True, asked.reason)
+    await verbs.accounts.set_role(by, asked.name, is_admin=True, reason=asked.reason)
     return shapes.Done()
 
 
@@ -136,7 +136,7 @@ async def promote(
 )
 async def demote(verbs: IAdministration, by: str, asked: ByNameWithReason, _: float) -> shapes.Done:
     """Make an administrator's account an ordinary one."""
-    await verbs.accounts.set_role(by, asked.name, False, asked.reason)
+    await verbs.accounts.set_role(by, asked.name, is_admin=False, reason=asked.reason)
     return shapes.Done()
 
 

@@ -55,7 +55,11 @@ def form(
     fault = _find_fault(operations, given)
     labels = [
         _labelled_field(
-            name, schema, name in required, given(name), fault.why if fault.field == name else ""
+            name,
+            schema,
+            required=name in required,
+            value=given(name),
+            fault=fault.why if fault.field == name else "",
         )
         for name, schema in fields.items()
         if name not in fixed

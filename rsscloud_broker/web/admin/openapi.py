@@ -86,7 +86,7 @@ def _describe(operation: Operation) -> dict[str, Any]:
     in_path = {name for name in takes if f"{{{name}}}" in operation.path}
     has_query = operation.method == "GET"
     parameters = [
-        _parameter(operation, name, schema, name in in_path, name in required)
+        _parameter(operation, name, schema, in_path=name in in_path, required=name in required)
         for name, schema in takes.items()
         if has_query or name in in_path
     ]
