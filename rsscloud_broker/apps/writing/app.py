@@ -40,7 +40,7 @@ def make(options: WritingOptions, parts: AppParts) -> App:
         ],
         topics=[
             ServedTopics(
-                f"{parts.public_url}/people/", topics.read, writing.take_down, topics.published
+                f"{parts.public_url}/people/", topics.read, topics.take_down, topics.published
             )
         ],
     )

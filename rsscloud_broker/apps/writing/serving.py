@@ -1,10 +1,13 @@
-"""Answers requests for feeds.
+"""Answers requests for feeds, and serves what accounts publish to the broker.
 
 Feeds have an ETag and Last-Modified, and are compressed for clients that accept gzip.  Clients that
 have the present version get 304.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 from twisted.web.server import Request
 
@@ -13,7 +16,9 @@ from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.http.answering import send
 from rsscloud_broker.model import Content
 from rsscloud_broker.model.administration import PublishedWork
+from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.web.feed_answers import FeedAnswers
+from rsscloud_broker.wire.text import parse_number
 
 
 def send_feed(
@@ -40,9 +45,8 @@ def send_feed(
 
 
 class FeedTopics:
-    """Reads feeds as topics, for the broker.
-
-    :param writing: reads the feeds.
+    """Reads feeds as topics, for the broker; and for administrators, says what accounts publish and
+    takes it down.
     """
 
     def __init__(self, writing: Writing) -> None:
@@ -77,3 +81,23 @@ class FeedTopics:
                 for each in files
             ),
         ]
+
+    async def take_down(self, url: str, reason: str, record: Callable[[Any], None]) -> bool:
+        """Delete a message or an uploaded file: see ``ServedTopics.take_down``.
+
+        A message that has a file which was taken down stays, and its link leads to nothing.
+        """
+        writing = self._writing
+        if (file := writing.files.parse_url(url)) is not None:
+            name, digest = file
+            author = await writing.store.author_named(name)
+            return author is not None and await writing.remove_file(author, digest, record)
+        home, _, last = url.rpartition("/")
+        number = parse_number(last)
+        author = await writing.store.author_named(home.rpartition("/")[2])
+        if author is None or number is None:
+            return False
+        if normal_form(writing.home_url(author.name)) != normal_form(home):
+            return False
+        # Nobody else can read a draft.
+        return await writing.remove(author, number, "", record, drafts=False)

@@ -35,9 +35,7 @@ from rsscloud_broker.apps.writing.uploads import Uploads
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.util.caches import BoundedDict
-from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.web.feed_answers import later_second
-from rsscloud_broker.wire.text import parse_number
 
 #: How many messages are in a feed, the newest: readers fetch more often than that many are written.
 FEED_ITEMS = 50
@@ -228,36 +226,36 @@ class Writing:
         if await self._find_placed(caller, post_id) is None:
             return False
         self._changes.take(caller.account.id)
-        await self._change(
-            await self._ensure_author(caller), post_id, lambda snapshot, at: None, source
-        )
-        return True
+        return await self.remove(await self._ensure_author(caller), post_id, source)
 
-    async def take_down(self, url: str, reason: str, record: Callable[[Any], None]) -> bool:
-        """Delete a message or an uploaded file for an administrator: see ``ServedTopics``.
+    async def remove(
+        self,
+        author: Author,
+        post_id: int,
+        source: str,
+        record: Callable[[Any], None] = _record_nothing,
+        *,
+        drafts: bool = True,
+    ) -> bool:
+        """Delete a message, unless it is a draft and ``drafts`` is false.
 
-        A message that has a file which was taken down stays, and its link leads to nothing.
+        :param record: what else happens in the same transaction.
+        :returns: whether there was such a message.
         """
-        if (file := self.files.parse_url(url)) is not None:
-            return await self._take_file_down(*file, record)
-        home, _, last = url.rpartition("/")
-        number = parse_number(last)
-        author = await self.store.author_named(home.rpartition("/")[2])
-        if author is None or number is None:
+
+        def make(snapshot: Snapshot, at: float) -> None:
+            old = snapshot.old  # as it is when it is deleted, whoever was faster
+            if old is None or not (drafts or old.position):
+                raise Missing(post_id)
+
+        try:
+            await self._change(author, post_id, make, source, record)
+        except Missing:
             return False
-        if normal_form(self.home_url(author.name)) != normal_form(home):
-            return False
-        found = await self.store.placed(author, number)
-        if found is None or not found.position:  # nobody else can read a draft
-            return False
-        await self._change(author, number, lambda snapshot, at: None, "", record)
         return True
 
-    async def _take_file_down(self, name: str, digest: str, record: Callable[[Any], None]) -> bool:
-        """Delete a file of an author for an administrator; returns whether it was there."""
-        author = await self.store.author_named(name)
-        if author is None:
-            return False
+    async def remove_file(self, author: Author, digest: str, record: Callable[[Any], None]) -> bool:
+        """Delete a file of an author; returns whether it was there.  Messages that have it stay."""
         async with self._lock_of(author):
             return await self.kept_files.remove(author.account_id, digest, record)
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
+from twisted.internet.defer import Deferred
+
 from rsscloud_broker.apps.writing import taking_away
 from rsscloud_broker.apps.writing.app import make
-from rsscloud_broker.apps.writing.model import Post
+from rsscloud_broker.apps.writing.model import NewPost, Post
+from rsscloud_broker.apps.writing.serving import FeedTopics
 from rsscloud_broker.interfaces import AccountFile
 from tests.apps.writing.house import BROKER, DAVE, SOURCE, WritingTestCase
 
@@ -89,13 +92,38 @@ class TakenDownTests(WritingTestCase):
         post = self.add(enclosure_url=file.url)
         self.assertTrue(self.take_down(file.url))
         self.assertEqual(self.result(self.writing.uploads(DAVE, 10)), [])
-        parse_url = self.writing.files.parse_url(file.url)
-        assert parse_url is not None
-        self.assertIsNone(self.successResultOf(self.writing.store.upload_named(*parse_url)))
+        place = self.writing.files.parse_url(file.url)
+        assert place is not None
+        self.assertIsNone(self.successResultOf(self.writing.store.upload_named(*place)))
         self.assertIsNotNone(self.post(post.id))
         self.assertEqual(len(self.recorded), 1)
         self.assertFalse(self.take_down(file.url))
         self.result(self.writing.upload(DAVE, "a.gif", GIF, SOURCE))  # its author may again
+
+    def test_an_author_who_is_faster(self) -> None:
+        """What is a draft by then stays, and nothing is recorded."""
+        hidden, deleted = self.add("Spam"), self.add("More spam")
+        topics = FeedTopics(self.writing)
+        author = self.successResultOf(self.writing.store.author_named("dave"))
+        assert author is not None
+        lock = self.writing._lock_of(author)
+        self.successResultOf(lock.acquire())
+        draft = NewPost(text="Spam", is_draft=True)
+        hide = Deferred.fromCoroutine(self.writing.edit(DAVE, hidden.id, draft, SOURCE))
+        done = [
+            Deferred.fromCoroutine(work)
+            for work in (
+                self.writing.delete(DAVE, deleted.id, SOURCE),
+                self.writing.delete(DAVE, deleted.id, SOURCE),
+                topics.take_down(self.writing.page_url(hidden), "spam", self.recorded.append),
+                topics.take_down(self.writing.page_url(deleted), "spam", self.recorded.append),
+            )
+        ]
+        lock.release()
+        self.assertTrue(self.successResultOf(hide).is_draft)
+        self.assertEqual([self.successResultOf(each) for each in done], [True, False, False, False])
+        self.assertIsNotNone(self.post(hidden.id))
+        self.assertEqual(self.recorded, [])
 
     def test_what_nobody_else_can_read(self) -> None:
         draft = self.add("Draft", is_draft=True)
