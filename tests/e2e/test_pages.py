@@ -62,6 +62,7 @@ class PagesTests(BrowserTestCase):
         self.ping("W" * 1000, "http://other.example/")
         broker.restart()  # makes the lists
         self.assert_listed(broker, {"name": "A site"}, {"name": "W" * 1000})
+        until(lambda: broker.change_list("/shortChanges.xml"), "pings in the other list")
         viewport = {"width": PHONE, "height": PHONE}
         page = self.context(viewport=viewport).new_page()
         for path in ("/changes.xml", "/shortChanges.xml"):
