@@ -244,7 +244,7 @@ class Writing:
         """
 
         def make(snapshot: Snapshot, at: float) -> None:
-            old = snapshot.old  # as it is when it is deleted, whoever was faster
+            old = snapshot.old  # as it is now, if another process was faster
             if old is None or not (drafts or old.position):
                 raise Missing(post_id)
 
