@@ -98,6 +98,11 @@ def descriptors_of(broker: Broker) -> int:
     return len(files_of(broker.pid)) - len(files_of(broker.pid, broker.data))
 
 
+def sockets_of(pid: int) -> set[str]:
+    """The sockets of a process, by names that no other socket has."""
+    return {name for name in files_of(pid) if name.startswith("socket:")}
+
+
 def is_alive(pid: int) -> bool:
     """Whether a process runs; one that has ended may still have an entry, until it is reaped."""
     try:
@@ -240,10 +245,11 @@ class ProcessTests(EndToEndTestCase):
         for courier in first:
             os.kill(courier, signal.SIGKILL)
         until(lambda: not set(first) & set(couriers_of(broker)), "the couriers to end")
-        for courier in until(lambda: ready(broker, 2), "two other couriers"):
+        couriers = until(lambda: ready(broker, 2), "two other couriers")
+        for courier in couriers:
             self.assertEqual(files_of(courier, broker.data), [])
-            sockets = [name for name in files_of(courier, "") if name.startswith("socket:")]
-            self.assertEqual(len(sockets), 1)
+            for other in {broker.pid, *children_of(broker.pid), *couriers} - {courier}:
+                self.assertEqual(sockets_of(courier) & sockets_of(other), set())
 
     def test_every_protocol(self) -> None:
         """Subscriptions are verified and notified through couriers."""
