@@ -12,7 +12,7 @@ from twisted.web.http import Request as HTTPRequest
 from twisted.web.server import Request
 
 from rsscloud_broker.wire.origin import HEADER, TIME_HEADER, Passage, read_passage
-from rsscloud_broker.wire.text import decode
+from rsscloud_broker.wire.text import decode, parse_number
 
 _XML_BEGINNINGS = (b"<", codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, b"\0<")
 
@@ -87,6 +87,11 @@ def parameter(request: Request, name: str) -> str:
     """
     values: list[bytes] = (request.args or {}).get(name.encode("ascii"), [b""])
     return values[0].decode("utf-8", "replace").replace("\0", "\ufffd")
+
+
+def number_parameter(request: Request, name: str) -> int:
+    """A parameter that is a whole number, such as an id; 0 if it is absent or no such number."""
+    return parse_number(parameter(request, name)) or 0
 
 
 def raw_parameter(request: Request, name: str) -> bytes | None:

@@ -22,7 +22,7 @@ from rsscloud_broker.errors import (
     Unadministrable,
 )
 from rsscloud_broker.http.answering import Answer
-from rsscloud_broker.http.requests import client_address, parameter
+from rsscloud_broker.http.requests import client_address, number_parameter, parameter
 from rsscloud_broker.interfaces import Caller, FrontDoorParts, IAccounts, ICallers, Session, Token
 from rsscloud_broker.interfaces.accounts import AccountFiles
 from rsscloud_broker.model.administration import Change
@@ -145,8 +145,8 @@ class AccountPage:
 
     async def _end_session(self, request: Request, caller: Caller) -> Answer:
         """End one session of the account, and lead back to the page."""
-        session = parse_number(parameter(request, "id"))
-        if session is not None:
+        session = number_parameter(request, "id")
+        if session:
             await self._accounts.end_session(caller, session)
         return redirect("/account?done=session")
 
@@ -187,8 +187,8 @@ class AccountPage:
 
     async def _remove_token(self, request: Request, caller: Caller) -> Answer:
         """Remove an API token of the account, and lead back to the page."""
-        token = parse_number(parameter(request, "id"))
-        if token is not None:
+        token = number_parameter(request, "id")
+        if token:
             await self._accounts.remove_token(caller, token)
         return redirect("/account?done=token")
 

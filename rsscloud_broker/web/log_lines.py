@@ -124,7 +124,8 @@ def _fetch_details(entry: LogEntry) -> str:
     return f" ({', '.join(details)})" if details else ""
 
 
-def _count(entry: LogEntry, name: str) -> int:
+def count_of(entry: LogEntry, name: str) -> int:
+    """A number of an entry that counts something; 0 if it is not there."""
     return int(entry.numbers.get(name, 0))
 
 
@@ -142,7 +143,7 @@ def _ping_accepted(entry: LogEntry) -> tuple[str, str]:
 
 
 def _ping_refused(entry: LogEntry) -> tuple[str, str]:
-    if more := _count(entry, "requests"):
+    if more := count_of(entry, "requests"):
         requests = "1 more request was" if more == 1 else f"{more:,} more requests were"
         return f"{requests} refused within a minute.", ""
     return "A ping for ", f" was refused{_reason(entry)}{_source(entry)}"
@@ -164,7 +165,7 @@ def _subscription_granted(entry: LogEntry) -> tuple[str, str]:
 
 def _subscription_removed(entry: LogEntry) -> tuple[str, str]:
     what = "has expired" if entry.outcome == "expired" else "was removed"
-    if more := _count(entry, "subscriptions"):
+    if more := count_of(entry, "subscriptions"):
         many = what.replace("has", "have").replace("was", "were") if more > 1 else what
         return f"{more:,} more subscription{'s' if more > 1 else ''} {many}.", ""
     return f"The subscription of {_subscriber(entry)} to ", f" {what}{_reason(entry)}"
@@ -173,7 +174,7 @@ def _subscription_removed(entry: LogEntry) -> tuple[str, str]:
 def _fan_out_ended(entry: LogEntry) -> tuple[str, str]:
     """How many subscribers accepted, failed or wait, and how long notifying them took."""
     delivered, failed, waiting = (
-        _count(entry, name) for name in ("delivered", "failed", "waiting")
+        count_of(entry, name) for name in ("delivered", "failed", "waiting")
     )
     if not delivered + failed + waiting:
         return "Nobody had to be notified of ", "."
@@ -203,7 +204,7 @@ def _host_unreachable(entry: LogEntry) -> tuple[str, str]:
 
 def _host_name(entry: LogEntry) -> str:
     """The host of an entry, with its port if only that is meant."""
-    port = _count(entry, "port")
+    port = count_of(entry, "port")
     name = entry.host or "The host of a subscriber"
     return f"{name}, port {port}," if port and entry.host else name
 

@@ -11,7 +11,7 @@ from rsscloud_broker.interfaces import IEventLog
 from rsscloud_broker.model.disclosure import Disclosure
 from rsscloud_broker.model.log_entry import LogEntry, LogFilter
 from rsscloud_broker.model.ways import Way
-from rsscloud_broker.web.log_lines import PLAIN_WORDS, line_of
+from rsscloud_broker.web.log_lines import PLAIN_WORDS, count_of, line_of
 from rsscloud_broker.web.words import clipped, counted, moment, strangers
 
 #: Of each of these kinds and outcomes (all if empty) the timeline of a topic has some entries, so
@@ -95,8 +95,8 @@ def verdict(entries: Sequence[LogEntry], now: float) -> Flattenable:
         return ""
     if last.outcome == "begun":
         return tags.p("Its subscribers are being notified of the last change.")
-    notified = int(last.numbers.get("delivered", 0))
-    others = int(last.numbers.get("failed", 0) + last.numbers.get("waiting", 0))
+    notified = count_of(last, "delivered")
+    others = count_of(last, "failed") + count_of(last, "waiting")
     if not notified + others:
         return ""
     what = f", reached {notified:,} of {counted(notified + others, 'subscriber')} at once"

@@ -22,7 +22,7 @@ from rsscloud_broker.apps.hosting.options import PREFIX
 from rsscloud_broker.apps.hosting.rows import File, Version
 from rsscloud_broker.errors import ForgedForm, Refused, TooMany
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers
-from rsscloud_broker.http.requests import client_address, parameter
+from rsscloud_broker.http.requests import client_address, number_parameter, parameter
 from rsscloud_broker.interfaces import AppParts, Caller, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.web.callers import NO_STORE, redirect, refused
 from rsscloud_broker.wire.text import parse_number, sentence
@@ -97,7 +97,7 @@ class FeedsDoor(RoutesOnly):
             return await self._render(caller, problem="There is no such file any more.", status=404)
         if do != "restore":
             return await self._render(caller, problem="This form asks for nothing known here.")
-        version = parse_number(parameter(request, "version")) or 0
+        version = number_parameter(request, "version")
         if await self._hosting.restore(caller, path, version, source):
             return redirect(f"{PREFIX}?done=restored&file={quote(path, safe='')}")
         problem = "There is no such version any more: newer ones have taken its place."

@@ -23,13 +23,19 @@ from rsscloud_broker.apps.river.opml import MAX_BYTES
 from rsscloud_broker.apps.river.river import River
 from rsscloud_broker.errors import ForgedForm, Refused, TooMany
 from rsscloud_broker.http.answering import Answer, Answers
-from rsscloud_broker.http.requests import body_of, client_address, header, parameter
+from rsscloud_broker.http.requests import (
+    body_of,
+    client_address,
+    header,
+    number_parameter,
+    parameter,
+)
 from rsscloud_broker.interfaces import AppParts, Caller, IClock, Route
 from rsscloud_broker.web import file_forms
 from rsscloud_broker.web.callers import NO_STORE, redirect, refused
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.words import clipped, counted, moment, strangers
-from rsscloud_broker.wire.text import clean, parse_number, sentence
+from rsscloud_broker.wire.text import clean, sentence
 
 PATH: Final = "/river/feeds"
 
@@ -130,17 +136,15 @@ class FeedsPage:
         return await self._render(caller, done=done)
 
     async def _unsubscribe(self, request: Request, caller: Caller) -> Answer:
-        number = parse_number(parameter(request, "id"))
-        if number is None or not await self._river.unsubscribe(caller, number):
+        if not await self._river.unsubscribe(caller, number_parameter(request, "id")):
             raise InvalidFeed("you do not follow this feed; you may have left it already")
         return await self._render(caller, done="You do not follow this feed any more.")
 
     async def _mute(self, request: Request, caller: Caller) -> Answer:
         """Have the river leave the items of a feed out, or show them again, as the form says."""
         is_muted = parameter(request, "do") == "mute"
-        number = parse_number(parameter(request, "id"))
-        account_id = caller.account.id
-        if number is None or not await self._river.store.mute_feed(account_id, number, is_muted):
+        number = number_parameter(request, "id")
+        if not await self._river.store.mute_feed(caller.account.id, number, is_muted):
             raise InvalidFeed("you do not follow this feed; you may have left it already")
         shown = "does not show" if is_muted else "shows"
         return await self._render(caller, done=f"Your river {shown} the items of this feed now.")

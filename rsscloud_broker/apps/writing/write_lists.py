@@ -16,11 +16,11 @@ from twisted.web.template import Flattenable, Tag, tags
 from rsscloud_broker.apps.writing.model import Post, Upload
 from rsscloud_broker.apps.writing.people_pages import title_of
 from rsscloud_broker.apps.writing.writing import Writing
-from rsscloud_broker.http.requests import parameter
+from rsscloud_broker.http.requests import number_parameter
 from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.model.administration import Change
 from rsscloud_broker.web.words import clipped, counted, moment, strangers
-from rsscloud_broker.wire.text import parse_number, sentence
+from rsscloud_broker.wire.text import sentence
 from rsscloud_broker.wire.units import DAY
 
 #: How many messages, drafts and files are listed at a time.
@@ -44,8 +44,8 @@ class Lists:
         :param request: its parameter ``drafts`` is the id of the draft before which the list of
             drafts begins; and ``files``, how many files are left out at the beginning of theirs.
         """
-        before = parse_number(parameter(request, "drafts")) or 0
-        skipped = parse_number(parameter(request, "files")) or 0
+        before = number_parameter(request, "drafts")
+        skipped = number_parameter(request, "files")
         drafts = await self._writing.posts(caller, LISTED + 1, before or None, is_draft=True)
         posts = await self._writing.posts(caller, LISTED, is_draft=False)
         files = await self._writing.uploads(caller, LISTED + 1, skipped)

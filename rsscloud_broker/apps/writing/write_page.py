@@ -27,12 +27,18 @@ from rsscloud_broker.apps.writing.write_lists import Lists
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.errors import DiskFull, Forbidden, ForgedForm, TooMany
 from rsscloud_broker.http.answering import PLAIN, Answer
-from rsscloud_broker.http.requests import body_of, client_address, header, parameter
+from rsscloud_broker.http.requests import (
+    body_of,
+    client_address,
+    header,
+    number_parameter,
+    parameter,
+)
 from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.web import file_forms
 from rsscloud_broker.web.callers import NO_STORE, redirect, refused
 from rsscloud_broker.web.words import clipped, counted, moment
-from rsscloud_broker.wire.text import parse_number, sentence
+from rsscloud_broker.wire.text import sentence
 
 #: The fields of the form that are kept while somebody types.
 FIELDS: Final = (
@@ -99,7 +105,7 @@ class WritePage:
         caller = await self._signed_in_caller(request)
         if caller is None:
             return redirect(self._callers.sign_in_url(request))
-        number = parse_number(parameter(request, "id")) or 0
+        number = number_parameter(request, "id")
         post = await self._writing.post(caller, number) if number else None
         if number and post is None:
             text = "You have no such message; it may have been deleted."
@@ -109,7 +115,7 @@ class WritePage:
         restored: Flattenable = ""
         if kept:
             restored = moment(kept[1], self._clock.wall_seconds())
-        done, about = parameter(request, "done"), parse_number(parameter(request, "about"))
+        done, about = parameter(request, "done"), number_parameter(request, "about")
         said: Flattenable = _DONE.get(done, "")
         what = _PUBLIC.get(done, "")
         if what and about and (made := await self._writing.post(caller, about)):
@@ -173,7 +179,7 @@ class WritePage:
         self, request: Request, caller: Caller, problem: str, status: int
     ) -> Answer:
         """The page with what was sent, and with the reason why it was not accepted."""
-        number = parse_number(parameter(request, "id")) or 0
+        number = number_parameter(request, "id")
         post = await self._writing.post(caller, number) if number else None
         return await self._render(
             request, caller, post, _sent_fields(request), problem=sentence(problem), status=status
@@ -185,7 +191,7 @@ class WritePage:
         """Publish a message, or store it as a draft."""
         source = client_address(request)
         old, new = await self._read_typed(request, caller, file)
-        number = parse_number(parameter(request, "id")) or 0
+        number = number_parameter(request, "id")
         if number:
             post = await self._writing.edit(caller, number, new, source)
         else:
@@ -209,7 +215,7 @@ class WritePage:
         self, request: Request, caller: Caller, file: tuple[str, bytes] | None
     ) -> tuple[Post | None, NewPost]:
         """The message that is edited, and what was typed.  A file is stored at once."""
-        number = parse_number(parameter(request, "id")) or 0
+        number = number_parameter(request, "id")
         old = await self._writing.post(caller, number) if number else None
         if file is not None and any(file):
             upload = await self._writing.upload(caller, *file, client_address(request))
@@ -238,13 +244,13 @@ class WritePage:
 
     async def _discard(self, request: Request, caller: Caller, _: object) -> Answer:
         """Forget what was typed and not sent."""
-        number = parse_number(parameter(request, "id")) or 0
+        number = number_parameter(request, "id")
         await self._writing.store.drop_unsent(caller.account.id, number)
         return redirect(f"/write?id={number}" if number else "/write")
 
     async def _delete(self, request: Request, caller: Caller, _: object) -> Answer:
         """Delete a message, and forget what was typed to change it."""
-        number = parse_number(parameter(request, "id")) or 0
+        number = number_parameter(request, "id")
         source = client_address(request)
         await self._writing.delete(caller, number, source)
         await self._writing.store.drop_unsent(caller.account.id, number)
@@ -266,7 +272,7 @@ class WritePage:
             return _not_kept(403, str(error))
         except TooMany as error:
             return _not_kept(429, str(error))
-        number = parse_number(parameter(request, "id")) or 0
+        number = number_parameter(request, "id")
         fields = _sent_fields(request)
         if sum(map(len, fields.values())) > MAX_TYPED:
             return _not_kept(413, f"only {MAX_TYPED:,} characters can be kept")

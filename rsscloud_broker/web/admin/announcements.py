@@ -5,11 +5,12 @@ from __future__ import annotations
 from twisted.web.server import Request
 from twisted.web.template import Flattenable
 
+from rsscloud_broker.http.requests import number_parameter
 from rsscloud_broker.interfaces import Caller
 from rsscloud_broker.model.administration import Announcement
 from rsscloud_broker.web.admin.elements import ON_PAGE, button, further, table
 from rsscloud_broker.web.admin.operations import announce, withdraw
-from rsscloud_broker.web.admin.page import AdminPage, PageContent, number
+from rsscloud_broker.web.admin.page import AdminPage, PageContent
 from rsscloud_broker.web.words import moment, strangers
 
 
@@ -22,7 +23,7 @@ class AnnouncementsPage(AdminPage):
     async def content(self, request: Request, caller: Caller) -> PageContent:
         """The announcements, a page at a time, and the form to make one."""
         now = self.now()
-        found = await self.verbs.announcements(number(request, "after"), ON_PAGE)
+        found = await self.verbs.announcements(number_parameter(request, "after"), ON_PAGE)
         slots: dict[str, Flattenable] = {
             "announced": table(
                 "Announcements",

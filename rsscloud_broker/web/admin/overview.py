@@ -10,6 +10,7 @@ from typing import Final
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
 
+from rsscloud_broker.http.requests import number_parameter
 from rsscloud_broker.interfaces import Caller
 from rsscloud_broker.model.administration import BrokerState, Change, NodeState, SubscriptionFilter
 from rsscloud_broker.web.admin.attention import BrokerFindings, attention
@@ -24,7 +25,7 @@ from rsscloud_broker.web.admin.elements import (
     table,
     topic_link,
 )
-from rsscloud_broker.web.admin.page import AdminPage, PageContent, number
+from rsscloud_broker.web.admin.page import AdminPage, PageContent
 from rsscloud_broker.web.admin.rates import rates
 from rsscloud_broker.web.statistics import PERIODS, read
 from rsscloud_broker.web.words import counted, moment, strangers
@@ -89,7 +90,7 @@ class ChangesPage(AdminPage):
 
     async def content(self, request: Request, caller: Caller) -> PageContent:
         """The changes of administrators, a page at a time."""
-        found = await self.verbs.changes(number(request, "after") or None, ON_PAGE)
+        found = await self.verbs.changes(number_parameter(request, "after") or None, ON_PAGE)
         after = found[-1].id if len(found) == ON_PAGE else None
         slots = {
             "changes": changes_table(found, self.now()),

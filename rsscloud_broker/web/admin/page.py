@@ -37,7 +37,7 @@ from rsscloud_broker.web.admin.forms import asked_by, form, objects
 from rsscloud_broker.web.admin.operations import OPERATIONS
 from rsscloud_broker.web.admin.shapes import Shape
 from rsscloud_broker.web.callers import NO_STORE, redirect, refused
-from rsscloud_broker.wire.text import parse_number, sentence
+from rsscloud_broker.wire.text import sentence
 
 #: The pages of the console, with the texts of the links to them.
 PLACES: Final = {
@@ -287,8 +287,3 @@ def _refuse_non_administrator(caller: Caller) -> Answer:
     """The refusal for somebody who has signed in and is no administrator."""
     text = f"This page is for administrators, and {caller.name} is not an administrator's account."
     return plain(403, text, NO_STORE)
-
-
-def number(request: Request, name: str) -> int:
-    """A parameter that is an id; 0 if it is absent or no id that a database can have."""
-    return parse_number(parameter(request, name)) or 0

@@ -8,7 +8,7 @@ from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
 
 from rsscloud_broker.errors import Unadministrable
-from rsscloud_broker.http.requests import parameter
+from rsscloud_broker.http.requests import number_parameter, parameter
 from rsscloud_broker.interfaces import Caller
 from rsscloud_broker.model import Subscription
 from rsscloud_broker.model.administration import (
@@ -35,7 +35,7 @@ from rsscloud_broker.web.admin.elements import (
     topic_link,
 )
 from rsscloud_broker.web.admin.operations import mark, redeliver, remove, unmark
-from rsscloud_broker.web.admin.page import AdminPage, PageContent, number
+from rsscloud_broker.web.admin.page import AdminPage, PageContent
 from rsscloud_broker.web.admin.shapes import Shape, states_of
 from rsscloud_broker.web.words import counted, moment, strangers
 from rsscloud_broker.wire.text import clean, sentence
@@ -58,7 +58,9 @@ class SubscriptionsPage(AdminPage):
         page, error = SubscriptionPage(()), ""
         try:
             wanted = SubscriptionFilter(**asked)
-            page = await self.verbs.find_subscriptions(wanted, number(request, "after"), ON_PAGE)
+            page = await self.verbs.find_subscriptions(
+                wanted, number_parameter(request, "after"), ON_PAGE
+            )
         except Unadministrable as problem:
             error = sentence(str(problem))
         now = self.now()
@@ -110,7 +112,7 @@ class OneSubscriptionPage(AdminPage):
     async def content(self, request: Request, caller: Caller) -> PageContent:
         """A subscription: its facts, what can be done with it, and its last failures."""
         now = self.now()
-        found = await self.verbs.subscription(number(request, "id"))
+        found = await self.verbs.subscription(number_parameter(request, "id"))
         one = found.subscription
         slots: dict[str, Flattenable] = {
             "facts": facts(_facts(found, now)),

@@ -37,6 +37,7 @@ from rsscloud_broker.util.deferreds import BreakOff
 from rsscloud_broker.wire.websub import sign
 from tests.outbound.couriers.crashing import ANSWER
 from tests.outbound.couriers.fixture import LIMITS, OWN_PORT, REACTOR, CrewTestCase
+from tests.processes import files_of
 
 
 def out_of_memory_score(pid: int) -> int:
@@ -542,11 +543,8 @@ class IsolationTests(CrewTestCase):
         await self.request()
         process = Path(f"/proc/{courier._process.pid}")
         self.assertNotIn(b"sesame", (process / "environ").read_bytes())
-        open_files = {os.readlink(each) for each in (process / "fd").iterdir()}
-        named = {
-            each for each in open_files if each.startswith("/") and not each.startswith("/dev/")
-        }
-        self.assertEqual(named, set())
+        named = files_of(courier._process.pid, "/")
+        self.assertEqual([each for each in named if not each.startswith("/dev/")], [])
         self.assertEqual(os.readlink(process / "fd" / "1"), os.devnull)
         self.assertEqual(
             os.readlink(process / "fd" / "2"),
