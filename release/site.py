@@ -14,12 +14,12 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
+from zipfile import ZipFile
 
 TOP: Final = Path(__file__).parents[1]
 
@@ -63,9 +63,9 @@ def build(top: Path, site: Path) -> list[str]:
         build_one(top, site, present, names)
     for tag in tags:
         with TemporaryDirectory() as directory:
-            archive = io.BytesIO(_git(top, "archive", tag))
-            with tarfile.open(fileobj=archive) as files:
-                files.extractall(directory, filter="data")
+            archive = io.BytesIO(_git(top, "archive", "--format=zip", tag))
+            with ZipFile(archive) as files:
+                files.extractall(directory)
             build_one(Path(directory), site, tag, names)
     fill_up({name: site / name for name in names})
     _lead(site / "index.html", f"{(tags or names)[0]}/index.html")
