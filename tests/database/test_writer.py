@@ -90,7 +90,9 @@ class WriterTests(TestCase):
         written = []
         for number in range(1 + 3):
             written.append(self.writer.write(add_topic(f"http://feeds.example/{number}")))
-            await deferLater(self.clock, 0)
+            turn: Deferred[None] = Deferred()
+            self.reactor.callFromThread(turn.callback, None)
+            await turn
         await DeferredList(written)
         self.assertEqual(self.commits, 1)
         await self.writer.stop()
