@@ -1,46 +1,51 @@
-"""Draws plots as SVG, for pages whose style sheet gives them their colours.
+"""Draws plots as SVG, for pages whose style sheet gives them their colours and a dark mode.
 
-``pygal`` draws them.  Its own style sheet, script and tooltips are removed: pages allow no inline
-style or script, and the style sheet of the pages has a dark mode.
+The pages have the numbers of a plot as text, too, so readers of screens skip the plot itself.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from itertools import groupby, pairwise
+from math import ceil
+from typing import Final
 from xml.sax.saxutils import escape
 
-from lxml import etree
+from attrs import frozen
 
 from rsscloud_broker.wire.units import DAY
 
-#: Positions with digits after the point look the same and make a page larger.
-_TOO_EXACT: Final = re.compile(r"(\d)\.\d+")
+#: Where the values stand in a plot of 760 by 230; the rest is for what is written at the axes.
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 748, 15, 194
 
-_REMOVED: Final = ("defs", "desc", "title")
+#: The powers of ten between two numbers at an axis: of fractions, and of whole numbers.
+_FRACTIONS: Final = range(-6, 20)
+_WHOLE: Final = range(20)
 
 
-def areas(labels: Sequence[str], series: Mapping[str, Sequence[int]], marked: Sequence[str]) -> str:
+def areas(series: Collection[Sequence[int]], marks: Mapping[int, str]) -> str:
     """A plot of areas on top of each other, for what adds up.
 
-    :param labels: the names of the steps on the horizontal axis.
-    :param series: the number of each step, by the name of the series.
-    :param marked: the labels that are written below the axis.
+    :param series: at least one; of each, the number of every step.
+    :param marks: what is written below the horizontal axis, by the step.
     :returns: an ``svg`` element.
     """
-    sums = [sum(values) for values in zip(*series.values(), strict=True)]
-    ticks = whole_numbers(max(sums, default=0))
-    return _plot("StackedLine", labels, series, marked, y_labels=ticks, fill=True, show_dots=False)
+    edges = [[0] * max(map(len, series))]
+    for values in series:
+        edges.append([under + value for under, value in zip(edges[-1], values, strict=True)])
+    ticks = ticks_up_to(max(edges[-1]), whole=True)
+    places = _Places(len(edges[-1]), ticks[-1])
+    drawn = [
+        f'<path class="area" d="M{places.path(enumerate(upper))} '
+        f'{places.path(reversed(list(enumerate(lower))))}Z"/>'
+        for lower, upper in pairwise(edges)
+    ]
+    return _plot(places, ticks, marks, drawn)
 
 
 def lines(
-    labels: Sequence[str],
-    series: Mapping[str, Sequence[float | None]],
-    marked: Sequence[str],
-    *,
-    counts: bool = False,
+    series: Collection[Sequence[float | None]], marks: Mapping[int, str], *, counts: bool = False
 ) -> str:
     """A plot of lines, for what does not add up.  ``None`` is a gap.
 
@@ -48,22 +53,84 @@ def lines(
 
     :param counts: whether the numbers are whole, and so are those at the axis.
     """
-    options: dict[str, Any] = {"dots_size": 2}
-    if counts:
-        most = max((value or 0 for values in series.values() for value in values), default=0)
-        options["y_labels"] = whole_numbers(int(most))
-    return _plot("Line", labels, series, marked, **options)
+    ticks = ticks_up_to(max(value or 0 for values in series for value in values), whole=counts)
+    places = _Places(max(map(len, series)), ticks[-1])
+    drawn = ["".join(map(places.line, _without_gaps(values))) for values in series]
+    return _plot(places, ticks, marks, drawn)
 
 
-def whole_numbers(most: int) -> list[int]:
-    """Some whole numbers from 0 to at least ``most``, for an axis with counts."""
+def ticks_up_to(most: float, *, whole: bool) -> list[float]:
+    """Some round numbers from 0 to at least ``most``, for an axis.
+
+    :param whole: whether they are whole numbers.
+    """
     step = next(
-        nice * 10**power
-        for power in range(20)
+        nice * 10.0**power
+        for power in (_WHOLE if whole else _FRACTIONS)
         for nice in (1, 2, 5)
-        if nice * 10**power * 5 >= most
+        if nice * 10.0**power * 5 >= most
     )
-    return [step * number for number in range(-(-most // step) + 1)]
+    return [step * number for number in range(ceil(most / step) + 1)]
+
+
+@frozen
+class _Places:
+    """Where the values of a plot stand.
+
+    :ivar steps: how many steps the horizontal axis has.
+    :ivar most: the number at the upper end of the vertical axis.
+    """
+
+    steps: int
+    most: float
+
+    def x(self, step: int) -> int:
+        if self.steps == 1:
+            return (_LEFT + _RIGHT) // 2
+        return _LEFT + round(step * (_RIGHT - _LEFT) / (self.steps - 1))
+
+    def y(self, value: float) -> int:
+        return _BOTTOM - round(value * (_BOTTOM - _TOP) / (self.most or 1))
+
+    def path(self, points: Iterable[tuple[int, float]]) -> str:
+        """A path through points, each of which is a step with its value."""
+        return " ".join(f"{self.x(step)} {self.y(value)}" for step, value in points)
+
+    def line(self, points: Sequence[tuple[int, float]]) -> str:
+        """A line through points.  A single one is a dot: no line leads to it."""
+        if len(points) > 1:
+            return f'<path class="line" d="M{self.path(points)}"/>'
+        [(step, value)] = points
+        return f'<circle class="dot" cx="{self.x(step)}" cy="{self.y(value)}" r="2"/>'
+
+
+def _without_gaps(values: Sequence[float | None]) -> list[list[tuple[int, float]]]:
+    """The parts of a series that are without gaps, each as steps with their values."""
+    groups = groupby(enumerate(values), key=lambda point: point[1] is None)
+    return [
+        [(step, value) for step, value in group if value is not None]
+        for is_gap, group in groups
+        if not is_gap
+    ]
+
+
+def _plot(
+    places: _Places, ticks: Sequence[float], marks: Mapping[int, str], drawn: Sequence[str]
+) -> str:
+    """A plot of what is ``drawn``, each in a colour of its own, with its two axes."""
+    parts = ['<g class="y axis">']
+    for tick in ticks:
+        y = places.y(tick)
+        parts.append(f'<path class="guide" d="M{_LEFT} {y}H{_RIGHT}"/>')
+        parts.append(f'<text x="{_LEFT - 5}" y="{y + 4}">{short(tick)}</text>')
+    parts.append('</g><g class="x axis">')
+    for step, text in marks.items():
+        x = places.x(step)
+        parts.append(f'<g><path class="guide" d="M{x} {_TOP}V{_BOTTOM}"/>')
+        parts.append(f'<text x="{x}" y="{_BOTTOM + 19}">{escape(text)}</text></g>')
+    parts.append("</g>")
+    parts += (f'<g class="color-{place}">{each}</g>' for place, each in enumerate(drawn))
+    return _svg(760, 230, parts)
 
 
 def bars(days: Sequence[int], numbers: Sequence[int], unit: str) -> str:
@@ -75,7 +142,7 @@ def bars(days: Sequence[int], numbers: Sequence[int], unit: str) -> str:
     """
     # Each day is 20 wide, and its bar stands on the line at 78, at most 60 high.
     most = max(*numbers, 1)
-    parts = [f'<text class="axis" x="0" y="10">{escape(unit)}: {short(most)}</text>']
+    parts = [f'<text x="0" y="10">{escape(unit)}: {short(most)}</text>']
     for place, number in enumerate(numbers):
         height = max(round(number * 60 / most), 2) if number else 0
         if height:
@@ -84,85 +151,26 @@ def bars(days: Sequence[int], numbers: Sequence[int], unit: str) -> str:
                 f'height="{height}"/>'
             )
     width = len(days) * 20
-    parts.append(f'<path class="axis line" d="M0 78H{width}"/>')
+    parts.append(f'<path class="guide" d="M0 78H{width}"/>')
     for place, anchor in ((0, "start"), (len(days) // 2, "middle"), (len(days) - 1, "end")):
         x = {"start": 0, "end": width}.get(anchor, place * 20 + 10)
         date = datetime.fromtimestamp(days[place] * DAY, UTC)
         text = "today" if anchor == "end" else f"{date:%d %b}"
         parts.append(f'<text x="{x}" y="98" text-anchor="{anchor}">{text}</text>')
-    view = f"0 0 {width} 102"
+    return _svg(width, 102, parts)
+
+
+def _svg(width: int, height: int, parts: Sequence[str]) -> str:
+    view = f"0 0 {width} {height}"
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="bars" viewBox="{view}" '
-        f'aria-hidden="true">{"".join(parts)}</svg>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{view}" aria-hidden="true">'
+        f"{''.join(parts)}</svg>"
     )
 
 
-def _plot(
-    kind: str,
-    labels: Sequence[str],
-    series: Mapping[str, Sequence[float | None]],
-    marked: Sequence[str],
-    **options: Any,
-) -> str:
-    """Draw a plot by ``pygal``.  ``kind`` is the name of a class there, ``options`` are its own."""
-    # It takes a tenth of a second to import, and most processes draw no plot.
-    import pygal  # noqa: PLC0415
-
-    chart = getattr(pygal, kind)(
-        # Units of its own: a page scales a plot to the width that it has.
-        width=760,
-        height=230,
-        css=[],
-        js=[],
-        no_prefix=True,
-        show_legend=False,
-        margin=12,
-        margin_left=40,
-        show_minor_x_labels=False,
-        x_labels_major=list(marked),
-        x_labels=list(labels),
-        max_scale=6,
-        include_x_axis=True,
-        truncate_label=-1,
-        allow_interruptions=True,
-        value_formatter=short,
-        **options,
-    )
-    for name, values in series.items():
-        # A dot for each value is most of a plot's size, and only those beside no other need one.
-        chart.add(name, list(values), show_dots=options.get("show_dots", _has_single(values)))
-    return _strip_plot(chart.render_tree())
-
-
-def _has_single(values: Sequence[float | None]) -> bool:
-    """Whether a value stands between gaps, where no line leads to it."""
-    around = zip((None, *values), values, (*values[1:], None), strict=False)
-    return any(each is not None and before is after is None for before, each, after in around)
-
-
-def short(number: float | None) -> str:
+def short(number: float) -> str:
     """A number as it is written beside an axis: 1,200,000 is "1.2M"."""
-    if number is None:
-        return ""
     for factor, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(number) >= factor:
             return f"{number / factor:.3g}{sign}"
     return f"{number:.3g}"
-
-
-def _strip_plot(root: etree._Element) -> str:
-    """A plot as text, without what pages do not need or allow: styles, scripts, ids, decimals."""
-    etree.strip_elements(root, etree.Comment, *_REMOVED, with_tail=False)
-    for group in list(root.iter("{*}g", "g")):  # those for a script, and for titles of its own
-        if str(group.get("class")).endswith(("-overlay", "titles")):
-            parent = group.getparent()
-            if parent is not None:
-                parent.remove(group)
-    for element in root.iter():
-        for name in ("id", "width", "height") if element is root else ("id",):
-            element.attrib.pop(name, "")
-        for name in ("d", "x", "y", "cx", "cy", "transform"):
-            if name in element.attrib:
-                element.attrib[name] = _TOO_EXACT.sub(r"\1", str(element.attrib[name]))
-    root.set("aria-hidden", "true")  # the page has the numbers in a table
-    return etree.tostring(root, encoding="unicode")

@@ -31,8 +31,8 @@ class Period:
     :ivar seconds: its length.
     :ivar step: the length of each step of its plots, in seconds.
     :ivar step_text: the same in words.
-    :ivar label: the format of the name of a step, for ``strftime``.
-    :ivar label_every: every this many seconds a name is written below the axis.
+    :ivar mark: the format of a time below a plot, for ``strftime``.
+    :ivar mark_every: how many seconds are between two of them.
     """
 
     name: str
@@ -40,8 +40,8 @@ class Period:
     seconds: int
     step: int
     step_text: str
-    label: str
-    label_every: int
+    mark: str
+    mark_every: int
 
 
 PERIODS: Final = {
@@ -49,15 +49,7 @@ PERIODS: Final = {
     for each in (
         Period("hour", "the last hour", 3600, 60, "minute", "%H:%M", 600),
         Period("day", "the last day", 86_400, 900, "15 minutes", "%H:%M", 4 * 3600),
-        Period(
-            "month",
-            "the last 30 days",
-            30 * 86_400,
-            6 * 3600,
-            "6 hours",
-            "%d %b, %H:%M",
-            5 * 86_400,
-        ),
+        Period("month", "the last 30 days", 30 * 86_400, 6 * 3600, "6 hours", "%d %b", 5 * 86_400),
     )
 }
 
@@ -102,18 +94,13 @@ class Statistics:
         }
 
     @property
-    def labels(self) -> list[str]:
-        """The names of the steps."""
-        times = (datetime.fromtimestamp(at, UTC) for at in self.begins)
-        # At midnight the date is enough.
-        return [each.strftime(self.period.label).removesuffix(", 00:00") for each in times]
-
-    @property
-    def marked_labels(self) -> list[str]:
-        """The names of the steps that are written below an axis."""
-        each = self.period.label_every
-        pairs = zip(self.begins, self.labels, strict=True)
-        return [label for at, label in pairs if at % each == 0]
+    def marks(self) -> dict[int, str]:
+        """The times that are written below a plot, by the place of the step that begins then."""
+        return {
+            place: datetime.fromtimestamp(at, UTC).strftime(self.period.mark)
+            for place, at in enumerate(self.begins)
+            if at % self.period.mark_every == 0
+        }
 
     def series(self, prefix: str) -> dict[str, Sequence[int]]:
         """The numbers whose names begin with a prefix, by the rest of their names."""

@@ -152,7 +152,7 @@ class Drawn:
 
 
 def draw(statistics: Statistics) -> list[Drawn]:
-    """Draw the plots of a page.  Takes some hundredths of a second: call it in a thread."""
+    """Draw the plots of a page.  Takes about a hundredth of a second: call it in a thread."""
     pings = {
         name: statistics.numbers[key]
         for name, key in (("recorded", "pings"), ("repeated", "repeats"))
@@ -184,7 +184,7 @@ def _areas(
 ) -> Drawn:
     """A plot of what adds up; the legend has the totals."""
     named = {name.replace("_", " "): values for name, values in series.items() if any(values)}
-    svg = plots.areas(statistics.labels, named, statistics.marked_labels) if named else ""
+    svg = plots.areas(named.values(), statistics.marks) if named else ""
     legend = [(name, f"{sum(values):,}") for name, values in named.items()]
     return Drawn(heading, f"{unit} in each {statistics.period.step_text}", _parse_svg(svg), legend)
 
@@ -199,7 +199,7 @@ def _latencies(statistics: Statistics) -> Drawn:
         for name, share in shares.items()
         if overall[f"p{share}"] is not None
     ]
-    svg = plots.lines(statistics.labels, series, statistics.marked_labels) if legend else ""
+    svg = plots.lines(series.values(), statistics.marks) if legend else ""
     unit = f"seconds, of the pings of each {statistics.period.step_text}"
     return Drawn("From a ping to its first notification", unit, _parse_svg(svg), legend)
 
@@ -215,7 +215,7 @@ def _levels(statistics: Statistics) -> Drawn:
     named = {name: values for name, values in named.items() if any(values)}
     svg = ""
     if named:
-        svg = plots.lines(statistics.labels, named, statistics.marked_labels, counts=True)
+        svg = plots.lines(named.values(), statistics.marks, counts=True)
     legend = [(name, f"{values[-1] or 0:,}") for name, values in named.items()]
     return Drawn("Topics and subscriptions", "how many there were", _parse_svg(svg), legend)
 
