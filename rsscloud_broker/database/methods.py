@@ -64,7 +64,7 @@ class HasDatabase(Protocol):
     _database: Any
 
 
-# Most operations need nothing but a connection.  These two turn such a function into a method.
+# Most operations need nothing but a connection.  These turn such a function into a method.
 
 
 def reading(
@@ -74,6 +74,19 @@ def reading(
 
     def method(self: HasDatabase, /, *args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
         result: Deferred[T] = self._database.read(lambda conn: function(conn, *args, **kwargs))
+        return result
+
+    update_wrapper(method, function)
+    return method
+
+
+def reading_in_batches(
+    function: Callable[[Connection, Sequence[A]], Sequence[T]],
+) -> Callable[[HasDatabase, A], Deferred[T]]:
+    """A method that reads for one argument, by a function that reads for many callers at once."""
+
+    def method(self: HasDatabase, argument: A, /) -> Deferred[T]:
+        result: Deferred[T] = self._database.read(Batched(function, argument))
         return result
 
     update_wrapper(method, function)

@@ -5,11 +5,8 @@ Each method is one transaction on the database; the SQL is in ``accounts``.
 
 from __future__ import annotations
 
-from twisted.internet.defer import Deferred
-
-from rsscloud_broker.database.methods import Batched, reading, writing
+from rsscloud_broker.database.methods import reading, reading_in_batches, writing
 from rsscloud_broker.database.threads import Threads
-from rsscloud_broker.interfaces import StoredPassword
 from rsscloud_broker.storage import account_administration as administration
 from rsscloud_broker.storage import accounts as rows
 
@@ -27,10 +24,7 @@ class AccountStore:
         self._database = threads
 
     add_account = writing(rows.add_account)
-
-    def stored_password(self, name: str) -> Deferred[StoredPassword | None]:
-        return self._database.read(Batched(rows.stored_passwords, name))
-
+    stored_password = reading_in_batches(rows.stored_passwords)
     accounts = reading(rows.accounts)
     set_password = writing(rows.set_password)
     rehash = writing(rows.rehash)

@@ -45,6 +45,13 @@ _PLAN = (
     )
 )
 
+#: Most feeds say the same after each change: then no row is written.
+_RECORD_FEED = (
+    update(topic)
+    .where(topic.c.id == key_of(bindparam("of_url")), topic.c.feed != bindparam("said"))
+    .values(feed=bindparam("said"))
+)
+
 
 def topic_statuses(conn: Connection, urls: Sequence[str]) -> list[TopicStatus | None]:
     """The topic at each URL, with its last fetch and its next poll; None if it is unknown."""
@@ -135,10 +142,21 @@ def record_failure(conn: Connection, url: str, at: float, reason: str) -> None:
         hint(conn, READ, row.id)
 
 
-def record_feed(conn: Connection, url: str, feed: Mapping[str, Any]) -> None:
-    """Store what a feed says about itself, in place of what it said before."""
-    stored = json.dumps(dict(feed), separators=(",", ":")) if feed else ""
-    conn.execute(update(topic).where(topic.c.id == key_of(url)).values(feed=stored))
+def record_feeds(
+    conn: Connection, summaries: Sequence[tuple[str, Mapping[str, Any]]]
+) -> list[None]:
+    """Store what feeds say about themselves, each in place of what it said before.
+
+    :param summaries: each with the URL of the feed.
+    """
+    conn.execute(
+        _RECORD_FEED,
+        [
+            {"of_url": url, "said": json.dumps(dict(feed), separators=(",", ":")) if feed else ""}
+            for url, feed in summaries
+        ],
+    )
+    return [None] * len(summaries)
 
 
 def plan_polls(conn: Connection, plans: Sequence[PollPlan], node: int | None = None) -> None:

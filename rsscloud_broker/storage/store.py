@@ -6,7 +6,7 @@ The SQL of the methods is in the modules of this room that are imported below.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, make_url
@@ -18,7 +18,7 @@ from zope.interface import implementer
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.database import sqlite
 from rsscloud_broker.database.engine import open_engine
-from rsscloud_broker.database.methods import Batched, reading, writing
+from rsscloud_broker.database.methods import Batched, reading, reading_in_batches, writing
 from rsscloud_broker.database.operations import Operation
 from rsscloud_broker.database.threads import StoreThreads, Threads
 from rsscloud_broker.interfaces import IChangeStore, IFollowStore, IStatistics
@@ -30,8 +30,6 @@ from rsscloud_broker.model import (
     Intent,
     Ping,
     Subscription,
-    Topic,
-    TopicStatus,
 )
 from rsscloud_broker.model.administration import BrokerState, Change
 from rsscloud_broker.model.work import (
@@ -235,11 +233,8 @@ class Store(ComposedMethods, SharedWork, Service):
 
     # topics
 
-    def topic(self, url: str) -> Deferred[Topic | None]:
-        return self._database.read(Batched(topics.get_topics, url))
-
-    def topic_status(self, url: str) -> Deferred[TopicStatus | None]:
-        return self._database.read(Batched(polls.topic_statuses, url))
+    topic = reading_in_batches(topics.get_topics)
+    topic_status = reading_in_batches(polls.topic_statuses)
 
     def record_fetch(
         self, fetched: FetchResult, ping: Ping | None, if_asked: bool = False
@@ -284,8 +279,10 @@ class Store(ComposedMethods, SharedWork, Service):
         )
 
     record_failure = writing(polls.record_failure)
-    record_feed = writing(polls.record_feed)
     move_topic = writing(moves.move_topic)
+
+    def record_feed(self, url: str, feed: Mapping[str, Any]) -> Deferred[None]:
+        return self._database.write(Batched(polls.record_feeds, (url, feed)))
 
     def plan_polls(self, plans: Sequence[PollPlan]) -> Deferred[None]:
         return self._database.write(lambda conn: polls.plan_polls(conn, plans, self._node))

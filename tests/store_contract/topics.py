@@ -100,6 +100,17 @@ class TopicsContract(HubContract):
             await self.store.record_feed(FEED, feed)
             self.assertEqual((await self.status()).feed, feed)
 
+    async def test_the_last_summary_of_several_at_a_time_stays(self) -> None:
+        for url in (FEED, OTHER_FEED):
+            await self.store.record_fetch(a_fetch(url=url), None)
+        said = ((FEED, "first"), (OTHER_FEED, "other"), (FEED, "second"))
+        for stored in [self.store.record_feed(url, {"title": title}) for url, title in said]:
+            await stored
+        found = [await self.store.topic_status(url) for url in (FEED, OTHER_FEED)]
+        self.assertEqual(
+            [each and each.feed for each in found], [{"title": "second"}, {"title": "other"}]
+        )
+
     async def test_changes_are_counted_by_day(self) -> None:
         """The first fetch is none, and neither is what only private followers could see."""
         for at, content in ((1000.0, b"1"), (2 * DAY, b"2"), (2 * DAY + 1, b"3"), (3 * DAY, b"4")):
