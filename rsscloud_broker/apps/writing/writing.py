@@ -19,6 +19,7 @@ from rsscloud_broker.apps.writing.file_urls import FileUrls, is_digest, shown_na
 from rsscloud_broker.apps.writing.model import Enclosure, InvalidPost, NewPost, Post, Upload
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.pace import PerMinuteLimit
+from rsscloud_broker.apps.writing.publishing import publish
 from rsscloud_broker.apps.writing.rows import (
     Author,
     ChangeOfPosts,
@@ -79,7 +80,7 @@ class Writing:
         self.files = FileUrls(parts.public_url)
         self.store = PostStore(parts.database)
         self.kept_files = Uploads(self.store, parts.clock, options.quota_bytes, parts.in_thread)
-        self._publisher = parts.publisher
+        self._publisher, self._database = parts.publisher, parts.database
         self._web = parts.web
         self._clock = parts.clock
         self._in_thread = parts.in_thread
@@ -349,7 +350,7 @@ class Writing:
             apply(conn, change)
             also_store(conn)
 
-        await self._publisher.publish_all(contents, store_change, source)
+        await publish(self._publisher, self._database, contents, store_change, source)
         self._feeds_kept[after.account_id] = (after.version, feeds)
         return new.post if new else None
 

@@ -12,7 +12,8 @@ from rsscloud_broker.apps.writing.app import make
 from rsscloud_broker.apps.writing.model import NewPost, Post
 from rsscloud_broker.apps.writing.serving import FeedTopics
 from rsscloud_broker.interfaces import AccountFile
-from tests.apps.writing.house import BROKER, DAVE, SOURCE, WritingTestCase
+from rsscloud_broker.model.administration import Block
+from tests.apps.writing.house import BROKER, DAVE, FEED, SOURCE, WritingTestCase
 
 GIF = b"GIF89a\x01\x00\x01\x00"
 
@@ -85,6 +86,25 @@ class TakenDownTests(WritingTestCase):
         self.assertIn(b"Ham", feed)
         self.assertEqual(len(self.recorded), 1)
         self.assertFalse(self.take_down(f"{BROKER}/people/dave/{spam.id}"))
+        self.assertEqual(len(self.recorded), 1)
+
+    def test_a_message_of_a_blocked_feed(self) -> None:
+        spam, _ = self.add("Spam"), self.add("Ham")
+        atom = FEED.replace("rss", "atom")
+        self.subscribe(FEED, atom)
+        self.blocks.change([Block("topic", FEED, "spam", "root", 0.0)])
+        self.assertTrue(self.take_down(f"{BROKER}/people/dave/{spam.id}"))
+        self.assertIsNone(self.post(spam.id))
+        self.assertNotIn(b"Spam", self.feed())
+        self.assertEqual(self.waiting(), {atom: self.feed(atom)})  # the others are notified
+        self.assertEqual(len(self.recorded), 1)
+
+    def test_a_message_on_a_full_disk(self) -> None:
+        spam = self.add("Spam")
+        self.disk.full = True
+        self.assertTrue(self.take_down(f"{BROKER}/people/dave/{spam.id}"))
+        self.assertIsNone(self.post(spam.id))
+        self.assertNotIn(b"Spam", self.feed())
         self.assertEqual(len(self.recorded), 1)
 
     def test_a_file_though_a_message_has_it(self) -> None:
