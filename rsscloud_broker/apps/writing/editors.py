@@ -178,8 +178,10 @@ class Editors:
         media = media_of(old) if old else []
         if enclosure is not None:
             others = [each for each in media if each[1].url != new.enclosure_url]
+            # Editors send the enclosure that they got back, without the text that stands for it.
+            text = next((link.text for _, link in media if link.url == enclosure), "")
             # Whatever it is, it stays before the pictures in the HTML.
-            media = [("", MarkupLink(enclosure, "")), *others] if enclosure else others
+            media = [("", MarkupLink(enclosure, text)), *others] if enclosure else others
         return await call_with_html(self.parts, caller, html, with_html, new, html, media)
 
 

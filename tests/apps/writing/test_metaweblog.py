@@ -91,6 +91,17 @@ class MetaWeblogTests(EditorTestCase):
         self.edit_entry(number, **self.get(number))
         self.assertEqual(self.only_post().as_new(), before)
 
+    def test_the_text_for_a_sound_stays(self) -> None:
+        sound = "https://a.example/1.mp3"
+        number = self.new(description="x", enclosure={"url": sound})
+        self.edit(self.only_post(), self.dave, enclosure_text="How it sounds")
+        before = self.only_post().as_new()
+        self.edit_entry(number, **self.get(number))  # editors send back what they got
+        self.assertEqual(self.only_post().as_new(), before)
+        other = {"url": "https://a.example/2.mp3"}
+        self.edit_entry(number, **(self.get(number) | {"enclosure": other}))
+        self.assertEqual(self.only_post().as_new().enclosure_text, "")
+
     def test_what_is_not_sent_stays(self) -> None:
         number = self.new(title="T", description="x", categories=["a"], link="https://a.example/")
         self.edit_entry(number, title="U")
