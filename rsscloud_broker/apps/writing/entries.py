@@ -119,7 +119,9 @@ def check_date(entry: Mapping[str, Any], now: float) -> None:
         date = entry.get(name)
         if isinstance(date, datetime):
             date = date if date.tzinfo else date.replace(tzinfo=UTC)
-            if date - tolerance > today:
+            # Nothing is subtracted from the date: programs for .NET send the first of all dates,
+            # 0001-01-01T00:00:00, for none.
+            if date > today + tolerance:
                 raise Fault(
                     FaultCode.BAD_REQUEST,
                     f"Messages are published at once here, not later: {name} is in the future. "

@@ -267,6 +267,8 @@ class FaultTests(EditorTestCase):
             entry = {"description": "x", name: DateTime("20991231T00:00:00")}
             self.assert_fault(400, "draft", "metaWeblog.newPost", "1", *WHO, entry, True)
         self.new(description="x", dateCreated="no date", date_created_gmt=1)
+        # What programs for .NET send for no date.
+        self.new(description="x", dateCreated=DateTime("00010101T00:00:00"))
         wrong = "<dateTime.iso8601>tomorrow</dateTime.iso8601>"
         document = (
             "<methodCall><methodName>metaWeblog.newPost</methodName><params><param><value>"
