@@ -231,12 +231,17 @@ class WritePage:
         typed = parameter(request, "outline")
         # What nobody changed stays, with the titles of items, which the form does not have.
         is_same = old is not None and _split_lines(typed) == _split_lines(outline.write(old.items))
+        names = parameter(request, "categories")
+        categories = tuple(names.split(","))
+        # The same with categories: in those that programs made may be commas.
+        if old is not None and names.strip() == _categories_field(old):
+            categories = old.categories
         return NewPost(
             parameter(request, "text"),
             parameter(request, "title"),
             parameter(request, "link"),
             parameter(request, "enclosure"),
-            tuple(parameter(request, "categories").split(",")),
+            categories,
             old.items if old is not None and is_same else outline.parse(typed),
             is_draft=parameter(request, "do") == "draft",
             enclosure_text=parameter(request, "enclosure_text"),
@@ -364,9 +369,14 @@ def _fields_of(post: Post | None) -> dict[str, str]:
         "link": post.link,
         "enclosure": post.enclosure.url if post.enclosure else "",
         "enclosure_text": post.enclosure.text if post.enclosure else "",
-        "categories": ", ".join(post.categories),
+        "categories": _categories_field(post),
         "outline": outline.write(post.items),
     }
+
+
+def _categories_field(post: Post) -> str:
+    """The categories of a message as they are in the form."""
+    return ", ".join(post.categories)
 
 
 def _sent_fields(request: Request) -> dict[str, str]:

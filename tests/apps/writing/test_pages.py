@@ -256,6 +256,17 @@ class WritePageTests(SiteTestCase):
         )
         self.assertEqual(self.browser.said(), "Changed: b")
 
+    def test_categories_that_programs_made_stay(self) -> None:
+        """A comma in one does not divide it, if nobody changes the categories."""
+        names = ("Paris, France", "boats")
+        self.add("x", self.dave, categories=names)
+        self.browser.get("/write?id=1")
+        typed = self.browser.page.xpath("string(//input[@name='categories']/@value)")
+        self.send(id="1", text="y", categories=typed)
+        self.assertEqual(self.posts()[0].categories, names)
+        self.send(id="1", text="y", categories=f"{typed}, cars")
+        self.assertEqual(self.posts()[0].categories, ("Paris", "France", "boats", "cars"))
+
     def test_titles_of_items_that_programs_made_stay(self) -> None:
         items = (OutlineItem("a", "T"),)
         self.add("x", self.dave, items=items)
