@@ -17,6 +17,7 @@ from rsscloud_broker.apps.river.records import FeedRecord
 from rsscloud_broker.apps.river.river import AT_ONCE, FIND_WITHIN, PER_HOUR
 from rsscloud_broker.apps.river.tending import FIRST_PAUSE, PERIOD
 from rsscloud_broker.errors import CallbackFailed, ParsingUnavailable, TooMany
+from rsscloud_broker.events import TopicEnded
 from tests.apps.river.house import BLOG, DAY, RiverHouse, rss
 from tests.front_doors.fixture import PUBLIC_URL
 
@@ -77,6 +78,18 @@ class FollowingTests(SynchronousTestCase):
     def test_following_twice_changes_nothing(self) -> None:
         first = self.house.follow()
         self.assertEqual(self.house.follow(), first)
+
+    def test_following_again_what_has_ended_keeps_it(self) -> None:
+        """Who types its address once more is refused, and still has what has come."""
+        before = self.house.follow()
+        self.house.result(self.house.store.end_topic(BLOG, "it is gone", 0.0))
+        self.house.bus.publish(TopicEnded(BLOG, "it is gone", 0.0))
+        self.house.pass_time(60)
+        self.assertIn("it has ended: it is gone", self.house.feed().status)
+        error = self.house.error(self.house.river.subscribe(self.house.dave, BLOG, ""), InvalidFeed)
+        self.assertIn("it is gone", str(error))
+        self.assertEqual(self.house.feed().id, before.id)
+        self.assertEqual(self.house.titles(), ["two", "one"])
 
     def test_nobody_sees_the_items_of_others(self) -> None:
         self.house.follow()
