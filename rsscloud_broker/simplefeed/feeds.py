@@ -102,7 +102,8 @@ class Feeds:
         self._links = links
         # The recent documents by log: those that are fresh, and those that were written last.
         self._recent = TimedCache(self._write_if_changed, clock, FRESH, REMEMBERED)
-        self._written: BoundedDict[str, Written | None] = BoundedDict(REMEMBERED)
+        # Each with the state of its log then: a log may be removed, and made again by its name.
+        self._written: BoundedDict[str, tuple[LogState, Written] | None] = BoundedDict(REMEMBERED)
         # The logs that have changed since their recent document was asked for; at most a thousand.
         self._changed: BoundedDict[str, bool] = BoundedDict(1000)
         # Two threads must not write one file at the same time.
@@ -125,11 +126,13 @@ class Feeds:
         if found is None:
             return None
         known = self._written.get(name, None)
-        if known is not None and known.newest == found.count:
-            return known
+        if known is not None and known[0] == found:
+            return known[1]
         document: LogDocument | None = await self._read(name)
-        written = None if document is None else await self._render(document, recent=True)
-        self._written[name] = written
+        if document is None:
+            return None
+        written = await self._render(document, recent=True)
+        self._written[name] = document.log, written
         return written
 
     async def document(self, name: str, number: int) -> Written | Filed | None:

@@ -111,6 +111,19 @@ class FeedsTests(SynchronousTestCase):
         self.assertEqual(self.titles(self.recent().body), ["1", "2", "3"])
         self.assertEqual(self.in_thread, ["_render_positional"] * 3)
 
+    def test_log_that_was_made_again(self) -> None:
+        self.append(2)
+        first = self.recent()
+        with self.engine.begin() as conn:
+            log.remove_log(conn, "events")
+            described = log.Description("events", "Other events", per_document=3)
+            feed_id = log.open_log(conn, described, NOON).feed_id
+        self.append(2)  # as many entries as the first log had
+        self.feeds.changed("events")
+        second = self.recent()
+        self.assertIn(feed_id.encode("ascii"), second.body)
+        self.assertNotEqual(second.etag, first.etag)
+
     def test_many_ask_at_the_same_time(self) -> None:
         self.append(1)
         self.waits = Deferred()
