@@ -55,6 +55,11 @@ _BASE: Final = "{http://www.w3.org/XML/1998/namespace}base"
 _ATOMFEED: Final = "application/vnd.atomfeed+xml"
 _CDATA: Final = re.compile(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.DOTALL)
 
+#: The first second of the calendar, and its last.  Servers write the last one for "never", with
+#: decimals (9999-12-31T23:59:59.9999999Z), which as a float are those of the year 10000.
+_EARLIEST: Final = datetime.min.replace(tzinfo=UTC).timestamp()
+_LATEST: Final = datetime.max.replace(microsecond=0, tzinfo=UTC).timestamp()
+
 #: The relations that are registered can also be written as URIs (RFC 4287, section 4.2.7.2).
 _REGISTERED: Final = "http://www.iana.org/assignments/relation/"
 
@@ -286,12 +291,17 @@ def _read_person(element: etree._Element) -> Person:
 
 
 def _parse_time(text: str) -> float:
-    """Seconds since the epoch; 0 if a text is not a date of RFC 3339."""
+    """Seconds since the epoch; 0 if a text is not a date of RFC 3339.
+
+    A time that is not within the years 1 to 9999 in UTC becomes the nearest one that is: nobody
+    could write it again.
+    """
     try:
         moment = datetime.fromisoformat(text.upper())
     except ValueError:
         return 0.0
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return min(max(seconds, _EARLIEST), _LATEST)
 
 
 def _read_content(element: etree._Element, url: str) -> EntryContent:

@@ -10,7 +10,7 @@ def iso_time(seconds: float) -> str:
 
     :param seconds: seconds since the epoch.
     """
-    return f"{datetime.fromtimestamp(int(seconds), UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return _written(int(seconds), "seconds")
 
 
 def exact_iso_time(seconds: float) -> str:
@@ -18,4 +18,9 @@ def exact_iso_time(seconds: float) -> str:
 
     :param seconds: seconds since the epoch.
     """
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+    return _written(seconds, "microseconds")
+
+
+def _written(seconds: float, precision: str) -> str:
+    # Not by ``%Y``: on Linux it writes a year before 1000 with fewer than four digits.
+    return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat("T", precision) + "Z"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -15,6 +16,7 @@ from rsscloud_broker.simplefeed.documents import (
     parse,
 )
 from rsscloud_broker.simplefeed.entries import Entry, EntryContent, Person
+from rsscloud_broker.simplefeed.json import encode
 from tests.simplefeed.logs import some
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -77,6 +79,17 @@ class EntryTests(SynchronousTestCase):
             found, order = feed(entry("1") + entry("2")).entries(assumed)
             self.assertEqual([each.id for each in found], expected)
             self.assertEqual((order.newest_first, order.known), (assumed, False))
+
+    def test_times_at_the_ends_of_the_calendar(self) -> None:
+        for text, expected in (
+            ("9999-12-31T23:59:59.9999999Z", "9999-12-31T23:59:59.000000Z"),
+            ("9999-12-31T23:59:59-12:00", "9999-12-31T23:59:59.000000Z"),
+            ("0001-01-01T00:00:00", "0001-01-01T00:00:00.000000Z"),
+            ("0001-01-01T00:00:00+12:00", "0001-01-01T00:00:00.000000Z"),
+        ):
+            updated, published = f"<updated>{text}</updated>", f"<published>{text}</published>"
+            written = json.loads(encode(only(updated + published), "http://a.example/3"))
+            self.assertEqual((written["updated"], written["published"]), (expected, expected))
 
     def test_mixed_times(self) -> None:
         days = (4, 3, 5, 2, 1)
