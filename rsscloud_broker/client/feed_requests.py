@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
-from urllib.parse import urldefrag, urljoin
 
 from attrs import field, frozen
 
 from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.errors import OutboundError, Refused, Unavailable
 from rsscloud_broker.interfaces import IClock, IOutbound, OutboundRequest
+from rsscloud_broker.outbound.urls import redirected
 from rsscloud_broker.wire.web_address import REDIRECTS
 
 #: The statuses of redirects that move a feed for good, and of those that do not.
@@ -46,8 +46,8 @@ class FeedAnswer:
         if self.status not in PERMANENT | TEMPORARY or not location:
             return ""
         try:
-            return urldefrag(urljoin(self.url, location)).url
-        except ValueError:  # an invalid host in brackets
+            return redirected(self.url, location)
+        except OutboundError:  # an invalid host in brackets
             return ""
 
 

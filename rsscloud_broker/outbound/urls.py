@@ -137,9 +137,9 @@ def redirected(url: str, location: str) -> str:
     :param location: the header's bytes, decoded as Latin-1.
     :raises OutboundError: the header holds no URL.
     """
-    # Some servers send UTF-8 that is not percent-encoded.
-    location = quote(location.encode("latin-1"), safe=printable)
     try:
+        # Some servers send UTF-8 that is not percent-encoded.
+        location = quote(location.encode("latin-1"), safe=printable)
         return urldefrag(urljoin(url, location)).url
     except ValueError as error:
         raise OutboundError(f"it redirects to what is not a URL: {error}") from error

@@ -51,6 +51,12 @@ class AnyAddressTests(SynchronousTestCase):
         self.assertEqual((reply.status, reply.url), (200, "http://a.example/there"))
         self.assertEqual(len(reply.hops), 2)
 
+    def test_redirect_in_utf_8(self) -> None:
+        server = Server(Answer(b"", 301, {"Location": "/caf\xe9"}), Answer(b"x"))
+        reply = self.successResultOf(self.asked(server))
+        self.assertEqual(reply.url, "http://a.example/caf%C3%A9")
+        self.assertEqual(server.asked[-1].uri, "/caf%C3%A9")
+
     def test_too_many_redirects(self) -> None:
         server = Server(MOVED)
         reply = self.successResultOf(self.asked(server, 3))
