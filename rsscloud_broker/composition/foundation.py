@@ -437,7 +437,10 @@ class Foundation:
         """Fetches the topics of others."""
         if self.crew is not None:
             return CourierFetcher(self.crew, self.fetch_budget)
-        return TopicFetcher(self.web, self.clock, _PRODUCT, self.public_url, self.fetch_budget)
+        memory = self.fetch_budget
+        return TopicFetcher(
+            self.web, self.clock, _PRODUCT, self.public_url, memory, deadline=TOPIC_DEADLINE
+        )
 
     @part
     def own_notifiers(self) -> Mapping[str, INotifier]:

@@ -3,15 +3,17 @@
 ``TopicReader`` calls it.  The fetcher sends the validators of the last content, so that a server
 answers 304 without a body if nothing changed.  A permanent redirect says that the topic has
 moved, and status 410 that it is gone for good.  A publisher who cannot make the server send these
-can put an XML redirect into the document: see ``xml_redirect``.
+can put an XML redirect into the document: see ``xml_redirect``.  One deadline holds for all
+requests of a fetch together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, TypeAlias
+from typing import Final, NoReturn, TypeAlias
 
 from attrs import evolve
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from zope.interface import implementer
 
@@ -63,6 +65,7 @@ class TopicFetcher:
     :param product: name and version of the broker, for the User-Agent.
     :param page: the URL of a page about the broker, for the User-Agent.
     :param budget: counts the contents that are in memory.
+    :param deadline: seconds for a whole fetch.  The client has as many for each of its requests.
     """
 
     log = Logger()
@@ -74,8 +77,10 @@ class TopicFetcher:
         product: str,
         page: str,
         budget: AnswerBudget | None = None,
+        deadline: float = 30.0,
     ) -> None:
         self._outbound = outbound
+        self._deadline = deadline
         self._budget = budget or AnswerBudget()
         self._clock = clock
         self._product = product
@@ -145,12 +150,13 @@ class TopicFetcher:
         conditions = _conditions(known)
         hops: _Hops = ()
         location = url
+        until = self._clock.seconds() + self._deadline
         while True:
-            reply = await self._outbound.request(
-                OutboundRequest(
-                    "GET", location, agent | conditions, redirects=REDIRECTS - len(hops)
-                )
+            request = OutboundRequest(
+                "GET", location, agent | conditions, redirects=REDIRECTS - len(hops)
             )
+            # The client's own deadline is enough for the first request, nearly always the only one.
+            reply = await (self._ask_within(request, until) if hops else self._ask(request))
             for hop in reply.hops:
                 hops = (*hops, hop)
                 check_circle(url, hops)
@@ -169,6 +175,19 @@ class TopicFetcher:
             else:
                 return evolve(reply, hops=hops)
             conditions = {}
+
+    async def _ask(self, request: OutboundRequest) -> OutboundReply:
+        return await self._outbound.request(request)
+
+    def _ask_within(self, request: OutboundRequest, until: float) -> Deferred[OutboundReply]:
+        """Make a request; an OutboundError if it has no answer until a time."""
+
+        def timed_out(_: object, seconds: float) -> NoReturn:
+            whole = f"{self._deadline:g} seconds"
+            raise OutboundError(f"no whole answer within {whole}, redirects included")
+
+        left = max(0.0, until - self._clock.seconds())
+        return Deferred.fromCoroutine(self._ask(request)).addTimeout(left, self._clock, timed_out)
 
 
 def user_agent(product: str, page: str, subscribers: int = 0) -> str:

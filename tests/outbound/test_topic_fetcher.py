@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from attrs import evolve
 from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
@@ -18,7 +19,7 @@ from rsscloud_broker.errors import (
     TooLarge,
     TopicUnreadable,
 )
-from rsscloud_broker.interfaces import ITopicFetcher, OutboundReply
+from rsscloud_broker.interfaces import ITopicFetcher, OutboundReply, OutboundRequest
 from rsscloud_broker.model import NO_VALIDATORS, Content, Validators
 from rsscloud_broker.model.fetching import Fetched
 from rsscloud_broker.outbound import TopicFetcher
@@ -327,6 +328,24 @@ class XMLRedirectTests(FetcherTestCase):
         error = self.unreadable(document(""))
         self.assertIsInstance(error, EndedTopic)
         self.assertIn("an XML redirect without a URL", error.reason)
+
+    def test_one_deadline_for_all_requests(self) -> None:
+        """A courier that is not done long after the deadline of a fetch is killed."""
+
+        def answer_late(request: OutboundRequest) -> Deferred[OutboundReply]:
+            there = document(f"http://hop.example/{len(self.outbound.requests)}")
+            return deferLater(self.clock, 12.0, lambda: there)
+
+        self.outbound.otherwise = answer_late
+        fetching = self.fetch()
+        for seconds in (12.0, 12.0, 5.5):
+            self.clock.advance(seconds)
+            self.assertNoResult(fetching)
+        self.clock.advance(1.0)
+        error = self.failureResultOf(fetching, TopicUnreadable).value
+        self.assertEqual(error.reason, "no whole answer within 30 seconds, redirects included")
+        self.clock.advance(60.0)
+        self.assertEqual(len(self.outbound.requests), 3)
 
     def test_circle(self) -> None:
         self.outbound.answers[NEW] = document(OTHER)

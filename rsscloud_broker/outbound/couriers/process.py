@@ -121,7 +121,10 @@ class _Clients:
             blocks=self._blocks,
         )
         client.startService()
-        fetcher = TopicFetcher(client, SystemClock(reactor), rules.product, rules.page, budget)
+        clock = SystemClock(reactor)
+        fetcher = TopicFetcher(
+            client, clock, rules.product, rules.page, budget, deadline=rules.deadline
+        )
         return Means(client, fetcher)
 
     def block(self, blocks: Sequence[tuple[str, str, str]]) -> None:
