@@ -330,7 +330,8 @@ class Http1(Protocol):
             return  # a trailer, or bytes after the answer
         if len(self._fields) == MAX_FIELDS:
             raise OutboundError(f"the answer's headers have more than {MAX_FIELDS} fields")
-        self._fields.append((name, value))
+        # No NUL may be in a header; a blank takes its place (RFC 9110, section 5.5).
+        self._fields.append((name, value.replace(b"\0", b" ")))
 
     def on_headers_complete(self) -> None:
         """Note the status; for a final answer, make the object that collects its body."""

@@ -115,6 +115,13 @@ class WantedTests(ReadingTestCase):
         self.assertEqual((fetched.content, fetched.digest), (None, None))
         self.assertEqual(fetched.validators, Validators('"Ã©"'))
 
+    async def test_header_with_a_nul(self) -> None:
+        """The broker takes no text with a NUL from a courier, and would end it."""
+        self.pages.answers["/nul"] = page(200, RSS, content_type="text/xml\0;a=\0", etag='"\0"')
+        fetched = await self.fetch("/nul")
+        self.assertEqual(fetched.content, Content(RSS, "text/xml ;a="))
+        self.assertEqual(fetched.validators, Validators('" "'))
+
     async def test_compressed_content(self) -> None:
         packed = gzip.compress(RSS)
         self.pages.answers["/feed"] = page(200, packed, **TYPE, content_encoding="gzip")
