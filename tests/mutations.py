@@ -187,14 +187,14 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "core/change_detection.py",
-        "        if pinged:\n            pending.ping(origin)\n",
-        "        if pinged or self.last_ping(url):\n            pending.ping(origin)\n",
+        "pending.join(pinged=pinged, origin=origin, way=way)",
+        "pending.join(pinged=pinged or self.ping_generation(url) > 0, origin=origin, way=way)",
         "core.test_change_detection",
         "A topic that pinged once pings forever: each later fetch is taken for a ping.",
     ),
     Mutation(
         "core/change_detection.py",
-        "following.pinged |= pending.pinged",
+        "following.join(pinged=pending.pinged, origin=pending.origin, way=pending.way_again)",
         "pass",
         "core.test_change_detection",
         "The ping of a fetch that failed is forgotten when another fetch follows.",

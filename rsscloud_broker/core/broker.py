@@ -190,7 +190,7 @@ class Broker:
         except TopicUnreadable as error:
             if again and not error.refused:
                 state = await self._detector.request(url, source, cause=ChangeSource(way, origin))
-                self._detector.schedule_later(url, source, state)
+                self._detector.schedule_later(url, source, state, origin)
             raise
         return record.news
 

@@ -213,7 +213,7 @@ class ChangeDetector(Service):
         self._count_ping(url)
         if not self.running or state is CheckState.ELSEWHERE:
             return
-        if self._retries.fetch_soon_if_waiting(url, source, pinged=pinged, way=way):
+        if self._retries.fetch_soon_if_waiting(url, source, pinged, origin, way):
             return
         if state is CheckState.WAITS and url not in self._waiting:
             self._waiting.note_left(url, source)
@@ -241,7 +241,7 @@ class ChangeDetector(Service):
             delays=self._retries.delays_after(check.failures),
         )
 
-    def schedule_later(self, url: str, source: str, state: CheckState) -> None:
+    def schedule_later(self, url: str, source: str, state: CheckState, origin: str) -> None:
         """Retry the fetch of a pinged topic that just failed.  The caller has stored a check, if
         the state is not ``NONE``.
         """
@@ -250,7 +250,7 @@ class ChangeDetector(Service):
                 self.schedule(url, state, source=source)
         elif self.running:
             now, delays = self._clock.seconds(), self._retries.delays_after(0)
-            self._retries.retry_later(Retry(url, now, delays, {source}, pinged=True))
+            self._retries.retry_later(Retry(url, now, delays, {source}, pinged=True, origin=origin))
 
     def _request(
         self,
@@ -278,7 +278,7 @@ class ChangeDetector(Service):
         retry = self._retries.take(url)
         if retry is not None:
             sources += tuple(retry.sources)
-            pending.pinged |= retry.pinged
+            pending.join(pinged=retry.pinged, origin=retry.origin, way=retry.way)
             pending.requested = True
             pending.delays = retry.delays
             self._waiting.add(url, next(iter(retry.sources), ""))
@@ -286,9 +286,7 @@ class ChangeDetector(Service):
             pending.delays = delays
         if waiter is not None:
             pending.waiters.append(waiter)
-        if pinged:
-            pending.ping(origin)
-        pending.way = pending.way.joined(way)
+        pending.join(pinged=pinged, origin=origin, way=way)
         pending.to_record |= to_record
         pending.requested |= requested
         for source in sources:  # a new source may get a slot at once
@@ -382,7 +380,7 @@ class ChangeDetector(Service):
         following = self._fetches.following(pending)
         if following is not None:
             # It answers both requests, and is not withdrawn: this fetch still has its claim.
-            following.pinged |= pending.pinged
+            following.join(pinged=pending.pinged, origin=pending.origin, way=pending.way_again)
             following.requested = True
             for source in pending.turn.sources:
                 following.turn.join(source)
@@ -393,6 +391,8 @@ class ChangeDetector(Service):
             pending.delays or self._retries.delays_after(0),
             set(pending.turn.sources),
             pending.pinged,
+            pending.origin,
+            pending.way_again,
         )
         if isinstance(error, TopicUnreadable):
             self._retries.plan_after_failure(retry, error, pending.asked_until)

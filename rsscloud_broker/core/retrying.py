@@ -41,6 +41,7 @@ class Retry:
     :ivar delays: the seconds before each remaining attempt.
     :ivar sources: the sources that requested the fetch; see ``Turn.join``.
     :ivar pinged: whether a publisher pinged the topic and no fetch has succeeded since.
+    :ivar origin, way: see ``PendingFetch``.
     :ivar asked_again: whether somebody requested a fetch of the topic since its last fetch.
     :ivar private: whether the topic has only private followers.
     """
@@ -50,9 +51,18 @@ class Retry:
     delays: Iterator[float]
     sources: set[str]
     pinged: bool
+    origin: str = ""
+    way: Way = Way.FETCH
     asked_again: bool = False
     private: bool = False
     timer: IDelayedCall | None = field(default=None, init=False)
+
+    def join(self, *, pinged: bool, origin: str, way: Way) -> None:
+        """Remember a further reason to fetch the topic: as ``PendingFetch.join``."""
+        if pinged:
+            self.origin = origin if not self.pinged or self.origin == origin else ""
+        self.pinged |= pinged
+        self.way = self.way.joined(way)
 
 
 class FetchRetries:
@@ -118,20 +128,19 @@ class FetchRetries:
             self._set_timer(retry, UNAVAILABLE_PAUSE)
 
     def fetch_soon_if_waiting(
-        self, url: str, source: str, *, pinged: bool, way: Way = Way.FETCH
+        self, url: str, source: str, pinged: bool, origin: str, way: Way
     ) -> bool:
         """Fetch a topic soon, if it waits here.
 
         :param source: the address of the client that requested the fetch.
-        :param pinged: whether a publisher pinged it.
-        :param way: why it is fetched.
+        :param pinged, origin, way: see ``PendingFetch``.
         :returns: whether the topic waits here, so that the caller need not fetch it.  Strangers are
             not notified that a topic waits for private followers: it is fetched for them at once.
         """
         retry = self._waiting.get(url)
         if retry is None or (retry.private and way.is_open):
             return False
-        retry.pinged |= pinged
+        retry.join(pinged=pinged, origin=origin, way=way)
         retry.sources.add(source)
         retry.asked_again = True
         if retry.timer is not None:
@@ -164,7 +173,7 @@ class FetchRetries:
         :returns: the retry that waits now.
         """
         waiting = self._waiting.setdefault(retry.url, retry)
-        waiting.pinged |= retry.pinged
+        waiting.join(pinged=retry.pinged, origin=retry.origin, way=retry.way)
         waiting.sources |= retry.sources
         return waiting
 

@@ -55,13 +55,19 @@ class PendingFetch(Generic[T]):
     delays: Iterator[float] | None = None
     waiters: list[Deferred[T]] = field(factory=list, init=False)
 
-    def ping(self, origin: str) -> None:
-        """Remember that a publisher pinged the topic, and the origin that all its pings share.
+    def join(self, *, pinged: bool, origin: str, way: Way) -> None:
+        """Remember why the topic is requested, and the origin that all its pings share."""
+        if pinged:
+            self.origin = origin if not self.pinged or self.origin == origin else ""
+        self.pinged |= pinged
+        self.way = self.way.joined(way)
 
-        :param origin: of that ping.
+    @property
+    def way_again(self) -> Way:
+        """The way of a further attempt.  That is none of those by which strangers ask openly: the
+        broker may try again for private followers alone, and strangers would see what it finds.
         """
-        self.origin = origin if not self.pinged or self.origin == origin else ""
-        self.pinged = True
+        return Way.FETCH if self.way.is_open else self.way
 
     async def fire_waiters(self, clock: IClock, result: T | Failure) -> None:
         """Fire all waiters with the result, ``BATCH_SIZE`` in each turn of the reactor."""

@@ -269,6 +269,19 @@ class AskTests(CoreTestCase):
         self.start()
         self.assertEqual([ping.origin for ping in self.listed()], ["http://other.example"])
 
+    def test_origin_of_a_ping_outlives_a_failed_fetch(self) -> None:
+        """Without it, the ping would be passed on to the broker from which it came."""
+        self.start()
+        cause = ChangeSource(Way.WEBSUB, "http://other.example")
+        asking = self.detector.request(FEED, "", pinged=True, cause=cause)
+        state = self.successResultOf(Deferred.fromCoroutine(asking))
+        self.fetcher.failures[FEED] = TopicUnreadable(FEED, "its server is broken")
+        self.detector.schedule(FEED, state, pinged=True, origin=cause.origin, way=cause.way)
+        del self.fetcher.failures[FEED]
+        self.change()
+        self.clock.advance(6)
+        self.assertEqual([ping.origin for ping in self.listed()], ["http://other.example"])
+
     def test_start_waits_for_a_store_that_is_unavailable(self) -> None:
         self.store_ping()
         self.unavailable.add("claim_checks")

@@ -215,3 +215,18 @@ class PrivateFollowerTests(BrokerTestCase):
         for fanout in self.successResultOf(self.store.fanouts(10)):
             self.assertFalse(fanout.is_public)
         self.assertEqual(len(self.successResultOf(self.store.fanouts(10))), 1)
+
+    def test_what_a_follower_is_told_is_no_ping_after_a_retry(self) -> None:
+        """Not even of a topic that strangers know, whose retries are listed as its pings are."""
+        self.start()
+        self.subscribe()
+        self.detector.check_now(FEED)
+        self.change()
+        self.fetcher.failures[FEED] = TopicUnreadable(FEED, "its server is broken")
+        self.result(self.broker.fetch_for_followers(FEED, CALLER))
+        self.clock.advance(1)
+        del self.fetcher.failures[FEED]
+        self.clock.advance(6)
+        status = self.successResultOf(self.store.topic_status(FEED))
+        self.assertEqual((status.result, status.pinged_at), ("it came", None))
+        self.assertEqual(self.pings(), [])
