@@ -395,21 +395,20 @@ def _keep_contents(
             lacks = key in wanting and content_key is None
             at = to_micros(_asked_at(each.fetched))
             fanouts.append(a_fanout(key, at, content_key, carried, lacks_content=lacks))
+            if carried is not None:
+                # At once: contents that no fan-out carries make room for the next one.
+                begin_fanouts(conn, fanouts)
+                fanouts.clear()
     if fanouts:
         begin_fanouts(conn, fanouts)
-    _remove_unneeded(conn, [each for each in changed if stored[each.key] is not None])
+    if renewed := [each.fetched.url for each in changed if stored[each.key] is not None]:
+        remove_unneeded(conn, renewed)  # their older contents
     return stored
 
 
 def _asked_at(fetched: FetchResult) -> float:
     """When the fetch was requested, or when it began if nobody knows."""
     return fetched.started_at if fetched.asked_at is None else fetched.asked_at
-
-
-def _remove_unneeded(conn: Connection, found: Sequence[_Found]) -> None:
-    """Remove the older contents of topics that have new ones, if nothing needs them."""
-    if found:
-        remove_unneeded(conn, [each.fetched.url for each in found])
 
 
 def _store_awaited_content(conn: Connection, found: _Found, bounds: Bounds) -> int | None:
@@ -427,7 +426,7 @@ def _store_awaited_content(conn: Connection, found: _Found, bounds: Bounds) -> i
     content_key = insert_content(conn, key, fetched.url, fetched.content, bounds)
     if content_key is not None:
         _use_content(conn, key, content_key, fetched)
-        _remove_unneeded(conn, [found])
+        remove_unneeded(conn, [fetched.url])
     return content_key
 
 

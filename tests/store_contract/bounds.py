@@ -13,6 +13,7 @@ from tests.store_contract.basics import (
     DAY,
     a_content,
     a_fetch,
+    a_ping,
     a_subscription,
     at_once,
     failed,
@@ -290,3 +291,17 @@ class BoundsContract(TestCase):
         await self.bring(feed(1), 900)
         (walk,) = await self.store.fanouts(10)
         self.assertFalse(walk.lacks_content)
+
+    async def test_contents_published_together_leave_each_other_in_place(self) -> None:
+        """The last one has no room, as fan-outs carry all that could make room for it."""
+        feeds = [feed(number) for number in range(3)]
+        fetched = []
+        for url in feeds:
+            await self.wanting(url)
+            content = a_content(url.encode() + b"1" * 375)
+            size = len(content.body)
+            fetched.append(FetchResult(url, content.digest, size, 1000.0, content))
+        await self.store.publish(fetched, a_ping(), lambda conn: None)
+        walks = await self.store.fanouts(10)
+        self.assertEqual([walk.lacks_content for walk in walks], [False, False, True])
+        self.assertEqual(await self.kept(*feeds), feeds[:2])
