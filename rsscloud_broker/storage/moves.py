@@ -235,15 +235,15 @@ def _absorb(conn: Connection, gone: Row[Any], kept: Row[Any]) -> None:
     """Make everything that refers to the row of a topic refer to that of another topic."""
     ids = _some_ids(conn, subscription.c.topic_id == gone.id)
     asked = subscription.c.asked_url
-    first_of_kept = kept.first_url or kept.url
+    first_of_gone, first_of_kept = gone.first_url or gone.url, kept.first_url or kept.url
+    if first_of_gone == first_of_kept:  # as after ``_restore_topic``
+        first_of_gone = ""
     conn.execute(
         update(subscription)
         .where(subscription.c.id.in_(ids))
         .values(
             topic_id=kept.id,
-            asked_url=case(
-                (asked == "", gone.first_url or gone.url), (asked == first_of_kept, ""), else_=asked
-            ),
+            asked_url=case((asked == "", first_of_gone), (asked == first_of_kept, ""), else_=asked),
         )
     )
     _merge_fanouts(conn, gone.id, kept.id)

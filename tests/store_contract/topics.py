@@ -404,6 +404,18 @@ class TopicsContract(HubContract):
         self.assertEqual(await self.all_subscriptions(_THIRD_FEED), [stays])
         self.assertEqual(set(await self.polls()), {OTHER_FEED, _THIRD_FEED})
 
+    async def test_topic_that_got_its_subscribers_back_and_moves_again(self) -> None:
+        """Its subscribers can still unsubscribe, and none has two subscriptions after renewing."""
+        one = await self.store.put_subscription(a_subscription())
+        await self.moved()
+        await self.store.put_subscription(a_subscription(OTHER_FEED, number=2))
+        await self.store.put_subscription(a_subscription(_THIRD_FEED, number=3))
+        await self.moved(_THIRD_FEED, FEED, 2000.0 + _WEEK)
+        await self.moved(at=2000.0 + 3 * _WEEK)
+        self.assertTrue(await self.store.has_subscription(FEED, one.callback))
+        renewed = await self.store.put_subscription(a_subscription(granted_at=3000))
+        self.assertEqual((renewed.id, renewed.renewed), (one.id, True))
+
     async def test_topic_that_gets_its_subscribers_back_is_polled(self) -> None:
         await self.store.put_subscription(a_subscription(OTHER_FEED))
         await self.moved(OTHER_FEED, _THIRD_FEED)
