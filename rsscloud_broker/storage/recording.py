@@ -177,20 +177,15 @@ def record_fetch(
     fetched longest ago.
 
     :param if_asked: whether the ping is recorded only if a check waits that was requested
-        because of a ping.
+        because of a ping, as it is after a fetch for private followers.
     """
     lock_topic(conn, fetched.url)
     row = topic_row(conn, fetched.url, TOPICS)
-    listed = None if _is_unlisted(row, fetched, if_asked=if_asked) else ping
-    found = _Found(row, fetched, listed, node)
-    return _record(conn, [found], bounds)[0]
-
-
-def _is_unlisted(row: Row[Any], fetched: FetchResult, *, if_asked: bool) -> bool:
-    """Whether no ping is recorded of a fetch: none came, or the fetch was for private followers."""
-    if if_asked:
-        return not row.check_pinged or row.check_way == Way.FOLLOWED
-    return fetched.way is Way.FOLLOWED
+    if if_asked or fetched.way is Way.FOLLOWED:
+        # A ping may have come during the fetch.  The fetch that answers it will find no change.
+        waits = row.check_pinged and row.check_way != Way.FOLLOWED
+        ping = attrs.evolve(ping, origin=row.check_origin) if ping and waits else None
+    return _record(conn, [_Found(row, fetched, ping, node)], bounds)[0]
 
 
 def publish(

@@ -282,6 +282,17 @@ class AskTests(CoreTestCase):
         self.clock.advance(6)
         self.assertEqual([ping.origin for ping in self.listed()], ["http://other.example"])
 
+    def test_origin_of_a_ping_that_comes_during_a_poll(self) -> None:
+        self.start()
+        self.change()
+        self.fetcher.held = []
+        self.detector.check_now(FEED)
+        cause = ChangeSource(Way.WEBSUB, "http://other.example")
+        now = self.clock.wall_seconds()
+        self.successResultOf(self.store.request_check(FEED, now, True, cause=cause))
+        self.fetcher.held[0].callback(None)
+        self.assertEqual([ping.origin for ping in self.listed()], ["http://other.example"])
+
     def test_start_waits_for_a_store_that_is_unavailable(self) -> None:
         self.store_ping()
         self.unavailable.add("claim_checks")

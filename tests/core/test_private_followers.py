@@ -230,3 +230,16 @@ class PrivateFollowerTests(BrokerTestCase):
         status = self.successResultOf(self.store.topic_status(FEED))
         self.assertEqual((status.result, status.pinged_at), ("it came", None))
         self.assertEqual(self.pings(), [])
+
+    def test_a_ping_is_listed_that_comes_while_the_feed_is_fetched_for_followers(self) -> None:
+        """A publisher who pings two hubs is listed, whichever of them is quicker."""
+        self.start()
+        self.subscribe()
+        self.detector.check_now(FEED)
+        self.change()
+        self.fetcher.held = []
+        self.result(self.broker.fetch_for_followers(FEED, CALLER))
+        self.result(self.broker.publish([FEED], CALLER))
+        for held in self.fetcher.held:
+            held.callback(None)
+        self.assertEqual(len(self.pings()), 1)
