@@ -22,10 +22,9 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Row,
-    and_,
+    Select,
     bindparam,
     case,
-    literal,
     or_,
     select,
     update,
@@ -352,46 +351,45 @@ def _is_claimed_elsewhere(url: str, node: int | None) -> tuple[ColumnElement[boo
     )
 
 
-def find_joinable(
-    conn: Connection, url: str, at: float, pinged: bool, node: int | None
-) -> Joinable | None:
-    """The check of a topic if another node has claimed it; None otherwise.  Writes nothing.
-
-    :param at, pinged: see ``join_check``.
-    """
-    is_joined = and_(
-        topic.c.check_awaited,
-        topic.c.check_requested_at >= to_micros(at),
-        or_(topic.c.check_pinged, literal(not pinged)),
-    )
-    found = select(topic.c.id, is_joined).where(*_is_claimed_elsewhere(url, node))
-    row = conn.execute(found).first()
-    return None if row is None else Joinable(row[0], bool(row[1]))
+def find_joinable(conn: Connection, asked: AskedCheck, node: int | None) -> Joinable | None:
+    """The check of a topic if another node has claimed it; None otherwise.  Writes nothing."""
+    row = conn.execute(_select_joined(asked.url, node)).first()
+    if row is None:
+        return None
+    joined = _joined(row, asked)
+    return Joinable(row.id, all(row._mapping[name] == joined[name] for name in joined))
 
 
-def join_check(conn: Connection, url: str, at: float, pinged: bool, node: int) -> int | None:
+def join_check(conn: Connection, asked: AskedCheck, node: int) -> int | None:
     """Request a fetch of a topic from another node that has claimed its check.
 
     When that node has fetched the topic, or has failed to, it sends the hint ``read``.
 
-    :param at: when it was requested.
-    :param pinged: whether somebody said that the topic changed.
     :returns: the key in the hint.  None if no other node has claimed the check, or if the
         topic could not be fetched the last time; then this process may fetch it.
     """
-    earlier, asked_at = topic.c.check_requested_at, to_micros(at)
-    joined = (
-        update(topic)
-        .where(*_is_claimed_elsewhere(url, node))
-        .values(
-            check_requested_at=case((earlier > asked_at, earlier), else_=asked_at),
-            check_pinged=or_(topic.c.check_pinged, literal(pinged)),
-            check_awaited=True,
-        )
-        .returning(topic.c.id)
-    )
-    key: int | None = conn.execute(joined).scalar()
-    return key
+    locked = _select_joined(asked.url, node).with_for_update(of=topic, key_share=True)
+    row = conn.execute(locked).first()
+    if row is None:
+        return None
+    conn.execute(update(topic).where(topic.c.id == row.id).values(_joined(row, asked)))
+    return int(row.id)
+
+
+def _select_joined(url: str, node: int | None) -> Select[Any]:
+    """Select the check of a topic if another node has claimed it."""
+    joined = select(*CHECK_COLUMNS, topic.c.check_awaited)
+    return joined.where(*_is_claimed_elsewhere(url, node))
+
+
+def _joined(row: Any, asked: AskedCheck) -> dict[str, Any]:
+    """The columns of a check that somebody at another node waits for, too."""
+    known = {"pinged": row.check_pinged, "way": row.check_way, "origin": row.check_origin}
+    causes = {f"check_{name}": value for name, value in _joined_cause(asked, **known).items()}
+    return {
+        "check_requested_at": max(row.check_requested_at or 0, asked.at),
+        "check_awaited": True,
+    } | causes
 
 
 def drop_check(conn: Connection, url: str, asked_until: float, node: int | None = None) -> None:

@@ -144,22 +144,25 @@ class ComposedMethods:
             lambda conn: checks.release_checks(conn, held, self._ensure_node(conn))
         )
 
-    def join_check(self, url: str, at: float, pinged: bool) -> Deferred[int | None]:
+    def join_check(
+        self, url: str, at: float, pinged: bool, cause: ChangeSource = UNKNOWN_SOURCE
+    ) -> Deferred[int | None]:
         """Request a fetch from another node that has claimed the check: see ``_join_check``."""
-        return Deferred.fromCoroutine(self._join_check(url, at, pinged))
+        asked = checks.AskedCheck(url, to_micros(at), pinged, cause=cause)
+        return Deferred.fromCoroutine(self._join_check(asked))
 
-    async def _join_check(self, url: str, at: float, pinged: bool) -> int | None:
+    async def _join_check(self, asked: checks.AskedCheck) -> int | None:
         """Join the check that another node has claimed, and return its key; None if none has.
 
         Reads first: most topics are not claimed elsewhere, and who waits asks again and again.
         """
         found = await self._database.read(
-            lambda conn: checks.find_joinable(conn, url, at, pinged, self._node)
+            lambda conn: checks.find_joinable(conn, asked, self._node)
         )
         if found is None or found.is_joined:
             return None if found is None else found.key
         return await self._database.write(
-            lambda conn: checks.join_check(conn, url, at, pinged, self._ensure_node(conn))
+            lambda conn: checks.join_check(conn, asked, self._ensure_node(conn))
         )
 
     def drop_check(self, url: str, asked_until: float) -> Deferred[None]:

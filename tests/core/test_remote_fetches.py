@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 from rsscloud_broker.core.remote_fetches import LONGEST, LOOK
 from rsscloud_broker.errors import TopicUnreadable
 from rsscloud_broker.events import WorkHinted
-from rsscloud_broker.model import FetchResult
+from rsscloud_broker.model import FetchResult, Ping
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import CheckState, FetchRecord
 from rsscloud_broker.storage.nodes import leave
@@ -75,6 +75,16 @@ class ElsewhereTests(CoreTestCase):
         asked = self.detector.check_now(FEED, pinged=True, way=Way.RSSCLOUD)
         self.successResultOf(asked)
         self.assertEqual(self.fetcher.fetched, [FEED])
+
+    def test_a_ping_is_listed_that_joins_a_fetch_for_private_followers(self) -> None:
+        self.write(lambda conn: conn.execute(update(topic).values(check_way="followed")))
+        origin = "http://other.example"
+        self.detector.check_now(FEED, pinged=True, origin=origin, way=Way.RSSCLOUD)
+        self.clock.advance(0.1)
+        now = self.clock.wall_seconds()
+        found = FetchResult(FEED, b"2" * 32, 1, now, pinged=True, way=Way.FOLLOWED)
+        self.successResultOf(self.store.record_fetch(found, Ping(FEED, FEED, now)))
+        self.assertEqual(self.pings()[0].origin, origin)
 
     def test_hint_of_an_earlier_fetch_answers_nothing(self) -> None:
         asked = self.ping()
