@@ -9,7 +9,6 @@ server can make others wait by a redirect.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import (
@@ -276,11 +275,12 @@ def _merge_fanouts(conn: Connection, old_key: int, new_key: int) -> None:
     wanted content at that URL.
     """
     of_both = and_(fanout.c.topic_id.in_((old_key, new_key)), ~fanout.c.pushed)
-    walks = conn.execute(select(fanout).where(of_both).order_by(fanout.c.id)).all()
-    newest = {walk.topic_id: walk for walk in walks}
+    walks = conn.execute(select(fanout).where(of_both)).all()
+    # A part may have been split off an older fan-out after the newest one began.
+    newest = {walk.topic_id: walk for walk in sorted(walks, key=_whole_id)}
     if len(newest) < len((old_key, new_key)):
         return
-    last = max(newest.values(), key=attrgetter("id"))
+    last = max(newest.values(), key=_whole_id)
     lacks_content = last.content_id is None and any(walk.later for walk in newest.values())
     contents = {
         walk.content_id: walk.content_size
@@ -288,8 +288,8 @@ def _merge_fanouts(conn: Connection, old_key: int, new_key: int) -> None:
         if walk.content_id is not None and not lacks_content
     }
     content_key = max(contents, default=None)
-    wholes = {walk.part_of or walk.id for walk in newest.values()}
-    parts = [walk for walk in walks if (walk.part_of or walk.id) in wholes]
+    wholes = set(map(_whole_id, newest.values()))
+    parts = [walk for walk in walks if _whole_id(walk) in wholes]
     outstanding = read_slices(conn, [walk.id for walk in parts])
     cursor = min(walk.cursor for walk in parts)
     conn.execute(delete(fanout).where(of_both))
@@ -305,6 +305,11 @@ def _merge_fanouts(conn: Connection, old_key: int, new_key: int) -> None:
     )
     ids = set().union(*outstanding.values())  # the new walk reaches those after its cursor anyway
     store_slice(conn, made, sorted(key for key in ids if key <= cursor), None)
+
+
+def _whole_id(walk: Row[Any]) -> int:
+    """The id of the fan-out that a part belongs to."""
+    return int(walk.part_of or walk.id)
 
 
 def _merged_values(old: Row[Any], new: Row[Any]) -> dict[str, Any]:

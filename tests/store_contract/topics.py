@@ -7,6 +7,7 @@ from attrs import evolve
 from rsscloud_broker.model import FetchResult, Ping, Topic, TopicStatus, TopicSummary, Validators
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import Check, PollPlan, Swept
+from rsscloud_broker.storage import walks
 from tests.storage.waiting import waiting_checks
 from tests.store_contract.basics import (
     DAY,
@@ -516,6 +517,27 @@ class TopicsContract(HubContract):
         for walk, done in ((newer, False), (older, True)):  # these do not know of the move
             await self.store.record_slice(walk, 9, [], done)
         self.assertEqual(await self.store.fanouts(10), [both])
+
+    async def test_walk_that_was_split_does_not_pass_for_a_newer_one(self) -> None:
+        """Parts of a walk are split off after the topic has changed again."""
+        self.patch(walks, "PART", 2)
+        self.patch(self.store, "live_nodes", 2)
+        await self.store.put_subscription(a_subscription(OTHER_FEED))
+        for number in range(5):
+            await self.store.put_subscription(a_subscription(number=number))
+        await self.store.record_fetch(a_fetch(url=OTHER_FEED), None)
+        await self.store.record_fetch(a_fetch(), None)
+        other, first = await self.store.fanouts(10)
+        (first,) = await self.store.claim_fanouts([first.id])
+        (other,) = await self.store.claim_fanouts([other.id])
+        await self.store.record_slice(other, 9, [], False, [1])
+        await self.store.record_fetch(a_fetch(b"2", at=2000), None)
+        await self.store.record_slice(first, 3, [], True)
+        (rest,) = [one for one in await self.store.fanouts(10) if one.topic == FEED]
+        await self.store.claim_fanouts([rest.id])
+        await self.moved()
+        (both,) = await self.store.fanouts(10)
+        self.assertEqual(both.cursor, 0)
 
     async def test_walks_that_meet_carry_what_was_read_for_either(self) -> None:
         await self.wanting()
