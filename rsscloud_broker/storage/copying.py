@@ -43,7 +43,7 @@ from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import AppTables
 from rsscloud_broker.storage import nodes
 from rsscloud_broker.storage.examination import database_file, shown
-from rsscloud_broker.storage.schema import CLAIMS, metadata, node
+from rsscloud_broker.storage.schema import metadata, node
 from rsscloud_broker.storage.upgrade import (
     UnfitDatabase,
     check_kept,
@@ -233,7 +233,7 @@ def _copy_rows(source: Connection, target: Connection, table: Table) -> int:
     """
     own = [column for column in table.columns if _refers_to(column, table)]
     # Null in the copy: references that come later, and claims, since no node is copied.
-    blank = {*own, *(each for each in table.columns if each in CLAIMS or _refers_to(each, node))}
+    blank = {*own, *(each for each in table.columns if _is_claim(each))}
     columns = [null().label(each.name) if each in blank else each for each in table.columns]
     rows = _stream(source, select(*columns))
     if sqlite.serves(target):
@@ -245,6 +245,11 @@ def _copy_rows(source: Connection, target: Connection, table: Table) -> int:
     if not sqlite.serves(target):
         postgresql.analyze(target, table)
     return count
+
+
+def _is_claim(column: Column[Any]) -> bool:
+    """Whether a column has the node that has claimed a row: without that, nobody frees it."""
+    return column in nodes.ALL_CLAIMS or _refers_to(column, node)
 
 
 def _refers_to(column: Column[Any], table: Table) -> bool:

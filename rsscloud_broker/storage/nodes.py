@@ -61,7 +61,8 @@ PORTION = 1000
 #: Whether nobody has begun to remove a node.  Then its heartbeat gets a minus, and counts as none.
 _IS_NOT_LEAVING = node.c.beat_at > 0
 
-_ALL_CLAIMS = (*CLAIMS, pending.c.node_id, slice_.c.node_id, job.c.node_id)
+#: The columns with the ids of nodes that have claimed something.
+ALL_CLAIMS = (*CLAIMS, pending.c.node_id, slice_.c.node_id, job.c.node_id)
 
 # Nearly every transaction that writes runs this: it is made once.
 _LOCK_LIVING = (
@@ -203,9 +204,9 @@ def _remove_nodes(conn: Connection, keys: Sequence[int], *, ended: bool = False)
         return Removed(nodes=0, more=False)
     if ended:
         suspects.count_ends(conn, keys, database_clock(conn))
-    more = _free_claims(conn, keys, _ALL_CLAIMS, ended=ended)
+    more = _free_claims(conn, keys, ALL_CLAIMS, ended=ended)
     of_nodes = node.c.id.in_(keys)
-    if more or any(conn.execute(_claims_of(claim, keys, 1)).first() for claim in _ALL_CLAIMS):
+    if more or any(conn.execute(_claims_of(claim, keys, 1)).first() for claim in ALL_CLAIMS):
         conn.execute(update(node).where(of_nodes, _IS_NOT_LEAVING).values(beat_at=-node.c.beat_at))
         return Removed(nodes=0, more=more)
     conn.execute(delete(node).where(of_nodes))

@@ -19,8 +19,15 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import AppTables
-from rsscloud_broker.storage import UnfitDatabase, copy_database, migrate, nodes, open_database
-from rsscloud_broker.storage.schema import CLAIMS, metadata, node, ping, subscription, topic
+from rsscloud_broker.storage import (
+    UnfitDatabase,
+    copy_database,
+    jobs,
+    migrate,
+    nodes,
+    open_database,
+)
+from rsscloud_broker.storage.schema import metadata, node, ping, subscription, topic
 from rsscloud_broker.storage.upgrade import LATEST_REVISION, revisions_of
 from tests.notes import FIRST, SECOND
 from tests.postgresql import borrowed_database, empty_database
@@ -63,7 +70,7 @@ class CopyTests(SynchronousTestCase):
         after = rows(third, apps)
         self.assertEqual(after, rows(second, apps))
         self.assertEqual(after["node"], [])
-        claimed = {each.table.name for each in CLAIMS} | {
+        claimed = {each.table.name for each in nodes.ALL_CLAIMS} | {
             table.name
             for table in tables(apps)
             if any(key.column.table is node for key in table.foreign_keys)
@@ -75,7 +82,8 @@ class CopyTests(SynchronousTestCase):
             claims = {
                 position
                 for position, column in enumerate(table.columns)
-                if column in CLAIMS or any(key.column.table is node for key in column.foreign_keys)
+                if column in nodes.ALL_CLAIMS
+                or any(key.column.table is node for key in column.foreign_keys)
             }
             free = [
                 tuple(None if at in claims else each for at, each in enumerate(row))
@@ -101,6 +109,17 @@ class CopyTests(SynchronousTestCase):
                     }
                     made = conn.execute(insert(table).values(values)).inserted_primary_key
                     self.assertEqual(made, (COUNT + 1,), table.name)
+
+    def test_jobs_of_a_broker_that_was_killed_are_done_on_the_copy(self) -> None:
+        """No node is copied, so that nobody would free its jobs any more."""
+        first, second = file_database(self), self.new_file()
+        with open_database(first) as conn:
+            killed = nodes.ensure_registered(conn, None)
+            self.assertTrue(jobs.claim_job(conn, "relay", 1000.0, 60.0, killed).claimed)
+        copy_database(first, second, {})
+        with open_database(second) as conn:
+            here = nodes.ensure_registered(conn, None)
+            self.assertTrue(jobs.claim_job(conn, "relay", 2000.0, 60.0, here).claimed)
 
     def test_many_rows(self) -> None:
         """More than are in memory at a time."""
