@@ -31,7 +31,7 @@ from rsscloud_broker.apps.writing.arguments import (
     text_in,
 )
 from rsscloud_broker.apps.writing.markup import SMALL, MarkupLink
-from rsscloud_broker.apps.writing.model import InvalidPost, NewPost, Post, Upload
+from rsscloud_broker.apps.writing.model import InvalidPost, NewPost, Post, Revise, Upload
 from rsscloud_broker.apps.writing.pictures import media_of, with_html
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.errors import (
@@ -249,7 +249,7 @@ class EditorAPI(XMLRPC):
         """Write a message.  Returns its id."""
         return str((await self._writing.add(call.caller, new, call.source)).id)
 
-    async def _edit(self, call: EditorCall, post: Post, new: NewPost) -> bool:
+    async def _edit(self, call: EditorCall, post: Post, new: Revise) -> bool:
         """Change a message.  Returns True, as all of these APIs do."""
         await self._writing.edit(call.caller, post.id, new, call.source)
         return True

@@ -1,4 +1,4 @@
-"""Finds out type and size of the file at a URL, by asking its server with HEAD.
+"""Finds out type and size of the file at a URL.  Servers of others are asked with HEAD.
 
 Servers that do not know HEAD are asked for the first byte (RFC 9110, section 14).
 """
@@ -10,7 +10,11 @@ from mimetypes import guess_type
 from typing import Final
 from urllib.parse import urlsplit
 
-from rsscloud_broker.apps.writing.model import Enclosure, InvalidPost
+from attrs import evolve, frozen
+
+from rsscloud_broker.apps.writing.file_urls import FileUrls
+from rsscloud_broker.apps.writing.model import Enclosure, InvalidPost, NewPost
+from rsscloud_broker.apps.writing.store import PostStore
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import IOutbound, OutboundReply, OutboundRequest
 from rsscloud_broker.wire.web_address import REDIRECTS
@@ -22,6 +26,42 @@ _RANGE: Final = re.compile(r"bytes 0-0/([0-9]{1,18})")
 
 #: What a server sends if there is a page at an address, and no file.
 _PAGES: Final = frozenset({"text/html", "application/xhtml+xml"})
+
+
+@frozen
+class Enclosures:
+    """Finds the enclosures of messages.
+
+    :ivar web: calls no addresses that the operator forbids for topics.
+    :ivar files: the URLs of uploaded files.
+    :ivar store: the tables.
+    """
+
+    web: IOutbound
+    files: FileUrls
+    store: PostStore
+
+    async def of(self, new: NewPost, *known: Enclosure | None) -> Enclosure | None:
+        """The enclosure that a message gets; None if it names none.
+
+        :param known: files that nobody needs to ask about, such as the one that it had.
+        :raises InvalidPost, Unavailable: see ``facts_of``.
+        """
+        if not new.enclosure_url:
+            return None
+        url = self.files.as_stored(new.enclosure_url)
+        file = next((each for each in known if each is not None and each.url == url), None)
+        return evolve(file or await self._find_file(url), text=new.enclosure_text)
+
+    async def _find_file(self, url: str) -> Enclosure:
+        """The file at a URL, with its type and size."""
+        own = self.files.parse_url(url)
+        if own is None:
+            return await facts_of(self.web, url)
+        upload = await self.store.upload_named(*own)
+        if upload is None:
+            raise InvalidPost(f"there is no file at {url}; upload it again")
+        return Enclosure(url, upload.media_type, upload.size)
 
 
 async def facts_of(web: IOutbound, url: str) -> Enclosure:

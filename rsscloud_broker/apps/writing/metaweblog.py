@@ -51,8 +51,11 @@ class MetaWeblogAPI(EditorAPI):
     ) -> bool:
         """Change a message: postid, name, password, struct, whether to publish it."""
         published = None if publish is None else flag_in(publish)
-        new = await read_entry(self.editors, call.caller, entry, post, published)
-        return await self._edit(call, post, new)
+
+        async def edited(old: Post) -> NewPost:
+            return await read_entry(self.editors, call.caller, entry, old, published)
+
+        return await self._edit(call, post, edited)
 
     @editing("post_id name password")
     async def xmlrpc_getPost(self, call: EditorCall, post: Post) -> dict[str, Any]:
@@ -121,12 +124,15 @@ class BloggerAPI(EditorAPI):
         self, call: EditorCall, post: Post, content: Any, publish: Any = True
     ) -> bool:
         """Change a message: appkey, postid, name, password, HTML, whether to publish it."""
-        # The title is in the content; without one, the message has none.
-        bare = evolve(
-            post.as_new(), title="", is_draft=is_draft(None, flag_in(publish), otherwise=False)
-        )
-        new = await self.editors.with_html(call.caller, bare, text_in(content, "the content"), post)
-        return await self._edit(call, post, new)
+        hidden = is_draft(None, flag_in(publish), otherwise=False)
+        html = text_in(content, "the content")
+
+        async def edited(old: Post) -> NewPost:
+            # The title is in the content; without one, the message has none.
+            bare = evolve(old.as_new(), title="", is_draft=hidden)
+            return await self.editors.with_html(call.caller, bare, html, old)
+
+        return await self._edit(call, post, edited)
 
     @editing("key post_id name password")
     async def xmlrpc_deletePost(self, call: EditorCall, post: Post) -> bool:
@@ -178,11 +184,12 @@ class MovableTypeAPI(EditorAPI):
             raise Fault(FaultCode.BAD_REQUEST, "The categories must be an array of structs.")
         used = await self._writing.categories(call.caller)
         by_number = {str(number_of(each)): each for each in (*post.categories, *used)}
-        names = [_category_in(each, by_number) for each in chosen]
-        new = evolve(post.as_new(), categories=merged(names))
-        if new.categories != post.categories:
-            await self._edit(call, post, new)
-        return True
+        categories = merged([_category_in(each, by_number) for each in chosen])
+
+        async def edited(old: Post) -> NewPost:
+            return evolve(old.as_new(), categories=categories)
+
+        return categories == post.categories or await self._edit(call, post, edited)
 
 
 def _category_in(value: Any, by_number: dict[str, str]) -> str:

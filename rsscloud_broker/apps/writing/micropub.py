@@ -142,9 +142,13 @@ class Micropub:
             if not await self._writing.delete(caller, post.id, source):
                 raise _no_such_post()
             return Answer(b"", JSON, 204)
-        old = self._properties(post)
-        new = await self._make_new_post(caller, apply_update(old, document), post)
-        await self._writing.edit(caller, post.id, new, source)
+
+        async def updated(old: Post) -> NewPost:
+            return await self._make_new_post(
+                caller, apply_update(self._properties(old), document), old
+            )
+
+        await self._writing.edit(caller, post.id, updated, source)
         return Answer(b"", JSON, 204)
 
     async def _create(self, caller: Caller, sent: Sent, source: str) -> Answer:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
 from attrs import field, frozen
 
 from rsscloud_broker.errors import DocumentFault, Refused
@@ -12,6 +15,13 @@ class InvalidPost(Refused, DocumentFault):
 
     The text of the error says what was wrong, what the rule is and what to do.
     """
+
+
+class Missing(InvalidPost):
+    """The account has no message with this number."""
+
+    def __init__(self, id: int) -> None:  # noqa: A002 # the word of `Post`
+        super().__init__(f"you have no message with the number {id}; it may have been deleted")
 
 
 @frozen
@@ -113,6 +123,10 @@ class Post:
             self.is_draft,
             enclosure_text=self.enclosure.text if self.enclosure else "",
         )
+
+
+#: Makes the new content of a message from the message as it is, for who changes a part of it only.
+Revise: TypeAlias = Callable[[Post], Awaitable[NewPost]]
 
 
 @frozen

@@ -13,10 +13,18 @@ from typing import Any
 from attrs import evolve
 from twisted.internet.defer import DeferredLock
 
-from rsscloud_broker.apps.writing import enclosures
+from rsscloud_broker.apps.writing.enclosures import Enclosures
 from rsscloud_broker.apps.writing.feeds import FORMATS, AccountFeeds, WrittenFeed
 from rsscloud_broker.apps.writing.file_urls import FileUrls, is_digest, shown_name
-from rsscloud_broker.apps.writing.model import Enclosure, InvalidPost, NewPost, Post, Upload
+from rsscloud_broker.apps.writing.model import (
+    Enclosure,
+    InvalidPost,
+    Missing,
+    NewPost,
+    Post,
+    Revise,
+    Upload,
+)
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.pace import PerMinuteLimit
 from rsscloud_broker.apps.writing.publishing import publish
@@ -49,11 +57,8 @@ def _record_nothing(conn: Any) -> None:
     """Record nothing."""
 
 
-class Missing(InvalidPost):
-    """The account has no message with this number."""
-
-    def __init__(self, id: int) -> None:  # noqa: A002 # the word of `Post`
-        super().__init__(f"you have no message with the number {id}; it may have been deleted")
+class _Changed(Exception):
+    """A message has changed since its new content was made from it.  Nothing was stored."""
 
 
 class Writing:
@@ -80,8 +85,8 @@ class Writing:
         self.files = FileUrls(parts.public_url)
         self.store = PostStore(parts.database)
         self.kept_files = Uploads(self.store, parts.clock, options.quota_bytes, parts.in_thread)
+        self._enclosures = Enclosures(parts.web, self.files, self.store)
         self._publisher, self._database = parts.publisher, parts.database
-        self._web = parts.web
         self._clock = parts.clock
         self._in_thread = parts.in_thread
         per_minute = options.posts_per_minute
@@ -108,12 +113,9 @@ class Writing:
 
     async def post(self, caller: Caller, post_id: int) -> Post | None:
         """A message of the caller, which may be a draft; None if there is no such message."""
-        found = await self._find_placed(caller, post_id)
-        return found.post if found else None
-
-    async def _find_placed(self, caller: Caller, post_id: int) -> Placed | None:
         author = await self.store.author_of(caller.account.id)
-        return await self.store.placed(author, post_id) if author else None
+        found = await self.store.placed(author, post_id) if author else None
+        return found.post if found else None
 
     async def posts(
         self,
@@ -167,7 +169,7 @@ class Writing:
         """Store a message.  Unless it is a draft, it is published and subscribers are notified."""
         post = check_and_tidy(new, self.options.max_characters)
         self._changes.take(caller.account.id)
-        file = await self._enclosure_for(post, None)
+        file = await self._enclosures.of(post)
 
         def make(snapshot: Snapshot, at: float) -> Placed:
             return self._placed_post(snapshot, snapshot.author.next_id, post, file, at)
@@ -189,7 +191,7 @@ class Writing:
             post.text,
             post.title,
             post.link,
-            await self._enclosure_for(post, others),
+            await self._enclosures.of(post, others),
             post.categories,
             post.items,
             at,
@@ -198,33 +200,52 @@ class Writing:
             author=caller.name,
         )
 
-    async def edit(self, caller: Caller, post_id: int, new: NewPost, source: str) -> Post:
+    async def edit(self, caller: Caller, post_id: int, new: NewPost | Revise, source: str) -> Post:
         """Give a message of the caller a new content.
 
         A draft is published if ``new.is_draft`` is false.  A published message that becomes a
         draft disappears from the feeds.
 
+        :param new: the content; or what makes it, which is called again if the message has changed
+            meanwhile, so that nothing is lost of two changes at the same moment.
         :raises InvalidPost: the caller has no such message, too.
         """
-        post = check_and_tidy(new, self.options.max_characters)
-        old = await self._find_placed(caller, post_id)
-        if old is None:
-            raise Missing(post_id)
-        self._changes.take(caller.account.id)
-        file = await self._enclosure_for(post, old.post.enclosure)
+        file: Enclosure | None = None
+        for attempt in range(100):  # as many changes of a message at once are not lost
+            old = await self.post(caller, post_id)
+            if old is None:
+                raise Missing(post_id)
+            wanted = new if isinstance(new, NewPost) else await new(old)
+            post = check_and_tidy(wanted, self.options.max_characters)
+            if attempt == 0:
+                self._changes.take(caller.account.id)
+            file = await self._enclosures.of(post, old.enclosure, file)
+            with suppress(_Changed):
+                return await self._replace(caller, old, post, file, source)
+        raise Unavailable("your message is being changed from somewhere else all the time")
+
+    async def _replace(
+        self, caller: Caller, old: Post, new: NewPost, file: Enclosure | None, source: str
+    ) -> Post:
+        """Give a message a new content.
+
+        :raises _Changed: it is no longer ``old``.
+        """
 
         def make(snapshot: Snapshot, at: float) -> Placed:
             if snapshot.old is None:
-                raise Missing(post_id)
-            return self._placed_post(snapshot, post_id, post, file, at)
+                raise Missing(old.id)
+            if snapshot.old.post != old:
+                raise _Changed
+            return self._placed_post(snapshot, old.id, new, file, at)
 
-        made = await self._change(await self._ensure_author(caller), post_id, make, source)
+        made = await self._change(await self._ensure_author(caller), old.id, make, source)
         assert made is not None  # `make` never deletes
         return made
 
     async def delete(self, caller: Caller, post_id: int, source: str) -> bool:
         """Delete a message of the caller.  Returns whether there was such a message."""
-        if await self._find_placed(caller, post_id) is None:
+        if await self.post(caller, post_id) is None:
             return False
         self._changes.take(caller.account.id)
         return await self.remove(await self._ensure_author(caller), post_id, source)
@@ -387,29 +408,7 @@ class Writing:
         self._locks.pop(account_id, None)
         await self.kept_files.sweep()
 
-    # --- enclosures and uploads
-
-    async def _enclosure_for(self, new: NewPost, old: Enclosure | None) -> Enclosure | None:
-        """The enclosure that a message gets; None if it names none.
-
-        :param old: the enclosure that it has; if it stays, nobody is asked again.
-        """
-        if not new.enclosure_url:
-            return None
-        file = await self._find_file(self.files.as_stored(new.enclosure_url), old)
-        return evolve(file, text=new.enclosure_text)
-
-    async def _find_file(self, url: str, old: Enclosure | None) -> Enclosure:
-        """The file at a URL, with its type and size; ``old`` if it is at that URL."""
-        if old is not None and old.url == url:
-            return old
-        own = self.files.parse_url(url)
-        if own is None:
-            return await enclosures.facts_of(self._web, url)
-        upload = await self.store.upload_named(*own)
-        if upload is None:
-            raise InvalidPost(f"there is no file at {url}; upload it again")
-        return Enclosure(url, upload.media_type, upload.size)
+    # --- uploads
 
     async def upload(self, caller: Caller, name: str, data: bytes, source: str) -> Upload:
         """Store a file, whose URL can then be the enclosure of a message.

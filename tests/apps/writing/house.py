@@ -62,9 +62,9 @@ class WritingTestCase(SynchronousTestCase):
     has_cloud = True
 
     def setUp(self) -> None:
-        self.threads = CallersThread()
+        url, self.threads = self.new_database()
         unused = cast(IReactorFromThreads, Clock())
-        self.store = Store(unused, "sqlite://", threads=self.threads)
+        self.store = Store(unused, url, threads=self.threads)
         self.store.startService()
         self.addCleanup(self.store.stopService)
         self.successResultOf(self.threads.write(metadata.create_all))
@@ -73,6 +73,10 @@ class WritingTestCase(SynchronousTestCase):
         self.directory = FilePath(self.mktemp())
         self.parts = self._parts()
         self.writing = Writing(self.options, self.parts)
+
+    def new_database(self) -> tuple[str, CallersThread]:
+        """The URL of a new database, and what runs the operations on it."""
+        return "sqlite://", CallersThread()
 
     def _parts(self, **others: Any) -> AppParts:
         counters = Counters()

@@ -10,6 +10,8 @@ import xmlrpc.client
 from collections.abc import Mapping
 from typing import Any
 
+from twisted.internet.defer import Deferred
+
 from rsscloud_broker.accounts.secrets import digest_of, new_token
 from rsscloud_broker.apps.writing.app import make
 from rsscloud_broker.apps.writing.model import Post
@@ -133,6 +135,26 @@ class PostingTestCase(WritingTestCase):
         self.assertEqual(answer.status, 200, answer.text)
         self.assertEqual(answer.headers["content-type"], "application/json")
         return json.loads(answer.body)
+
+    def ask_at_once(self, *requests: tuple[str, bytes, Mapping[str, str]]) -> list[Answer]:
+        """Send several POST requests, each before those before it have stored anything.
+
+        :param requests: the path, the body and the headers of each.
+        """
+        gate: Deferred[None] = Deferred()
+
+        async def when_open(function: Any, *args: Any) -> Any:
+            await gate
+            return function(*args)
+
+        self.patch(self.writing, "_in_thread", when_open)  # which makes the feeds
+        exchanges = []
+        for path, body, headers in requests:
+            exchange = Exchange(self.factory.buildProtocol(address(PROXY)), address(PROXY))
+            exchange.send(request_bytes("POST", path, body, {**HTTPS, **headers}))
+            exchanges.append(exchange)
+        gate.callback(None)
+        return [exchange.answer("POST") for exchange in exchanges]
 
     def bearer(self, token: str | None) -> dict[str, str]:
         """The header with a token: dave's by default; empty for none."""

@@ -373,6 +373,19 @@ class MovableTypeTests(EditorTestCase):
             fault = self.fault("mt.setPostCategories", number, *WHO, wrong)
             self.assertEqual(fault.faultCode, 400)
 
+    def test_parts_of_a_message_at_once(self) -> None:
+        number = self.new(title="Old", description="x", categories=["a"])
+        calls = (
+            ("mt.setPostCategories", (number, *WHO, [{"categoryName": "b"}])),
+            ("metaWeblog.editPost", (number, *WHO, {"title": "New"}, True)),
+            ("blogger.editPost", (KEY, number, *WHO, "<title>New</title>y", True)),
+        )
+        documents = [xmlrpc.client.dumps(params, method).encode() for method, params in calls]
+        headers = {"Content-Type": "text/xml"}
+        for answer in self.ask_at_once(*(("/RPC2", each, headers) for each in documents)):
+            self.assertIn("<boolean>1</boolean>", answer.text)
+        self.assertEqual(self.only_post().as_new(), NewPost("y", "New", categories=("b",)))
+
 
 class OpenLiveWriterTests(EditorTestCase):
     """The calls of Open Live Writer (and of Windows Live Writer before it), one after the other."""

@@ -232,6 +232,18 @@ class RocksUpdateTests(MicropubTestCase):
         assert enclosure is not None
         self.assertEqual(enclosure.url, sound)
 
+    def test_two_updates_at_once(self) -> None:
+        url = self.create(content=["x"], category=["a"])
+        headers = {"Content-Type": "application/json", **self.bearer(None)}
+        updates = [
+            {"action": "update", "url": url, "add": {"category": [name]}} for name in ("b", "c")
+        ]
+        answers = self.ask_at_once(
+            *(("/micropub", json.dumps(each).encode(), headers) for each in updates)
+        )
+        self.assertEqual([each.status for each in answers], [204, 204])
+        self.assertEqual(self.only_post().categories, ("a", "b", "c"))
+
     def test_publish_a_draft(self) -> None:
         url = self.create(**{"content": ["x"], "post-status": ["draft"]})
         self.assertTrue(self.only_post().is_draft)

@@ -6,6 +6,7 @@ from typing import Any
 
 from attrs import evolve
 from lxml import etree
+from sqlalchemy import Engine
 from twisted.internet.defer import Deferred
 
 from rsscloud_broker.apps.writing import rows
@@ -18,12 +19,15 @@ from rsscloud_broker.apps.writing.model import (
     Post,
 )
 from rsscloud_broker.apps.writing.options import WritingOptions
+from rsscloud_broker.apps.writing.schema import TABLES
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.errors import AddressRefused, Forbidden, TooMany, Unavailable
 from rsscloud_broker.interfaces import Account, Caller
 from rsscloud_broker.model.administration import Block
-from rsscloud_broker.testing import reply
+from rsscloud_broker.storage import migrate
+from rsscloud_broker.testing import CallersThread, reply
 from tests.apps.writing.house import ANNA, BROKER, DAVE, FEED, SOURCE, WritingTestCase
+from tests.postgresql import empty_database
 
 ATOM = f"{BROKER}/people/dave/atom.xml"
 JSON = f"{BROKER}/people/dave/feed.json"
@@ -261,8 +265,12 @@ class PaceTests(WritingTestCase):
         self.assertEqual(len(self.web.requests), 3)
 
 
-class SameMomentTests(WritingTestCase):
-    """Two changes at the same moment."""
+class SameMomentTestCase(WritingTestCase):
+    """A test case in which changes can be held up.
+
+    :ivar hold: whether the making of feeds waits.
+    :ivar held: what it waits for.
+    """
 
     def setUp(self) -> None:
         super().setUp()
@@ -275,6 +283,10 @@ class SameMomentTests(WritingTestCase):
             self.held.append(gate)
             await gate
         return function(*args)
+
+
+class SameMomentTests(SameMomentTestCase):
+    """Two changes at the same moment."""
 
     def test_of_one_process_wait_for_each_other(self) -> None:
         self.writing = Writing(self.options, self._parts(in_thread=self.in_thread))
@@ -310,6 +322,88 @@ class SameMomentTests(WritingTestCase):
         self.held[0].callback(None)
         self.failureResultOf(work, InvalidPost)
         self.assertNotIn(b"<item>", self.feed())
+
+
+class PartsAtTheSameMomentTests(SameMomentTestCase):
+    """Two changes of parts of a message at the same moment."""
+
+    def begin_adding(
+        self, writing: Writing, post: Post, category: str, **more: Any
+    ) -> Deferred[Post]:
+        """Begin to add a category to a message as it is."""
+
+        async def with_category(old: Post) -> NewPost:
+            return evolve(old.as_new(), categories=(*old.categories, category), **more)
+
+        return Deferred.fromCoroutine(writing.edit(DAVE, post.id, with_category, SOURCE))
+
+    def test_in_one_process(self) -> None:
+        for is_draft in (False, True):
+            post = self.add("a", is_draft=is_draft)
+            self.writing = Writing(self.options, self._parts(in_thread=self.in_thread))
+            self.held, self.hold = [], not is_draft
+            works = [self.begin_adding(self.writing, post, name) for name in "xyz"]
+            self.hold = False
+            for gate in self.held:
+                gate.callback(None)
+            for each in works:
+                self.successResultOf(each)
+            stored = self.result(self.writing.post(DAVE, post.id))
+            self.assertEqual(sorted(stored.categories), ["x", "y", "z"])
+
+    def test_in_two_processes(self) -> None:
+        post = self.add("a")
+        slow = Writing(self.options, self._parts(in_thread=self.in_thread))
+        self.hold = True
+        work = self.begin_adding(slow, post, "slow")
+        self.hold = False
+        self.successResultOf(self.begin_adding(self.writing, post, "quick"))
+        self.held[0].callback(None)
+        self.assertEqual(self.successResultOf(work).categories, ("quick", "slow"))
+        self.assertIn(b"<category>quick</category>", self.feed())
+        self.assertIn(b"<category>slow</category>", self.feed())
+
+    def test_of_a_message_that_is_deleted_meanwhile(self) -> None:
+        post = self.add("a")
+        slow = Writing(self.options, self._parts(in_thread=self.in_thread))
+        self.hold = True
+        work = self.begin_adding(slow, post, "x")
+        self.hold = False
+        self.result(self.writing.delete(DAVE, post.id, SOURCE))
+        self.held[0].callback(None)
+        self.failureResultOf(work, InvalidPost)
+
+    def test_a_repeated_edit_is_one_change(self) -> None:
+        """And the server of an enclosure is asked once."""
+        self.web.answers[FILE] = reply()
+        post = self.add("a")
+        options = WritingOptions(posts_per_minute=1)
+        slow = Writing(options, self._parts(in_thread=self.in_thread))
+        self.hold = True
+        work = self.begin_adding(slow, post, "slow", enclosure_url=FILE)
+        self.hold = False
+        self.edit(post, text="quick")
+        self.held[0].callback(None)
+        changed = self.successResultOf(work)
+        assert changed.enclosure is not None
+        self.assertEqual((changed.text, changed.enclosure.url), ("quick", FILE))
+        self.assertEqual(len(self.web.requests), 1)
+
+
+class ServersThread(CallersThread):
+    """The same for a database that has its tables."""
+
+    def start(self, engine: Engine) -> None:
+        self._engine = engine
+
+
+class PartsAtTheSameMomentOnPostgreSQLTests(PartsAtTheSameMomentTests):
+    """On PostgreSQL."""
+
+    def new_database(self) -> tuple[str, CallersThread]:
+        url = empty_database()
+        migrate(url, {"writing": TABLES})
+        return url, ServersThread()
 
 
 class EnclosureTests(WritingTestCase):
