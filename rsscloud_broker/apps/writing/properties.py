@@ -167,6 +167,10 @@ def properties_of(post: Post, url: str) -> dict[str, list[Any]]:
 def apply_update(old: Properties, update: Mapping[str, Any]) -> dict[str, list[Any]]:
     """The properties of a message after an update.
 
+    A message has one link, which a client may call by any of its names, as by that with which it
+    made the link.  What is deleted goes before anything is added, so that a reply can become a
+    bookmark by one update.
+
     :param update: the request, with ``replace``, ``add`` and ``delete``.
     :raises InvalidPost: the request asks for nothing, or is not as the specification says.
     """
@@ -174,17 +178,21 @@ def apply_update(old: Properties, update: Mapping[str, Any]) -> dict[str, list[A
         raise InvalidPost("an update needs replace, add or delete")
     found = {name: list(values) for name, values in old.items()}
     for name, values in _operation(update, "replace").items():
-        if name in _LINKS:
-            for other in _LINKS:
-                found.pop(other, None)
+        for other in _names_of(name):
+            found.pop(other, None)
         found[name] = list(values)
+    _delete_properties(found, update.get("delete", []))
     for name, values in _operation(update, "add").items():
-        if name in _SINGLE and found.get(name):
+        if name in _SINGLE and any(map(found.get, _names_of(name))):
             raise InvalidPost(f"{name} has one value; use replace to change it")
         before = found.setdefault(name, [])
         before += [value for value in values if value not in before]
-    _delete_properties(found, update.get("delete", []))
     return found
+
+
+def _names_of(name: str) -> Iterable[str]:
+    """All names of a property: those of the link mean the same."""
+    return _LINKS if name in _LINKS else (name,)
 
 
 def _operation(update: Mapping[str, Any], name: str) -> Mapping[str, list[Any]]:
@@ -201,13 +209,15 @@ def _delete_properties(found: dict[str, list[Any]], names: Any) -> None:
     """Remove properties, or some of their values."""
     if isinstance(names, list) and all(isinstance(name, str) for name in names):
         for name in names:
-            found.pop(name, None)
+            for each in _names_of(name):
+                found.pop(each, None)
         return
     if not isinstance(names, dict):
         raise InvalidPost("delete must be an array of names, or an object of arrays of values")
     for name, values in _operation({"delete": names}, "delete").items():
         gone = [_bare_value(value) for value in values]
-        found[name] = [value for value in found.get(name, []) if _bare_value(value) not in gone]
+        for each in _names_of(name):
+            found[each] = [value for value in found.get(each, []) if _bare_value(value) not in gone]
 
 
 def _bare_value(value: Any) -> Any:

@@ -224,6 +224,29 @@ class RocksUpdateTests(MicropubTestCase):
         self.update(url, delete=["in-reply-to"])
         self.assertEqual(self.only_post().link, "")
 
+    def test_the_link_by_any_of_its_names(self) -> None:
+        """It is shown as in-reply-to, whatever made it."""
+        page, other = "https://page.example/1", "https://page.example/2"
+        deletions: tuple[Any, ...] = (["bookmark-of"], {"bookmark-of": [page]}, ["in-reply-to"])
+        for delete in deletions:
+            url = self.create(**{"content": ["x"], "bookmark-of": [page]})
+            self.update(url, delete={"bookmark-of": [other]})
+            self.assertEqual(self.posts()[0].link, page)
+            self.update(url, delete=delete)
+            self.assertEqual(self.posts()[0].link, "")
+            self.update(url, add={"like-of": [other]})
+            self.assertEqual(self.posts()[0].link, other)
+
+    def test_a_second_link(self) -> None:
+        one, two = "https://page.example/1", "https://page.example/2"
+        url = self.create(**{"content": ["x"], "in-reply-to": [one]})
+        answer = self.json({"action": "update", "url": url, "add": {"bookmark-of": [two]}})
+        self.assert_error(answer, 400, "invalid_request", "use replace")
+        self.assertEqual(self.only_post().link, one)
+        for name in ("in-reply-to", "bookmark-of"):
+            self.update(url, delete=[name], add={"like-of": [two]})
+            self.assertEqual(self.only_post().link, two)
+
     def test_a_sound_stays_the_enclosure(self) -> None:
         sound = "https://micropub.example/media/talk.mp3"
         url = self.create(content=["x"], audio=[sound])
