@@ -14,6 +14,7 @@ from rsscloud_broker.apps.writing.rsd import MEDIA_TYPE as RSD
 from rsscloud_broker.apps.writing.rsd import discovery_links, rsd_url
 from rsscloud_broker.apps.writing.texts import outline_elements, shown
 from rsscloud_broker.apps.writing.writing import Writing
+from rsscloud_broker.database.columns import to_micros, to_seconds
 from rsscloud_broker.http.answering import PLAIN, Answer
 from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import AppParts
@@ -56,15 +57,15 @@ class PeoplePages:
     async def list_authors(self, request: Request) -> Answer:
         """Who writes here."""
         viewer = await viewer_of(self._callers, request)
-        before = parameter(request, "before")
+        before = _read_place(parameter(request, "before"))
         found = await self._writing.store.authors(AUTHORS_PER_PAGE + 1, before)
         authors = found[:AUTHORS_PER_PAGE]
         now = self._clock.wall_seconds()
         links: list[Flattenable] = []
-        if before:
+        if before is not None:
             links.append(tags.a("Those who wrote last", href="/people"))
         if len(found) > AUTHORS_PER_PAGE:
-            more = f"/people?before={authors[-1].name}"
+            more = f"/people?before={_place_of(authors[-1])}"
             links.append(tags.a("More people", href=more, rel="next"))
         page = await self._pages.render(
             "People",
@@ -79,7 +80,7 @@ class PeoplePages:
                 )
                 for each in authors
             ],
-            nobody="" if authors or before else "nobody",
+            nobody="" if authors or before is not None else "nobody",
             paging=links,
         )
         return Answer(page, headers=private(viewer))
@@ -227,6 +228,18 @@ class PeoplePages:
 
     def _path(self, post: Post) -> str:
         return f"/people/{post.author}/{post.id}"
+
+
+def _place_of(author: Author) -> str:
+    """Where an author is among all now.  The author moves when it writes; this place stays."""
+    return f"{to_micros(author.changed_at)}-{author.name}"
+
+
+def _read_place(place: str) -> tuple[float, str] | None:
+    """The time and the name that ``_place_of`` has written; None if it is something else."""
+    number, _, name = place.partition("-")
+    micros = parse_number(number)
+    return None if micros is None else (to_seconds(micros), name)
 
 
 def title_of(post: Post) -> str:

@@ -22,6 +22,7 @@ from rsscloud_broker.apps.writing.upload_rows import CHUNK
 from rsscloud_broker.apps.writing.write_lists import LISTED
 from rsscloud_broker.database.methods import reading
 from rsscloud_broker.events import PingAccepted, TopicChanged
+from rsscloud_broker.interfaces import Account, Caller
 from rsscloud_broker.model.administration import Change
 from rsscloud_broker.testing import reply
 from tests.apps.writing.house import BROKER, QUICK, SOURCE, SiteTestCase
@@ -461,6 +462,20 @@ class PeoplePagesTests(SiteTestCase):
         self.assertEqual(self.browser.page.xpath("//main//li/a/@href"), ["/people/dave"])
         self.assertEqual(self.browser.page.xpath("//main//a[@rel='next']"), [])
         self.assertEqual(self.browser.page.xpath("//main//nav//a/@href"), ["/people"])
+        for unknown in ("anna", "x-anna", f"{10**18}-anna", "1-"):
+            self.assertEqual(self.browser.get(f"/people?before={unknown}").status, 200)
+
+    def test_people_who_write_while_somebody_reads_page_by_page(self) -> None:
+        self.patch(people_pages, "AUTHORS_PER_PAGE", 2)
+        anna = self._caller("anna")
+        for caller in (self.dave, anna, Caller(Account(77, "cleo", False, 0.0), frozenset())):
+            self.clock.advance(60)
+            self.add("a", caller)
+        self.browser.get("/people")
+        (more,) = self.browser.page.xpath("//main//a[@rel='next']/@href")
+        self.add("b", anna)  # the last one on that page
+        self.browser.get(more)
+        self.assertEqual(self.browser.page.xpath("//main//li/a/@href"), ["/people/dave"])
 
     def test_the_page_of_an_author(self) -> None:
         self.add("Hello <b>", self.dave, title="T", categories=("x",), items=(OutlineItem("o"),))
