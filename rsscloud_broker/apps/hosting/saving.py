@@ -220,10 +220,15 @@ def _is_full(row: Row[Any]) -> bool:
 
 
 def _version_columns(place: _Place) -> dict[str, object]:
-    """The columns of a new version; ``modified_at`` is in a later second than the last one's."""
+    """The columns of a new version; ``modified_at`` is in a later second than the last one's.
+
+    The date of a deleted file is forgotten; but no date in the future is ever sent.
+    """
     document, account = place.save.document, place.save.account
-    known = place.known
-    before = 0.0 if known is None or known.modified_at is None else to_seconds(known.modified_at)
+    known, before = place.known, 0.0
+    if known is not None:
+        deleted = known.modified_at is None
+        before = place.save.at if deleted else to_seconds(known.modified_at)
     return {
         "feed_id": place.feed_id,
         "account_id": account.id,

@@ -171,6 +171,20 @@ class RowsTests(SynchronousTestCase):
             dates.append(found.content.modified_at)
         self.assertEqual(dates, [1000, 1001, 1002, 5000, 5001])
 
+    def test_a_file_that_comes_back_has_a_later_date(self) -> None:
+        """Than any at which somebody can have read the one that was deleted."""
+        for at in (1000.1, 1000.2):
+            self.save(b"%d" % int(at * 10), at=at)
+        with self.writing() as conn:
+            rows.remove(conn, DAVE, PATH)
+        dates = []
+        for number, at in enumerate((1001.1, 1001.2)):
+            self.save(b"back %d" % number, at=at)
+            found = self.present()
+            assert found is not None and found.content is not None
+            dates.append(found.content.modified_at)
+        self.assertEqual(dates, [1002, 1003])
+
     # limits
 
     def refusal(self, body: bytes, path: str = PATH, limits: AccountLimits = LIMITS) -> str:

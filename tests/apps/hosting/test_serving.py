@@ -148,6 +148,12 @@ class ServingTests(HostingTestCase):
         self.assertEqual(self.house.get(If_None_Match=plain["etag"]).status, 200)
         self.assertEqual(self.house.get(**since).status, 200)
 
+    def test_deleted_and_saved_again_within_a_second(self) -> None:
+        since = {"If_Modified_Since": self.house.get().headers["last-modified"]}
+        self.assertEqual(self.house.ask("DELETE", PATH, headers=basic()).status, 204)
+        self.house.put(a_feed("2"))
+        self.assertEqual(self.house.get(**since).status, 200)
+
     def test_no_date_is_in_the_future(self) -> None:
         self.house.put(a_feed("2"))
         self.assertNotIn("last-modified", self.house.get().headers)
