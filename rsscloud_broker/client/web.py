@@ -8,6 +8,7 @@ from attrs import evolve, field, frozen
 
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import IOutbound, OutboundRequest
+from rsscloud_broker.outbound.urls import redirected
 
 
 class ClientError(Exception):
@@ -42,6 +43,17 @@ class Reply:
         A 200 comes from some page that is not a hub.
         """
         return self.status in {202, 204}
+
+    def target(self, asked: str) -> str:
+        """The URL to which this answer redirects a request.
+
+        :param asked: the URL of the request.
+        :raises ClientError: its Location is no URL.
+        """
+        try:
+            return redirected(asked, self.location)
+        except OutboundError as error:
+            raise ClientError(f"{asked}: {error}") from error
 
 
 @frozen

@@ -121,10 +121,10 @@ async def ask_hub(web: Web, hub: str, fields: Sequence[tuple[str, str]]) -> str:
     for _ in range(REDIRECTS):
         if reply.status not in {307, 308} or not reply.location:
             break
-        there = joined(hub, reply.location)
+        there = reply.target(hub)
         if hub.lower().startswith("https:") and not there.lower().startswith("https:"):
             # The form may have a secret, which only https protects.
-            raise ClientError(f"{hub}: it redirects to {reply.location[:200]}, which is not https")
+            raise ClientError(f"{hub}: it redirects to {there[:200]}, which is not https")
         hub = there
         reply = await web.post(hub, _FORM, body)
     answer = clean(decode(reply.body))[:200]

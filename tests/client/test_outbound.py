@@ -55,6 +55,13 @@ class GuardedTests(SynchronousTestCase):
             error = self.failureResultOf(self.ask(outbound), ClientError).value
             self.assertEqual(str(error), f"{there}: it leads to a private network")
 
+    def test_redirect_in_utf_8(self) -> None:
+        """The broker's clients decode headers as Latin-1."""
+        there = f"{URL}caf%C3%A9"
+        moved = reply(307, location="/café#there".encode().decode("latin-1"))
+        outbound = FakeOutbound({URL: moved, there: reply(202, b"Thanks.")})
+        self.assertEqual(self.successResultOf(self.ask(outbound)), "Thanks.")
+
     def test_redirects_that_are_not_followed(self) -> None:
         for status in (301, 302, 303):
             outbound = FakeOutbound({URL: reply(status, location="/moved")})
@@ -65,6 +72,9 @@ class GuardedTests(SynchronousTestCase):
         error = self.failureResultOf(self.ask(outbound), ClientError).value
         self.assertIn("HTTP status 307", str(error))
         self.assertEqual(len(outbound.requests), 1 + REDIRECTS)
+        outbound = FakeOutbound({URL: reply(308, location="http://[")})
+        error = self.failureResultOf(self.ask(outbound), ClientError).value
+        self.assertIn(f"{URL}: it redirects to what is not a URL", str(error))
         secure = URL.replace("http", "https", 1)
         for location in (URL, "http://[", ""):
             outbound = FakeOutbound({secure: reply(308, location=location)})
