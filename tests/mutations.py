@@ -860,7 +860,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "outbound/topic_fetcher.py",
-        "agent | conditions,",
+        "agent | asked,",
         "agent,",
         "outbound.test_topic_fetcher outbound.test_fetching",
         "Every feed is transferred in full although nothing is new.",

@@ -16,6 +16,7 @@ from rsscloud_broker.client.feed_requests import PERMANENT, FeedAnswer, Fetches
 from rsscloud_broker.interfaces import Finding
 from rsscloud_broker.util.urls import joined
 from rsscloud_broker.wire import links
+from rsscloud_broker.wire.conditional import sendable
 from rsscloud_broker.wire.feed import FeedFacts, UnreadableFeed, read_feed, xml_redirect
 from rsscloud_broker.wire.feed_hints import DAYS
 from rsscloud_broker.wire.http_dates import freshness, http_date
@@ -145,9 +146,9 @@ def _judge_xml_redirect(url: str) -> Finding:
 
 
 def _judge_validators(last: FeedAnswer, again: FeedAnswer | None) -> Iterator[Finding]:
-    """The findings about ETag and Last-Modified; ``again`` is None if there is neither."""
+    """The findings about ETag and Last-Modified; ``again`` is None if neither can be sent back."""
     etag, modified = last.headers.get("etag", ""), last.headers.get("last-modified", "")
-    if again is None:
+    if not etag and not modified:
         text = (
             f"There is neither an ETag nor a Last-Modified header, so every reader takes all"
             f" {_size(last.body)} each time it asks. With an ETag, readers ask whether the feed"
@@ -155,13 +156,21 @@ def _judge_validators(last: FeedAnswer, again: FeedAnswer | None) -> Iterator[Fi
         )
         yield Finding("missing", "ETag", text)
         return
-    yield _judge_second_answer(last, again)
+    if again is not None:
+        yield _judge_second_answer(last, again)
     if not etag:
         text = (
             "There is only a Last-Modified header. An ETag also distinguishes versions of the same"
             " second, and does not depend on clocks."
         )
         yield Finding("missing", "ETag", text)
+    elif not sendable(etag):
+        text = (
+            "The ETag cannot be sent back, so no reader can ask by it whether the feed has changed:"
+            " it is very long, or has characters that are not printable. Make it of letters and"
+            " digits in double quotes."
+        )
+        yield Finding("wrong", "ETag", text)
     elif not etag.removeprefix("W/").startswith('"') or not etag.endswith('"'):
         yield Finding("wrong", "ETag", f"An ETag must be in double quotes; this one is {etag}")
     if modified:

@@ -15,6 +15,7 @@ from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.errors import OutboundError, Refused, Unavailable
 from rsscloud_broker.interfaces import IClock, IOutbound, OutboundRequest
 from rsscloud_broker.outbound.urls import redirected
+from rsscloud_broker.wire.conditional import conditions
 from rsscloud_broker.wire.web_address import REDIRECTS
 
 #: The statuses of redirects that move a feed for good, and of those that do not.
@@ -57,8 +58,8 @@ class Fetches:
 
     :ivar redirects: the redirects that were followed, in their order.
     :ivar last: the answer after them.
-    :ivar again: the answer to the second request; None if the last answer had no validators or was
-        not 200, so that there was no second request.
+    :ivar again: the answer to the second request; None if the last answer had no validators that
+        can be sent back or was not 200, so that there was no second request.
     :ivar circle: whether the last answer redirects to a URL that was asked before.
     :ivar stopped: why the last redirect was not followed, if the limits of the caller are the
         reason; else empty.
@@ -96,17 +97,10 @@ async def fetch_twice(ask: Ask, url: str, admit: Admit) -> Fetches:
         redirects.append(answer)
         asked.add(answer.target)
         answer = await ask(answer.target, {})
-    conditions = {
-        condition: answer.headers[validator]
-        for condition, validator in (
-            ("If-None-Match", "etag"),
-            ("If-Modified-Since", "last-modified"),
-        )
-        if answer.headers.get(validator)
-    }
+    headers = conditions(answer.headers.get("etag", ""), answer.headers.get("last-modified", ""))
     again = None
-    if answer.status == 200 and conditions:
-        again = await ask(answer.url, conditions)
+    if answer.status == 200 and headers:
+        again = await ask(answer.url, headers)
     return Fetches(tuple(redirects), answer, again, answer.target in asked)
 
 

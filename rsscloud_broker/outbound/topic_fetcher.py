@@ -36,6 +36,7 @@ from rsscloud_broker.model.fetching import EVERYTHING, Fetched, Wanted
 from rsscloud_broker.outbound.budget import NO_MEMORY, AnswerBudget
 from rsscloud_broker.outbound.urls import check_circle, redirected
 from rsscloud_broker.util.caches import BoundedDict
+from rsscloud_broker.wire.conditional import conditions, sendable
 from rsscloud_broker.wire.feed import xml_redirect
 from rsscloud_broker.wire.http_dates import freshness, http_date
 from rsscloud_broker.wire.text import in_bytes
@@ -147,13 +148,13 @@ class TopicFetcher:
         :raises TopicUnreadable: a redirect in XML without a URL says that the topic is gone.
         """
         agent = {"user-agent": user_agent(self._product, self._page, subscribers)}
-        conditions = _conditions(known)
+        asked = conditions(known.etag, known.last_modified)
         hops: _Hops = ()
         location = url
         until = self._clock.seconds() + self._deadline
         while True:
             request = OutboundRequest(
-                "GET", location, agent | conditions, redirects=REDIRECTS - len(hops)
+                "GET", location, agent | asked, redirects=REDIRECTS - len(hops)
             )
             # The client's own deadline is enough for the first request, nearly always the only one.
             reply = await (self._ask_within(request, until) if hops else self._ask(request))
@@ -162,7 +163,7 @@ class TopicFetcher:
                 check_circle(url, hops)
             if reply.status in _REDIRECTING and reply.headers.get("location"):
                 raise _too_many_redirects()
-            if reply.status == 304 and not conditions:
+            if reply.status == 304 and not asked:
                 raise OutboundError(f"{_status_text(reply)}, though it was not asked what is new")
             if reply.status == 304 and _moved_to(hops):
                 # The validators are from the old URL, so this 304 may be about an older file:
@@ -174,7 +175,7 @@ class TopicFetcher:
                 check_circle(url, hops)
             else:
                 return evolve(reply, hops=hops)
-            conditions = {}
+            asked = {}
 
     async def _ask(self, request: OutboundRequest) -> OutboundReply:
         return await self._outbound.request(request)
@@ -202,15 +203,6 @@ def user_agent(product: str, page: str, subscribers: int = 0) -> str:
     return f"{product} (+{page}; {subscribers} subscriber{'s' if subscribers > 1 else ''})"
 
 
-def _conditions(known: Validators) -> dict[str, str]:
-    """The headers of a conditional request (RFC 9110, section 13.1)."""
-    headers = {"if-none-match": known.etag, "if-modified-since": known.last_modified}
-    # The client decodes header values as Latin-1 and encodes them as UTF-8.
-    return {
-        name: value.encode("latin-1").decode() for name, value in headers.items() if _usable(value)
-    }
-
-
 def _reliable_validators(headers: Mapping[str, str], now: float) -> Validators:
     """The validators of an answer that can be relied on (RFC 9110, section 8.8.2.2)."""
     modified = http_date(headers.get("last-modified", ""))
@@ -222,19 +214,9 @@ def _reliable_validators(headers: Mapping[str, str], now: float) -> Validators:
         if (now if sent is None else sent) - modified < 2.0:
             return NO_VALIDATORS  # the content may change again within the same second
     return Validators(
-        etag=_usable(headers.get("etag", "")),
-        last_modified=_usable(headers.get("last-modified", "")),
+        etag=sendable(headers.get("etag", "")),
+        last_modified=sendable(headers.get("last-modified", "")),
     )
-
-
-def _usable(validator: str) -> str:
-    """The validator; empty if it is not one line that can be sent back as it came."""
-    try:
-        sent = validator.encode("latin-1").decode()
-    except UnicodeError:
-        return ""
-    # A validator of more than 1000 characters is not kept; real ones have some tens.
-    return validator if len(sent) <= 1000 and sent.isprintable() else ""
 
 
 def _xml_redirect(url: str, reply: OutboundReply, hops: _Hops) -> str:

@@ -29,6 +29,7 @@ from rsscloud_broker.interfaces import (
 from rsscloud_broker.model import host_of
 from rsscloud_broker.simplefeed.documents import AtomDocument, parse
 from rsscloud_broker.simplefeed.errors import DocumentMissing, FeedUnavailable, FollowError
+from rsscloud_broker.wire.conditional import conditions
 from rsscloud_broker.wire.http_dates import http_date
 
 _MISSING: Final = frozenset({404, 410})
@@ -130,8 +131,8 @@ class DocumentReader:
 
 def conditions_of(document: AtomDocument) -> dict[str, str]:
     """The headers of a conditional request for a document that was read before."""
-    pairs = (("If-None-Match", "etag"), ("If-Modified-Since", "last-modified"))
-    return {name: document.headers[key] for name, key in pairs if document.headers.get(key)}
+    headers = document.headers
+    return conditions(headers.get("etag", ""), headers.get("last-modified", ""))
 
 
 async def walk_back(

@@ -1,4 +1,6 @@
-"""Says whether a client has the present version of what it asks for (RFC 9110, section 13)."""
+"""Makes the headers of conditional requests, and says whether a client has the present version of
+what it asks for (RFC 9110, section 13).
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,29 @@ from typing import Final
 from rsscloud_broker.wire.http_dates import http_date
 
 _ETAGS: Final = re.compile(rb'(?:W/)?("[^"]*")')
+
+
+def sendable(validator: str) -> str:
+    """The validator of an answer; empty if it is not one line that can be sent back as it came.
+
+    :param validator: the header's bytes, decoded as Latin-1.
+    """
+    try:
+        sent = validator.encode("latin-1").decode()
+    except UnicodeError:
+        return ""
+    # Real validators have some tens of characters.
+    return validator if len(sent) <= 1000 and sent.isprintable() else ""
+
+
+def conditions(etag: str, last_modified: str) -> dict[str, str]:
+    """The headers that make a request conditional, without validators that cannot be sent back.
+
+    :param etag, last_modified: the validators as they came, decoded as Latin-1; empty for none.
+    """
+    headers = {"if-none-match": sendable(etag), "if-modified-since": sendable(last_modified)}
+    # The clients decode header values as Latin-1 and encode them as UTF-8.
+    return {name: value.encode("latin-1").decode() for name, value in headers.items() if value}
 
 
 def has_version(

@@ -325,4 +325,14 @@ class LimitTests(FeedDoctorTestCase):
         self.publish()
         self.report()
         headers = [one.headers for one in self.outbound.requests]
-        self.assertEqual(headers, [{}, {"If-None-Match": '"1"'}])
+        self.assertEqual(headers, [{}, {"if-none-match": '"1"'}])
+
+    def test_validators_that_cannot_be_sent_back(self) -> None:
+        self.publish(ETag='"\xa0"')
+        self.assert_finding("wrong", "ETag", "cannot be sent back")
+        self.assert_silent("missing", "ETag")
+        self.assertEqual({len(one.headers) for one in self.outbound.requests}, {0})
+        day = "Sat, 21 Nov 2015 07:28:00 GMT"
+        self.publish(ETag='"\xa0"', Last_Modified=day)
+        self.assert_finding("wrong", "ETag", "cannot be sent back")
+        self.assertEqual(self.outbound.requests[-1].headers, {"if-modified-since": day})

@@ -525,12 +525,22 @@ class RunTests(FollowerCase):
         self.start()
         self.client.instead[URLS.recent] = answer(b"", 304)
         self.clock.advance(61)
-        self.assertEqual(self.client.headers["If-None-Match"], '"4"')
-        self.assertEqual(self.client.headers["If-Modified-Since"], day)
+        self.assertEqual(self.client.headers["if-none-match"], '"4"')
+        self.assertEqual(self.client.headers["if-modified-since"], day)
         del self.client.instead[URLS.recent]
         self.feed.append(1)
         self.clock.advance(61)
         self.assertEqual(self.handler.titles, titles(5))
+
+    def test_validators_that_cannot_be_sent_back(self) -> None:
+        self.feed.append(4)
+        body = self.feed.get(URLS.recent)
+        assert body is not None
+        self.client.instead[URLS.recent] = answer(body, etag='"\xa0"')
+        self.start()
+        self.clock.advance(61)
+        self.assertEqual(self.client.asked[-1], URLS.recent)
+        self.assertNotIn("if-none-match", {name.lower() for name in self.client.headers})
 
     def test_nothing_is_lost_by_conditions_if_a_round_fails(self) -> None:
         self.feed.append(4)

@@ -1,10 +1,10 @@
-"""Whether a client has the present version of what it asks for."""
+"""Conditional requests, and whether a client has the present version of what it asks for."""
 
 from __future__ import annotations
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.wire.conditional import has_version
+from rsscloud_broker.wire.conditional import conditions, has_version
 
 AT = 1_000_000_000
 DATE = b"Sun, 09 Sep 2001 01:46:40 GMT"
@@ -13,6 +13,20 @@ DATE = b"Sun, 09 Sep 2001 01:46:40 GMT"
 def has(*tags: bytes, since: bytes | None = None, modified_at: int | None = AT) -> bool:
     """Whether a client with these headers has a version with two ETags."""
     return has_version(tags or None, since, (b'"a"', b'"a-gzip"'), modified_at)
+
+
+class ConditionsTests(SynchronousTestCase):
+    def test_as_they_came(self) -> None:
+        self.assertEqual(conditions("", ""), {})
+        both = {"if-none-match": '"a"', "if-modified-since": "yesterday"}
+        self.assertEqual(conditions('"a"', "yesterday"), both)
+        came = '"é"'.encode().decode("latin-1")
+        self.assertEqual(conditions(came, ""), {"if-none-match": '"é"'})
+
+    def test_what_cannot_be_sent_back(self) -> None:
+        for bad in ('"\xa0"', '"\xe9"', '"\xc2\xa0"', "a\r\nb", "\x00", "x" * 1001):
+            self.assertEqual(conditions(bad, "now"), {"if-modified-since": "now"}, bad)
+            self.assertEqual(conditions('"a"', bad), {"if-none-match": '"a"'}, bad)
 
 
 class HasVersionTests(SynchronousTestCase):

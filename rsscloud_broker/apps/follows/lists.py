@@ -32,9 +32,10 @@ from rsscloud_broker.apps.follows.parts import (
 )
 from rsscloud_broker.apps.follows.pushing import hub_named
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.model import NO_VALIDATORS, Validators, host_of
+from rsscloud_broker.model import Validators, host_of
 from rsscloud_broker.model.shared import FollowedList
 from rsscloud_broker.wire.change_list_reader import AHEAD, ReadList
+from rsscloud_broker.wire.conditional import conditions
 from rsscloud_broker.wire.http_dates import http_date
 from rsscloud_broker.wire.units import HOUR
 
@@ -170,7 +171,8 @@ class ListFollower:
     async def _read(self) -> None:
         """Read the list once, take its pings in, and store what is missing since the last read."""
         source, state, documents = self._source, self._state, self._documents
-        reply = await documents.get(source.url, _conditional_headers(state.validators))
+        known = state.validators
+        reply = await documents.get(source.url, conditions(known.etag, known.last_modified))
         self.hub = hub_named(reply.headers, reply.url or source.url)
         if reply.status == 304:
             self._parts.counters.follow_reads.labels(self._label, "unchanged").inc()
@@ -269,15 +271,3 @@ class ListFollower:
         if first is not None and last is not None:
             first, last = await self._missing_hours.read_some(first, last) or (None, None)
             await self._save(missing_from=first, missing_to=last)
-
-
-def _conditional_headers(validators: Validators) -> dict[str, str]:
-    """The headers of a conditional request (RFC 9110, section 13.1)."""
-    if validators == NO_VALIDATORS:
-        return {}
-    headers = {"if-none-match": validators.etag, "if-modified-since": validators.last_modified}
-    return {
-        name: value
-        for name, value in headers.items()
-        if value.isascii() and value.isprintable() and value
-    }

@@ -77,7 +77,7 @@ class PingFeed:
         if found is None or (found.archived and found.gone):
             return reply(404)
         tag = f'"{found.number}-{len(found.entries)}"'
-        if request.headers.get("If-None-Match") == tag:
+        if request.headers.get("if-none-match") == tag:
             return reply(304)
         return reply(200, render(found, URLS, recent=recent), etag=tag)
 
@@ -171,7 +171,7 @@ class FeedTests(FeedTestCase):
         self.start(every=100.0)
         self.pass_time(350)
         self.assertEqual(len(self.web.requests), 4)
-        self.assertIn("If-None-Match", self.web.requests[-1].headers)
+        self.assertIn("if-none-match", self.web.requests[-1].headers)
 
     def test_origin_and_time_are_those_of_the_ping(self) -> None:
         self.start()
