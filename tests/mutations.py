@@ -1144,8 +1144,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "wire/codings.py",
-        "body = decoder.decompress(encoded, limit + 1)",
-        "body = decoder.decompress(encoded)",
+        "part = decoder.decompress(encoded[at : at + size], room + 1)",
+        "part = decoder.decompress(encoded[at : at + size])",
         "wire.test_codings",
         "A few kilobytes that become gigabytes fill the memory.",
     ),

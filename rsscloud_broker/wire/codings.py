@@ -21,6 +21,14 @@ _GZIP: Final = zlib.MAX_WBITS + 16  # tells zlib to expect gzip
 _ZLIB: Final = zlib.MAX_WBITS
 _RAW: Final = -zlib.MAX_WBITS
 
+#: How each member of a gzip body begins, and how many there may be: each costs some microseconds,
+#: even if it is empty.
+_MEMBER: Final = b"\x1f\x8b"
+_MAX_MEMBERS: Final = 1000
+
+#: How many encoded bytes are given to zlib first.
+_FIRST_PIECE: Final = 16 * 1024
+
 
 class TooLong(Exception):
     """The decoded bytes are more than the limit."""
@@ -34,25 +42,52 @@ class DecodingFailed(Exception):
 
 
 def decode_content(coding: bytes, encoded: bytes, limit: int) -> bytes:
-    """Decode bytes by a content coding.
+    """Decode bytes by a content coding; with gzip, all members (RFC 1952, section 2.2).
 
     :param coding: one of ``CONTENT_CODINGS``.
     :param encoded: the encoded bytes, at least one.  Bytes after the end of the encoded data are
         ignored.
     :param limit: the largest number of decoded bytes; memory is used for hardly more.
     :raises TooLong: there are more than ``limit`` decoded bytes.
-    :raises DecodingFailed: the bytes are cut off, or have another coding.
+    :raises DecodingFailed: the bytes are cut off, have another coding, or too many members.
     """
-    decoder = zlib.decompressobj(_GZIP if coding in _GZIPPED else _deflate_wbits(encoded[0]))
-    try:
-        body = decoder.decompress(encoded, limit + 1)
-    except zlib.error as error:
-        raise DecodingFailed(f"cannot be decompressed: {error}") from error
-    if len(body) > limit:
-        raise TooLong
-    if not decoder.eof:
-        raise DecodingFailed("breaks off")
-    return body
+    if coding not in _GZIPPED:
+        return _decode_stream(encoded, 0, _deflate_wbits(encoded[0]), limit)[0]
+    body, end = _decode_stream(encoded, 0, _GZIP, limit)
+    members, room = [body], limit - len(body)
+    while encoded.startswith(_MEMBER, end):
+        if len(members) == _MAX_MEMBERS:
+            raise DecodingFailed(f"has more than {_MAX_MEMBERS} members of gzip")
+        body, end = _decode_stream(encoded, end, _GZIP, room)
+        members.append(body)
+        room -= len(body)
+    return b"".join(members)
+
+
+def _decode_stream(encoded: bytes, begin: int, wbits: int, limit: int) -> tuple[bytes, int]:
+    """Decode the stream or the member that begins at an index.
+
+    It is given to zlib in pieces, which grow, since zlib copies what is left of a piece behind the
+    end: the rest of the body, for each of many small members, would take long.
+
+    :returns: the decoded bytes, and the index of the end.
+    """
+    decoder = zlib.decompressobj(wbits)
+    parts, room = list[bytes](), limit
+    at, size = begin, _FIRST_PIECE
+    while not decoder.eof:
+        if at >= len(encoded):
+            raise DecodingFailed("breaks off")
+        try:
+            part = decoder.decompress(encoded[at : at + size], room + 1)
+        except zlib.error as error:
+            raise DecodingFailed(f"cannot be decompressed: {error}") from error
+        room -= len(part)
+        if room < 0:
+            raise TooLong
+        parts.append(part)
+        at, size = at + size, size * 2
+    return b"".join(parts), min(at, len(encoded)) - len(decoder.unused_data)
 
 
 def _deflate_wbits(first: int) -> int:

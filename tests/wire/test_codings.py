@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import random
+import time
 import tracemalloc
 import zlib
 
@@ -34,6 +36,41 @@ class DecodeContentTests(SynchronousTestCase):
     def test_what_follows_the_end_is_no_part_of_it(self) -> None:
         encoded = gzip.compress(TEXT) + b"\0" * 300
         self.assertEqual(decode_content(b"gzip", encoded, len(TEXT)), TEXT)
+
+    def test_several_members(self) -> None:
+        """RFC 1952, section 2.2: a gzip file is a series of members."""
+        large = random.Random(1).randbytes(100_000)
+        for parts in ((b"a", b"b"), (b"", b"a", b""), (large, b"x", large, TEXT), (b"a",) * 1000):
+            whole = b"".join(parts)
+            encoded = b"".join(map(gzip.compress, parts))
+            for coding in (b"gzip", b"x-gzip"):
+                for rest in (b"", b"\0" * 300, b"\x1f"):
+                    self.assertEqual(decode_content(coding, encoded + rest, len(whole)), whole)
+
+    def test_several_members_have_one_limit(self) -> None:
+        encoded = gzip.compress(b"x" * 600) + gzip.compress(b"y" * 401)
+        self.assertRaises(TooLong, decode_content, b"gzip", encoded, 1000)
+        self.assertEqual(len(decode_content(b"gzip", encoded, 1001)), 1001)
+        full = gzip.compress(b"x" * 1000)
+        self.assertEqual(decode_content(b"gzip", full + gzip.compress(b""), 1000), b"x" * 1000)
+        self.assertRaises(TooLong, decode_content, b"gzip", full + gzip.compress(b"y"), 1000)
+
+    def test_a_faulty_member_behind_the_first(self) -> None:
+        first, second = gzip.compress(TEXT), gzip.compress(b"y" * 50)
+        for end in (3, 10, len(second) - 1):
+            self.assert_refused("breaks off", b"gzip", first + second[:end])
+        wrong = first + second[:-8] + b"\xff" * 8
+        self.assert_refused("cannot be decompressed", b"gzip", wrong)
+
+    def test_too_many_members(self) -> None:
+        self.assert_refused("1000 members", b"gzip", gzip.compress(b"") * 1001)
+
+    def test_members_cost_no_more_for_what_is_behind_them(self) -> None:
+        """Nothing copies the rest of the body for each member."""
+        members, rest = gzip.compress(b"") * 900, bytes(20_000_000)
+        before = time.process_time()
+        self.assertEqual(decode_content(b"gzip", members + rest, 1000), b"")
+        self.assertLess(time.process_time() - before, 0.5)
 
     def test_not_what_it_says(self) -> None:
         why = "cannot be decompressed"
