@@ -97,7 +97,9 @@ def insert_content(
     :param url: the URL that it came from.
     :returns: its key, or None if it does not fit.
     """
-    host = host_of(url)[:255] or "?"  # an empty name would be that of the total
+    host = host_of(url)[:255]
+    if host in {TOTAL, _PUSHED}:  # these stand for something else; no host has a question mark
+        host = f"{host}?"
     size = _size_of(new)
     fits = _make_room(conn, host, size, bounds)
     return _insert(conn, topic_key, new, host, size) if fits else None

@@ -281,6 +281,19 @@ class BoundsContract(TestCase):
         await self.bring(feed(4), 900)
         self.assertEqual(await self.kept(*map(feed, range(5))), [feed(n) for n in range(4)])
 
+    async def test_host_that_is_called_like_the_pushed_contents(self) -> None:
+        """A host of an intranet shares no budget with contents that were pushed."""
+        pushed, fetched = feed(0), feed(1, "pushed")
+        await self.wanting(pushed)
+        await self.store.push_content(pushed, a_content(b"x" * 900), 1000)
+        (walk,) = await self.store.fanouts(10)
+        (one,) = await self.store.subscriptions(pushed, 0, 10)
+        late = evolve(waits(one, 3000.0), content_id=walk.content_id)
+        await self.store.record_slice(walk, 1000, [late], True)
+        await self.wanting(fetched)
+        await self.bring(fetched, 900)
+        self.assertEqual(await self.kept(pushed, fetched), [pushed, fetched])
+
     async def test_contents_are_kept_for_nobody_by_a_sweep(self) -> None:
         one = await self.wanting(feed(0))
         await self.bring(feed(0), 900)
