@@ -63,10 +63,11 @@ def _has_expired(now: float) -> ColumnElement[bool]:
 def find_subscriptions(conn: Connection, now: float) -> list[int]:
     """The ids of a portion of the subscriptions that are dropping or have expired."""
     found: list[int] = []
-    for which in (_DROPPING, _has_expired(now)):
+    # None is found twice, since a portion that is not full is taken for the last one.
+    for which in (_DROPPING, and_(_has_expired(now), ~subscription.c.dropping)):
         wanted = select(subscription.c.id).where(which).limit(PORTION - len(found))
         found += conn.execute(wanted).scalars()
-    return sorted(set(found))
+    return sorted(found)
 
 
 def remove_subscriptions(conn: Connection, keys: Collection[int], now: float) -> Swept:

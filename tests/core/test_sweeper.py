@@ -76,6 +76,14 @@ class SweeperTests(CoreTestCase):
         assert isinstance(event, SubscriptionsSwept)
         self.assertEqual((event.swept.expired, event.swept.after), (2 * PORTION + 1, None))
 
+    def test_one_that_is_marked_and_expired_is_one_of_a_portion(self) -> None:
+        self.mark(self.put("both", NOW + 30))
+        for number in range(PORTION):
+            self.put(f"expired{number}", NOW + 60)
+        self.clock.advance(HOUR)
+        self.clock.advance(LEAST_PAUSE)
+        self.assertEqual(self.left(), [])
+
     def test_stopped_between_portions(self) -> None:
         for number in range(PORTION + 1):
             self.put(f"expired{number}", NOW + 60)
