@@ -167,7 +167,8 @@ def record_fetch(
     changed: a fan-out begins if the topic has subscriptions, and ``ping`` is recorded.
     Checks that were requested before the fetch began are done.
 
-    If another node has recorded a fetch that began later, this one is not recorded.
+    If another node has recorded a fetch that began later, this one is not recorded, nor if the
+    topic has ended meanwhile.
 
     If some subscription of the topic wants content, the store keeps the content, one copy
     for all of them, while a walk or a pending notification needs it.  If the content does
@@ -181,6 +182,10 @@ def record_fetch(
     """
     lock_topic(conn, fetched.url)
     row = topic_row(conn, fetched.url, TOPICS)
+    if row.ended:  # its checks were dropped then
+        return FetchRecord(
+            as_topic(row), changed=False, shown=_Found(row, fetched, ping, node).shown
+        )
     if if_asked or fetched.way is Way.FOLLOWED:
         # A ping may have come during the fetch.  The fetch that answers it will find no change.
         waits = row.check_pinged and row.check_way != Way.FOLLOWED

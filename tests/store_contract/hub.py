@@ -310,6 +310,18 @@ class HubContract(RecordsContract):
         await self.store.add_ping(evolve(a_ping(3000), rss_url=FEED), 0)
         self.assertEqual(await waiting_checks(self.store, 10), [])
 
+    async def test_topic_that_ended_while_it_was_fetched(self) -> None:
+        """What the fetch has found is nothing to anybody any more."""
+        await self.store.put_subscription(a_subscription())
+        await self.store.end_topic(FEED, "spam", 2000)
+        record = await self.store.record_fetch(a_fetch(at=1999), a_ping(2001))
+        topic = Topic(FEED, changed_at=2000, ended="spam", subscribers=1)
+        self.assertEqual(record, FetchRecord(topic, changed=False))
+        self.assertEqual(
+            (await self.store.topic(FEED), len(await self.store.fanouts(10))), (topic, 1)
+        )
+        self.assertEqual(await self.store.pings(0, 9000, None, 10), [])
+
     async def test_subscriber_that_comes_when_a_topic_has_just_ended_is_to_be_told(self) -> None:
         """The fan-out that tells the others may be beyond its id already."""
         await self.store.put_subscription(a_subscription(number=1))

@@ -187,6 +187,10 @@ class PingsAndTopics(RuleBasedStateMachine):
         reading = FetchResult(url, digest, len(content), started_at, found, way=open_way)
         ping = Ping(url, url, self.now, rss_url=url) if pinged else None
         record = self.call(self.store.record_fetch, reading, ping)
+        if known.ended:
+            assert (record.topic, record.changed) == (self.model.topic(url), False)
+            assert record.ping is None
+            return
         assert record.changed == ((known.digest, known.size) != (reading.digest, reading.size))
         changed_at = started_at if record.changed else known.changed_at
         topic = Topic(current, reading.digest, reading.size, started_at, changed_at, known.ended)
