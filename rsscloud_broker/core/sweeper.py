@@ -8,6 +8,8 @@ If several nodes share a database, one of them sweeps for all.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from attrs import evolve
 from twisted.logger import Logger
 
@@ -26,15 +28,25 @@ class Sweeper(PeriodicClusterJob):
     """Deletes subscriptions that expired or keep failing, and topics without subscribers.
 
     A service: it runs ``sweep`` at the top of each hour.
+
+    :param forget: discards what is cached of a topic.
     """
 
     log = Logger()
 
-    def __init__(self, store: Store, bus: IEventBus, clock: IClock, access: Access) -> None:
+    def __init__(
+        self,
+        store: Store,
+        bus: IEventBus,
+        clock: IClock,
+        access: Access,
+        forget: Callable[[str], None],
+    ) -> None:
         super().__init__(clock, 3600.0, self.sweep, store, name="sweep")
         self._store = store
         self._bus = bus
         self._access = access
+        self._forget = forget
 
     async def sweep(self, due_at: float = 0.0) -> None:
         """Delete from the store what is due, then end the topics that are not allowed."""
@@ -72,6 +84,7 @@ class Sweeper(PeriodicClusterJob):
                     continue
                 topic = await self._store.topic(url)
                 if await self._store.end_topic(url, NOT_ALLOWED, now):
+                    self._forget(url)
                     self.log.info("{url} is not allowed any more: it ends.", url=url)
                     private = topic is not None and topic.is_private
                     self._bus.publish(TopicEnded(url, NOT_ALLOWED, now, private))

@@ -7,6 +7,7 @@ from twisted.internet.defer import Deferred
 from rsscloud_broker.config import Topics
 from rsscloud_broker.core import Access, Sweeper
 from rsscloud_broker.core.sweeper import IDLE_TOPIC_SECONDS
+from rsscloud_broker.errors import EndedTopic
 from rsscloud_broker.events import SubscriptionsSwept, TopicEnded
 from rsscloud_broker.model import Callback, Lease, Outcome, Subscription
 from rsscloud_broker.model.work import Delivery, Swept
@@ -22,9 +23,12 @@ class SweeperTests(CoreTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.sweeper = Sweeper(self.store, self.bus, self.clock, Access(Topics()))
+        self.sweeper = self.a_sweeper(Topics())
         self.sweeper.startService()
         self.addCleanup(self.sweeper.stopService)
+
+    def a_sweeper(self, topics: Topics) -> Sweeper:
+        return Sweeper(self.store, self.bus, self.clock, Access(topics), self.detector.forget)
 
     def put(self, name: str, expires_at: float, topic: str = FEED) -> Subscription:
         seconds = 1000
@@ -116,10 +120,17 @@ class SweeperTests(CoreTestCase):
         for topic in (FEED, elsewhere):
             self.subscribe(topic)
         topics = Topics(subscribe=("http://feeds.example/*",))
-        sweeper = Sweeper(self.store, self.bus, self.clock, Access(topics))
+        sweeper = self.a_sweeper(topics)
         for _ in range(2):  # the second sweep logs nothing
             self.successResultOf(Deferred.fromCoroutine(sweeper.sweep()))
         ends = [event for event in self.bus.events if isinstance(event, TopicEnded)]
         self.assertEqual([event.topic for event in ends], [elsewhere])
         walked = [walk.topic for walk in self.successResultOf(self.store.fanouts(10))]
         self.assertEqual(walked, [elsewhere])
+
+    def test_topics_that_are_not_allowed_any_more_are_not_fetched_either(self) -> None:
+        self.subscribe()
+        self.successResultOf(self.detector.check_now(FEED))  # it is cached now
+        sweeper = self.a_sweeper(Topics(subscribe=()))
+        self.successResultOf(Deferred.fromCoroutine(sweeper.sweep()))
+        self.failureResultOf(self.detector.check_now(FEED), EndedTopic)

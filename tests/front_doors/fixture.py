@@ -257,6 +257,7 @@ class House:
         distribution.startService()
         limiter = FairLimiter(self.clock)
         detector = change_detector(self.store, self.topics, bus, self.clock, self.counters, limiter)
+        self.detector = detector
         detector.startService()
         case.addCleanup(detector.stopService)
         admission = Admission(

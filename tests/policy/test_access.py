@@ -70,7 +70,8 @@ class AllowedAgainTests(BrokerTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.subscribe()
-        sweeper = Sweeper(self.store, self.bus, self.clock, Access(Topics(subscribe=())))
+        access = Access(Topics(subscribe=()))
+        sweeper = Sweeper(self.store, self.bus, self.clock, access, self.detector.forget)
         self.result(sweeper.sweep())
         self.result(self.broker.unsubscribe(self.intent))
         self.assertTrue(self.ended())
