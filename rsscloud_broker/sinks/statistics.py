@@ -140,12 +140,17 @@ class StatisticsSink(EachPeriod):
         self._minute = now
 
     async def _each_hour(self, due_at: float) -> None:
-        """Store which topics were pinged most in the last hour, and remove old numbers."""
+        """Store which topics were pinged most in each hour since the last run, of the last day at
+        most, and remove old numbers.
+        """
         now = self._clock.wall_seconds()
-        hour = int(now // HOUR) - 1
-        # How many topics of each hour are remembered as its most pinged ones.
-        busiest = await self._statistics.pinged_topics(hour * HOUR, (hour + 1) * HOUR, 100)
-        await self._statistics.put_busy_topics(hour, busiest)
+        last = int(now // HOUR) - 1
+        first = max(int(due_at // HOUR) - 1, last - 23)
+        for hour in range(min(first, last), last + 1):
+            # How many topics of each hour are remembered as its most pinged ones.
+            busiest = await self._statistics.pinged_topics(hour * HOUR, (hour + 1) * HOUR, 100)
+            if busiest:  # the pings of what is stored already may have been removed
+                await self._statistics.put_busy_topics(hour, busiest)
         await self._statistics.prune_statistics(now, self._options.days * 24)
 
     async def _measure(self, due_at: float) -> None:

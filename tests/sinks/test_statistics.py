@@ -134,6 +134,19 @@ class StatisticsSinkTests(SynchronousTestCase):
             [PingedTopic("https://example.org/3", 1)],
         )
 
+    def test_the_most_pinged_topics_of_the_hour_in_which_the_broker_stopped(self) -> None:
+        """It starts again after the end of the next hour."""
+        sink = self.start()
+        self.clock.advance(60)
+        self.pings.add(NOON + 80)
+        self.successResultOf(sink.stopService())
+        self.clock.advance(3 * HOUR)
+        self.start()
+        self.assertEqual(
+            self.successResultOf(self.store.busy_topics(NOON, NOON + HOUR, 10)),
+            [PingedTopic("https://example.org/1", 1)],
+        )
+
     def test_old_numbers_are_removed(self) -> None:
         self.successResultOf(self.store.add_statistics(NOON - 49 * HOUR, {"pings": 1}, {}))
         self.start(StatisticsOptions(days=2))
