@@ -86,7 +86,8 @@ class RemoteFetches:
         while self._clock.seconds() < until:
             cause = ChangeSource(pending.way, pending.origin)
             key = await self._store.join_check(url, asked_at, pending.pinged, cause)
-            if key is None:
+            # This node may have claimed the check just after the store was asked.
+            if key is None or pending.requested:
                 break
             joined = pending.turn.begun = True  # who asks later is answered by the next fetch
             await self._wait_for_hint(key)

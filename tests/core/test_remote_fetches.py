@@ -47,11 +47,16 @@ class ElsewhereTests(CoreTestCase):
         now = self.clock.wall_seconds()
         self.successResultOf(self.store.record_fetch(FetchResult(FEED, content * 32, 1, now), None))
 
-    def hint(self) -> None:
-        def key(conn: Connection) -> int:
+    def key(self) -> int:
+        """The id of the topic."""
+
+        def find(conn: Connection) -> int:
             return int(conn.execute(select(topic.c.id).where(topic.c.url == FEED)).scalar_one())
 
-        hinted = WorkHinted("read", self.successResultOf(self.store._database.read(key)))
+        return int(self.successResultOf(self.store._database.read(find)))
+
+    def hint(self) -> None:
+        hinted = WorkHinted("read", self.key())
         self.successResultOf(Deferred.fromCoroutine(self.detector.others.handle(hinted)))
 
     def test_ping_is_answered_by_the_fetch_of_the_other_node(self) -> None:
@@ -95,6 +100,26 @@ class ElsewhereTests(CoreTestCase):
         self.assertNoResult(asked)
         self.clock.advance(LOOK)
         self.assertTrue(self.successResultOf(asked).changed, "although the hint was lost")
+
+    def test_a_check_that_is_claimed_here_meanwhile_is_handled_here(self) -> None:
+        """The other node has answered its check, and this one claims the next, while a caller still
+        learns that the other had it.
+        """
+        held: Deferred[int | None] = Deferred()
+        join, key = self.store.join_check, self.key()
+        self.patch(self.store, "join_check", lambda *asked: held)
+        asked = self.ping()
+        self.read_elsewhere(b"2")
+        state = self.successResultOf(
+            Deferred.fromCoroutine(self.detector.request(FEED, "192.0.2.1", pinged=True))
+        )
+        self.assertIs(state, CheckState.CLAIMED)
+        self.detector.schedule(FEED, state, pinged=True, source="192.0.2.1")
+        self.patch(self.store, "join_check", join)
+        held.callback(key)
+        self.clock.advance(LOOK)
+        self.successResultOf(asked)
+        self.assertEqual((self.fetcher.fetched, self.due()), ([FEED], []))
 
     def test_failure_is_told(self) -> None:
         asked = self.ping()
