@@ -40,7 +40,10 @@ async def _nothing(store: Store, clock: SystemClock) -> None:
 
 
 async def _sweep(store: Store, clock: SystemClock) -> None:
-    await Sweeper(store, RecordingBus(), clock, Access(Topics())).sweep()
+    def forget(url: str) -> None:
+        """Nothing is cached here."""
+
+    await Sweeper(store, RecordingBus(), clock, Access(Topics()), forget).sweep()
 
 
 async def _prune(store: Store, clock: SystemClock) -> None:
