@@ -71,7 +71,7 @@ class ChangeDetector(Service):
     ) -> None:
         self._store = store
         self._reader = reader
-        self.feeds = feeds
+        self._feeds = feeds
         self._bus = bus
         self._clock = clock
         self._counter = counters.fetches
@@ -439,7 +439,7 @@ class ChangeDetector(Service):
         if record.content_awaited:
             self._bus.publish(ContentFetched(record.topic.url))
         if record.changed and fetched.content is not None:
-            self.feeds.inspect(record.topic.url, fetched.content)
+            self._feeds.inspect(record.topic.url, fetched.content)
 
     def _publish_fetched(self, fetched: FetchResult, record: FetchRecord) -> None:
         """Count and publish a fetch; strangers may not know of one that is ``private``."""

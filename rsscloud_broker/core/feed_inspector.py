@@ -1,17 +1,11 @@
 """Has changed topics parsed as feeds, and stores a summary: title, entries, polling hints, links.
 
 ``ChangeDetector`` hands each changed topic to ``FeedInspector.inspect`` and does not wait: changes
-are stored and subscribers notified without the summary.  ``Verifier`` has a large feed parsed
-before it forgets the content, and stores the summary when the callback has been verified.
-
-A summary that is too large is not stored, nor is one for which there was no time: the next change
-brings another one.
+are stored and subscribers notified without the summary.  A summary that is too large is not stored,
+nor is one for which there was no time: the next change brings another one.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -37,34 +31,21 @@ class FeedInspector:
 
     def inspect(self, url: str, content: Content) -> None:
         """Store the summary of a topic that has changed, once it is there."""
-        Deferred.fromCoroutine(self._inspect(url, content))
+        Deferred.fromCoroutine(self._record(url, content))
 
-    async def _inspect(self, url: str, content: Content) -> None:
-        found = await self.summarise(url, content)
-        if found is not None:
-            await self.record(url, found)
-
-    async def summarise(self, url: str, content: Content) -> Mapping[str, Any] | None:
-        """The summary of a topic, which says so if it is no feed; None if there is none, which is
-        logged.
-        """
+    async def _record(self, url: str, content: Content) -> None:
+        """Store the summary, or why the topic is no feed; log it if neither can be stored."""
         try:
             try:
                 facts = await self._parse(host_of(url), facts_of, content)
             except DocumentFault as error:
                 facts = error.reason
-            return summary(facts)
+            await self._store.record_feed(url, summary(facts))
         except ParsingUnavailable as error:  # the broker stops, or has said what is wrong
             self.log.info("{url} is not read as a feed: {error}", url=url, error=error)
-        except Exception:  # log a bug
-            self.log.failure("Reading {url} as a feed failed.", url=url)
-        return None
-
-    async def record(self, url: str, found: Mapping[str, Any]) -> None:
-        """Store the summary of a topic; log it if it cannot be stored."""
-        try:
-            await self._store.record_feed(url, found)
         except Unavailable as error:
             self.log.error(
                 "The summary of the feed {url} is not stored: {error}", url=url, error=error
             )
+        except Exception:  # log a bug
+            self.log.failure("Reading {url} as a feed failed.", url=url)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any
 
 from attrs import evolve
 from twisted.logger import Logger
@@ -103,16 +102,11 @@ class Verifier:
         if topic is not None and topic.ended:
             raise EndedTopic(intent.topic, topic.ended)
         fetched = await self._fetch_if_needed(intent, topic, must_succeed=read)
-        summary = None
-        if fetched is not None and fetched.content and len(fetched.content.body) > LARGE:
-            if topic is None or topic.digest != fetched.digest:
-                summary = await self._detector.feeds.summarise(fetched.url, fetched.content)
-            # Many slow callbacks would fill the memory with contents.  If subscribers wait for this
-            # one, the topic is fetched again.
-            fetched = evolve(fetched, content=None)
+        if fetched is not None:  # many slow callbacks would fill the memory with contents
+            fetched = _without_large_content(fetched)
         await self._confirm(notifier, intent)
         if fetched is not None:
-            await self._record_if_newest(evolve(fetched, way=_way_of(intent)), topic, summary)
+            await self._record_if_newest(evolve(fetched, way=_way_of(intent)), topic)
         is_fetched_here = self._detector.reads(intent.topic)  # otherwise the content is pushed
         known = (fetched or topic) if is_fetched_here else None
         digest = known.digest if known else None
@@ -236,25 +230,29 @@ class Verifier:
         )
         raise _callback_failed(outcome)
 
-    async def _record_if_newest(
-        self, fetched: FetchResult, before: Topic | None, summary: Mapping[str, Any] | None
-    ) -> None:
+    async def _record_if_newest(self, fetched: FetchResult, before: Topic | None) -> None:
         """Record the fetch that was made before the callback was verified.
 
         It is recorded only now, since unverified requests must change nothing.  It is not
         recorded if the topic was fetched again meanwhile, since that fetch is newer.
-
-        :param summary: what is to be stored with a change whose content was too large to keep.
         """
         if _last_fetch(await self._store.topic(fetched.url)) == _last_fetch(before):
-            record = await self._detector.record(fetched, announce=before is not None)
-            if record.changed and summary is not None:
-                await self._detector.feeds.record(record.topic.url, summary)
+            await self._detector.record(fetched, announce=before is not None)
 
 
 def _way_of(intent: Intent) -> Way:
     """Why the topic of an intent is fetched."""
     return Way.FOLLOWED if intent.callback.is_private else Way.SUBSCRIBED
+
+
+def _without_large_content(fetched: FetchResult) -> FetchResult:
+    """The result of a fetch, without its content if that is too large to keep in memory.
+
+    If subscribers wait for that content, the topic is fetched again.
+    """
+    if fetched.content is None or len(fetched.content.body) <= LARGE:
+        return fetched
+    return evolve(fetched, content=None)
 
 
 def _callback_failed(outcome: Outcome) -> CallbackFailed:

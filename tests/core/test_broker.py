@@ -206,14 +206,6 @@ class SubscribeTests(BrokerTestCase):
             walk = self.successResultOf(self.store.fanouts(10))[-1]
             self.assertEqual((walk.lacks_content, walk.content_id is None), (later, later))
 
-    def test_large_feed_has_a_summary_from_its_first_subscription_on(self) -> None:
-        """Though its content is not held: it is parsed before the callback is verified."""
-        title = "<rss version='2.0'><channel><title>Large</title></channel></rss>"
-        self.fetcher.contents[FEED] = title.encode() + b" " * LARGE
-        self.result(self.broker.subscribe(self.intent))
-        (found,) = self.successResultOf(self.store.topic_summaries(0, 10))
-        self.assertEqual(found.title, "Large")
-
     def test_present_content_for_who_wants_it_at_once(self) -> None:
         for protocol, wanted, waits in (
             ("carrier", False, None),
