@@ -26,8 +26,6 @@ from twisted.python.failure import Failure
 from twisted.web.client import (
     Agent,
     BrowserLikePolicyForHTTPS,
-    ContentDecoderAgent,
-    GzipDecoder,
     HTTPConnectionPool,
     RequestTransmissionFailed,
     ResponseFailed,
@@ -42,6 +40,13 @@ from rsscloud_broker.client.feed_requests import FeedAnswer
 from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import IClock, IOutbound, OutboundReply, OutboundRequest
+from rsscloud_broker.wire.codings import (
+    ACCEPTED,
+    CONTENT_CODINGS,
+    DecodingFailed,
+    TooLong,
+    decode_content,
+)
 
 T = TypeVar("T")
 
@@ -116,7 +121,7 @@ class AnyAddress:
     def __init__(
         self, agent: IAgent, clock: IClock, seconds: float = SECONDS, max_bytes: int = MAX_BYTES
     ) -> None:
-        self._agent = ContentDecoderAgent(agent, [(b"gzip", GzipDecoder)])
+        self._agent = agent
         self._clock = clock
         self._seconds = seconds
         self._max_bytes = max_bytes
@@ -158,31 +163,46 @@ class AnyAddress:
     async def _exchange(self, request: OutboundRequest) -> OutboundReply:
         """Send one request, without following a redirect."""
         url = request.url
-        sent = Headers({"User-Agent": [USER_AGENT]})
+        sent = Headers({"User-Agent": [USER_AGENT], "Accept-Encoding": [ACCEPTED]})
         for name, text in request.headers.items():
             sent.setRawHeaders(name, [text])
         ascii_url = url if url.isascii() else EncodedURL.from_text(url).to_uri().to_text()
-        body = _RequestBody(request.body) if request.body else None
+        posted = _RequestBody(request.body) if request.body else None
         response: Any = await self._agent.request(
-            request.method.encode("ascii"), ascii_url.encode("ascii"), sent, body
+            request.method.encode("ascii"), ascii_url.encode("ascii"), sent, posted
         )
-        compressed = isinstance(response, GzipDecoder)
-        if compressed and isinstance(response.original, GzipDecoder):
-            # A few bytes could decompress to more than fits into memory.
+        coding = b",".join(response.headers.getRawHeaders(b"content-encoding", [])).strip().lower()
+        if b"," in coding:
             raise OutboundError("the answer is compressed more than once")
         content = bytearray()
 
         def add(data: bytes) -> None:
             content.extend(data)
             if len(content) > self._max_bytes:
-                raise OutboundError(f"the answer is larger than {self._max_bytes} bytes")
+                raise self._too_large()
 
         await collect(response, add)
+        compressed = coding in CONTENT_CODINGS
+        body = bytes(content)
+        if compressed and body:  # the answer to a HEAD has no body
+            body = self._decode(coding, body)
         received = {
             name.decode("latin-1").lower(): ", ".join(line.decode("latin-1") for line in lines)
             for name, lines in response.headers.getAllRawHeaders()
         }
-        return OutboundReply(response.code, received, bytes(content), url, (), compressed)
+        return OutboundReply(response.code, received, body, url, (), compressed)
+
+    def _decode(self, coding: bytes, encoded: bytes) -> bytes:
+        """Undo the content coding of a body; an OutboundError if that fails."""
+        try:
+            return decode_content(coding, encoded, self._max_bytes)
+        except TooLong as error:
+            raise self._too_large() from error
+        except DecodingFailed as error:
+            raise OutboundError(f"the answer {error}") from error
+
+    def _too_large(self) -> OutboundError:
+        return OutboundError(f"the answer is larger than {self._max_bytes} bytes")
 
 
 def _reason(failure: Failure) -> str:

@@ -1,7 +1,7 @@
 """Decodes the content codings gzip and deflate (RFC 9110, section 8.4.1), up to a limit of bytes.
 
-Front doors decode request bodies with it, and ``outbound`` the bodies of answers.  It also says
-whether a client accepts gzip.
+Front doors decode request bodies with it, and ``outbound`` and ``client`` the bodies of answers.
+It also says whether a client accepts gzip.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ _GZIP: Final = zlib.MAX_WBITS + 16  # tells zlib to expect gzip
 _ZLIB: Final = zlib.MAX_WBITS
 _RAW: Final = -zlib.MAX_WBITS
 
-#: How each member of a gzip body begins, and how many there may be: each costs some microseconds,
-#: even if it is empty.
+#: How each member of a gzip body begins.
 _MEMBER: Final = b"\x1f\x8b"
+#: Each member costs some microseconds, even if it is empty: so many cost about ten milliseconds.
 _MAX_MEMBERS: Final = 1000
 
-#: How many encoded bytes are given to zlib first.
+#: How many encoded bytes are given to zlib first.  Most bodies have fewer; and to copy so many for
+#: each member takes some microseconds.
 _FIRST_PIECE: Final = 16 * 1024
 
 
@@ -46,7 +47,7 @@ def decode_content(coding: bytes, encoded: bytes, limit: int) -> bytes:
 
     :param coding: one of ``CONTENT_CODINGS``.
     :param encoded: the encoded bytes, at least one.  Bytes after the end of the encoded data are
-        ignored.
+        ignored, unless they begin like a further member.
     :param limit: the largest number of decoded bytes; memory is used for hardly more.
     :raises TooLong: there are more than ``limit`` decoded bytes.
     :raises DecodingFailed: the bytes are cut off, have another coding, or too many members.
