@@ -17,7 +17,10 @@ from attrs import frozen
 from rsscloud_broker.wire.units import DAY
 
 #: Where the values stand in a plot of 760 by 230; the rest is for what is written at the axes.
-_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 748, 15, 194
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 736, 15, 194
+#: The room between an axis and its text: to the left of the vertical axis, and below the horizontal
+#: one; and how far below the middle of a number its foot is.
+_BESIDE, _BELOW, _FOOT = 5, 19, 4
 
 #: The powers of ten between two numbers at an axis: of fractions, and of whole numbers.
 _FRACTIONS: Final = range(-6, 20)
@@ -122,12 +125,12 @@ def _plot(
     for tick in ticks:
         y = places.y(tick)
         parts.append(f'<path class="guide" d="M{_LEFT} {y}H{_RIGHT}"/>')
-        parts.append(f'<text x="{_LEFT - 5}" y="{y + 4}">{short(tick)}</text>')
+        parts.append(f'<text x="{_LEFT - _BESIDE}" y="{y + _FOOT}">{short(tick)}</text>')
     parts.append('</g><g class="x axis">')
     for step, text in marks.items():
         x = places.x(step)
         parts.append(f'<g><path class="guide" d="M{x} {_TOP}V{_BOTTOM}"/>')
-        parts.append(f'<text x="{x}" y="{_BOTTOM + 19}">{escape(text)}</text></g>')
+        parts.append(f'<text x="{x}" y="{_BOTTOM + _BELOW}">{escape(text)}</text></g>')
     parts.append("</g>")
     parts += (f'<g class="color-{place}">{each}</g>' for place, each in enumerate(drawn))
     return _svg(760, 230, parts)

@@ -62,13 +62,13 @@ class PlotTests(SynchronousTestCase):
         self.assertEqual(
             (paths["color-0"], paths["color-1"]),
             (
-                ["M62 158 405 122 748 87 748 194 405 194 62 194Z"],
-                ["M62 158 405 122 748 15 748 87 405 122 62 158Z"],
+                ["M62 158 399 122 736 87 736 194 399 194 62 194Z"],
+                ["M62 158 399 122 736 15 736 87 399 122 62 158Z"],
             ),
         )
         marks = root.iterfind(".//{*}g[@class='x axis']//{*}text")
         self.assertEqual(
-            [(text.get("x"), text.text) for text in marks], [("62", "12:00"), ("748", "13:00")]
+            [(text.get("x"), text.text) for text in marks], [("62", "12:00"), ("736", "13:00")]
         )
 
     def test_large_numbers_are_short(self) -> None:
