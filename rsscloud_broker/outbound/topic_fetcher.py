@@ -78,7 +78,8 @@ class TopicFetcher:
         product: str,
         page: str,
         budget: AnswerBudget | None = None,
-        deadline: float = 30.0,
+        *,
+        deadline: float,
     ) -> None:
         self._outbound = outbound
         self._deadline = deadline

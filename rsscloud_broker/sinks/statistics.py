@@ -144,9 +144,9 @@ class StatisticsSink(EachPeriod):
         most, and remove old numbers.
         """
         now = self._clock.wall_seconds()
-        last = int(now // HOUR) - 1
-        first = max(int(due_at // HOUR) - 1, last - 23)
-        for hour in range(min(first, last), last + 1):
+        end = int(now // HOUR)  # the hour that is not over yet
+        first = max(int(due_at // HOUR) - 1, end - 24)
+        for hour in range(min(first, end - 1), end):
             # How many topics of each hour are remembered as its most pinged ones.
             busiest = await self._statistics.pinged_topics(hour * HOUR, (hour + 1) * HOUR, 100)
             if busiest:  # the pings of what is stored already may have been removed

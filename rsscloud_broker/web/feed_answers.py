@@ -50,7 +50,8 @@ def later_second(at: float, before: float) -> float:
     """When a new version was made, for its Last-Modified.
 
     :param at: the present time, in seconds since the epoch.
-    :param before: what this function returned for the version before it; 0 if there is none.
+    :param before: what this function returned for the version before it, or the latest date that
+        may have been sent with that; 0 if there is none.
     :returns: the present time, unless it is in the same second as that, or before it; then the
         second after that.
     """

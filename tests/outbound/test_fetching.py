@@ -26,7 +26,9 @@ class FetchingTestCase(TestCase):
         self.pages = Pages({})
         self.base = f"http://127.0.0.1:{serve(self, self.pages)}"
         self.client = make_client()
-        self.fetcher = TopicFetcher(self.client.outbound, Clock(), "broker/1", "http://b.example")
+        self.fetcher = TopicFetcher(
+            self.client.outbound, Clock(), "broker/1", "http://b.example", deadline=30.0
+        )
 
     async def fetch(self, path: str = "/", known: Validators = NO_VALIDATORS) -> Fetched:
         return await self.fetcher.fetch(self.base + path, known, 7)

@@ -51,7 +51,7 @@ class FetcherTestCase(SynchronousTestCase):
         self.outbound = FakeOutbound()
         self.clock = Clock(NOW)
         self.fetcher = TopicFetcher(
-            self.outbound, self.clock, "rsscloud-broker/1.0", "http://broker.example"
+            self.outbound, self.clock, "rsscloud-broker/1.0", "http://broker.example", deadline=30.0
         )
 
     def fetch(self, known: Validators = NO_VALIDATORS, subscribers: int = 0) -> Deferred[Fetched]:

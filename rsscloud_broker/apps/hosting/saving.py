@@ -222,7 +222,8 @@ def _is_full(row: Row[Any]) -> bool:
 def _version_columns(place: _Place) -> dict[str, object]:
     """The columns of a new version; ``modified_at`` is in a later second than the last one's.
 
-    The date of a deleted file is forgotten; but no date in the future is ever sent.
+    The date of a deleted file is forgotten; but none was sent that is later than now, as no date in
+    the future ever is.
     """
     document, account = place.save.document, place.save.account
     known, before = place.known, 0.0

@@ -134,11 +134,13 @@ class River:
             record = await self._tending.begin(record, found)
         except TopicUnreadable as error:
             if found.document is None or error.lasting:
-                await self._undo_follow(caller, record, is_new)
+                if is_new:
+                    await self._undo_follow(caller, record)
                 raise InvalidFeed(str(error)) from error
             # Else the items that were found are stored, and the river subscribes later.
         except Refused:
-            await self._undo_follow(caller, record, is_new)
+            if is_new:
+                await self._undo_follow(caller, record)
             raise
         name, feed = caller.name, record.url
         self.log.info("{name} follows {feed}, from {source}.", name=name, feed=feed, source=source)
@@ -151,15 +153,13 @@ class River:
         later = {"is_found": True, "read_due_at": now + HOUR}
         return await self.store.add_feed(found.url, keys["key"], keys["secret"], now, later)
 
-    async def _undo_follow(self, caller: Caller, record: FeedRecord, is_new: bool) -> None:
+    async def _undo_follow(self, caller: Caller, record: FeedRecord) -> None:
         """Undo that a caller has begun to follow a feed that cannot be read; and remove the feed.
 
-        :param is_new: whether the caller did not follow it before; otherwise nothing is undone, and
-            the items stay that came while it could be read.
+        Not for a caller who followed it before: the items stay that came while it could be read.
         """
-        if is_new:
-            await self.store.unfollow_feed(caller.account.id, record.id)
-            await self._tending.end(record)
+        await self.store.unfollow_feed(caller.account.id, record.id)
+        await self._tending.end(record)
 
     async def _follow(self, account_id: int, record: FeedRecord) -> bool:
         """Have an account follow a feed.  Returns whether it did not before."""

@@ -14,7 +14,7 @@ from rsscloud_broker.apps.writing.rsd import MEDIA_TYPE as RSD
 from rsscloud_broker.apps.writing.rsd import discovery_links, rsd_url
 from rsscloud_broker.apps.writing.texts import outline_elements, shown
 from rsscloud_broker.apps.writing.writing import Writing
-from rsscloud_broker.database.columns import to_micros, to_seconds
+from rsscloud_broker.database.columns import to_micros
 from rsscloud_broker.http.answering import PLAIN, Answer
 from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import AppParts
@@ -235,11 +235,11 @@ def _place_of(author: Author) -> str:
     return f"{to_micros(author.changed_at)}-{author.name}"
 
 
-def _read_place(place: str) -> tuple[float, str] | None:
-    """The time and the name that ``_place_of`` has written; None if it is something else."""
+def _read_place(place: str) -> tuple[int, str] | None:
+    """What ``_place_of`` has written: microseconds and a name; None if it is something else."""
     number, _, name = place.partition("-")
     micros = parse_number(number)
-    return None if micros is None else (to_seconds(micros), name)
+    return None if micros is None else (micros, name)
 
 
 def title_of(post: Post) -> str:

@@ -110,15 +110,16 @@ def author_named(conn: Connection, name: str) -> Author | None:
     return None if row is None else _author_of_row(row)
 
 
-def authors(conn: Connection, limit: int, before: tuple[float, str] | None = None) -> list[Author]:
+def authors(conn: Connection, limit: int, before: tuple[int, str] | None = None) -> list[Author]:
     """The authors who have published something, those whose feeds changed last first.
 
-    :param before: of the last author of the page before, when its feeds had changed, and its name.
+    :param before: of the last author of the page before, when its feeds had changed, in
+        microseconds, and its name.
     """
     order = (author.c.changed_at, author.c.name)
     chosen = select(author).where(author.c.changed_at > 0)
     if before is not None:
-        chosen = chosen.where(tuple_(*order) < (to_micros(before[0]), before[1]))
+        chosen = chosen.where(tuple_(*order) < before)
     newest = chosen.order_by(*(column.desc() for column in order)).limit(limit)
     return list(map(_author_of_row, conn.execute(newest)))
 

@@ -123,7 +123,7 @@ class RowsTests(SynchronousTestCase):
             for number, name in enumerate(("ben", "cleo", "anna"), 1):
                 rows.ensure_author(conn, number, name, BASE)
             conn.execute(update(author).values(changed_at=1))  # all at the same time
-            befores = (None, (1e-6, "ben"), (1e-6, "anna"), (2e-6, ""))
+            befores = (None, (1, "ben"), (1, "anna"), (2, ""))
             pages = [rows.authors(conn, 2, before) for before in befores]
         names = [[each.name for each in page] for page in pages]
         self.assertEqual(names, [["cleo", "ben"], ["anna"], [], ["cleo", "ben"]])
