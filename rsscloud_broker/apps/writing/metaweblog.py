@@ -10,6 +10,7 @@ MarsEdit call, among it the calls of Movable Type (``mt``) for categories.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final
 
 from attrs import evolve
@@ -161,6 +162,10 @@ def _blogger_post(post: Post) -> dict[str, Any]:
     }
 
 
+class _Unchanged(Exception):
+    """The message has these categories already."""
+
+
 class MovableTypeAPI(EditorAPI):
     """``mt``: the categories of a message, which Open Live Writer sets by these calls."""
 
@@ -187,9 +192,13 @@ class MovableTypeAPI(EditorAPI):
         categories = merged([_category_in(each, by_number) for each in chosen])
 
         async def edited(old: Post) -> NewPost:
+            if old.categories == categories:
+                raise _Unchanged
             return evolve(old.as_new(), categories=categories)
 
-        return categories == post.categories or await self._edit(call, post, edited)
+        with suppress(_Unchanged):
+            await self._edit(call, post, edited)
+        return True
 
 
 def _category_in(value: Any, by_number: dict[str, str]) -> str:

@@ -9,6 +9,7 @@ from xmlrpc.client import Binary, DateTime, Fault
 
 from rsscloud_broker.apps.writing.model import NewPost, OutlineItem
 from rsscloud_broker.apps.writing.options import WritingOptions
+from rsscloud_broker.interfaces import Caller
 from rsscloud_broker.model.administration import Block
 from tests.accounts.fixture import PASSWORD
 from tests.apps.writing.house import BROKER, FEED, SOURCE
@@ -385,6 +386,28 @@ class MovableTypeTests(EditorTestCase):
         for answer in self.ask_at_once(*(("/RPC2", each, headers) for each in documents)):
             self.assertIn("<boolean>1</boolean>", answer.text)
         self.assertEqual(self.only_post().as_new(), NewPost("y", "New", categories=("b",)))
+
+    def test_categories_that_change_meanwhile(self) -> None:
+        """Those that the message had when the call came are set all the same."""
+        number = self.new(description="x", categories=["a"])
+        writing, read = self.writing, self.writing.categories
+
+        async def categories(caller: Caller) -> Any:
+            used = await read(caller)
+            await writing.edit(caller, int(number), NewPost("y", categories=("b",)), SOURCE)
+            return used
+
+        self.patch(writing, "categories", categories)
+        self.call("mt.setPostCategories", number, *WHO, [{"categoryName": "a"}])
+        self.assertEqual(self.only_post().as_new(), NewPost("y", categories=("a",)))
+
+    def test_categories_that_a_message_has_already(self) -> None:
+        number = self.new(description="x", categories=["a"])
+        before = self.only_post()
+        self.clock.advance(10)
+        chosen = [{"categoryName": "a"}]
+        self.assertIs(self.call("mt.setPostCategories", number, *WHO, chosen), True)
+        self.assertEqual(self.only_post(), before)
 
 
 class OpenLiveWriterTests(EditorTestCase):
