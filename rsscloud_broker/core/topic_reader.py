@@ -167,8 +167,12 @@ class TopicReader:
                 raise given_up from None
 
     def remember(self, topic: Topic, *, pinged: bool) -> None:
-        """Cache a topic that the caller has just recorded."""
-        self._cache[topic.url] = _Recorded(topic, self._clock.seconds(), pinged)
+        """Cache a topic that the caller has just recorded.
+
+        Not one that has ended meanwhile: those who revive it do not clear this cache.
+        """
+        recorded = _Recorded(topic, self._clock.seconds(), pinged)
+        self._cache[topic.url] = None if topic.ended else recorded
 
     def unchanged_topic(self, fetched: FetchResult) -> Topic | None:
         """The cached topic, if recording this result would not change its row; else None."""

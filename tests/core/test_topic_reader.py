@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from typing import Any
 
 from twisted.internet.defer import Deferred
 
@@ -157,6 +158,21 @@ class EndTests(ReaderTestCase):
         del self.fetcher.fetched[:], self.bus.events[:]
         self.failureResultOf(self.detector.check_now(FEED), EndedTopic)
         self.assertEqual((self.fetcher.fetched, self.bus.events), ([], []))
+
+    def test_topic_that_ended_during_a_fetch_can_be_revived_at_once(self) -> None:
+        self.check()
+        fetch = self.fetcher.fetch
+
+        async def end_and_fetch(*args: Any) -> Fetched:
+            await self.store.end_topic(FEED, "spam", NOW)
+            return await fetch(*args)
+
+        self.patch(self.fetcher, "fetch", end_and_fetch)
+        self.assertEqual(self.check(pinged=True).topic.ended, "spam")
+        self.failureResultOf(self.detector.check_now(FEED), EndedTopic)
+        self.patch(self.fetcher, "fetch", fetch)
+        self.successResultOf(self.store.revive_topic(FEED))
+        self.assertEqual(self.check().topic.ended, "")
 
     def test_end_of_what_is_not_known_changes_nothing(self) -> None:
         url = "http://gone.example/"
