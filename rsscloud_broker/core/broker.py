@@ -47,8 +47,7 @@ from rsscloud_broker.events import (
 )
 from rsscloud_broker.interfaces import IBroker, IClock, IEventBus, IURLPolicy
 from rsscloud_broker.model import Content, Intent, Ping, Subscription
-from rsscloud_broker.model.ways import Way
-from rsscloud_broker.model.work import ChangeSource
+from rsscloud_broker.model.ways import ChangeSource, Way
 from rsscloud_broker.policy.access import Access
 from rsscloud_broker.policy.addresses import bucket_of
 from rsscloud_broker.policy.rate_limits import Admission
@@ -141,7 +140,7 @@ class Broker:
         named, way = ping.rss_url or ping.url, Way.WEBLOG_UPDATES
         self._publish_ping_accepted(named, source, ping.origin, way, repeated=record.repeat)
         for topic, state in zip(record.watched, record.states, strict=True):
-            self._detector.schedule(topic, state, source=source, way=way)
+            self._detector.schedule(topic, state, source=source, cause=ChangeSource(way))
 
     async def recent_pings(self) -> Sequence[Ping]:
         return await self._recent_pings.newest()
@@ -189,7 +188,7 @@ class Broker:
             record = await self._revive_if_allowed(url, check)
         except TopicUnreadable as error:
             if again and not error.refused:
-                state = await self._detector.request(url, source, cause=ChangeSource(way, origin))
+                state = await self._detector.request(url, source, ChangeSource(way, origin))
                 self._detector.schedule_later(url, source, state, origin)
             raise
         return record.news
@@ -236,7 +235,7 @@ class Broker:
                 self._publish_ping_refused(url, source, problem)
         if not allowed:
             raise next(problem for problem in found if isinstance(problem, Refused))
-        cause = ChangeSource(Way.WEBSUB, origin)
+        cause = ChangeSource(Way.WEBSUB, origin, pinged=True)
         stored = await gather([self._request_pinged_fetch(url, source, cause) for url in allowed])
         if not any(stored):
             raise TooMany(QUEUE_FULL, QUEUE_FULL_PAUSE)
@@ -251,7 +250,8 @@ class Broker:
         self._access.check_source(source)
         self._check_space()
         self._admission.ping(source)
-        if not await self._request_fetch(topic_of(url), source, ChangeSource(Way.FOLLOWED)):
+        cause = ChangeSource(Way.FOLLOWED, pinged=True)
+        if not await self._request_fetch(topic_of(url), source, cause):
             raise TooMany(QUEUE_FULL, QUEUE_FULL_PAUSE)
 
     async def _request_pinged_fetch(self, url: str, source: str, cause: ChangeSource) -> bool:
@@ -269,10 +269,9 @@ class Broker:
 
         :returns: False if the store keeps as many such requests as it may.
         """
-        state = await self._detector.request(url, source, pinged=True, cause=cause)
+        state = await self._detector.request(url, source, cause)
         if state:
-            way, origin = cause.way, cause.origin
-            self._detector.schedule(url, state, pinged=True, source=source, origin=origin, way=way)
+            self._detector.schedule(url, state, source=source, cause=cause)
         return bool(state)
 
     async def _admit_fetch(self, url: str, source: str) -> None:

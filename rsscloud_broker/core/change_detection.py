@@ -37,8 +37,8 @@ from rsscloud_broker.errors import TopicUnreadable, Unavailable
 from rsscloud_broker.events import ContentFetched, PingReceived, TopicChanged, TopicFetched
 from rsscloud_broker.interfaces import IClock, IEventBus
 from rsscloud_broker.model import FetchResult, Ping
-from rsscloud_broker.model.ways import Way
-from rsscloud_broker.model.work import UNKNOWN_SOURCE, ChangeSource, Check, CheckState, FetchRecord
+from rsscloud_broker.model.ways import UNKNOWN_SOURCE, ChangeSource, Way
+from rsscloud_broker.model.work import Check, CheckState, FetchRecord
 from rsscloud_broker.policy.addresses import bucket_of
 from rsscloud_broker.storage import Store
 from rsscloud_broker.util.caches import BoundedDict
@@ -147,9 +147,7 @@ class ChangeDetector(Service):
             url,
             source,
             waiter=found,
-            pinged=pinged,
-            origin=origin,
-            way=way,
+            cause=ChangeSource(way, origin, pinged),
             may_have_changed=pinged,
             to_record=True,
         )
@@ -174,7 +172,7 @@ class ChangeDetector(Service):
         :raises TopicUnreadable: the fetch failed.
         """
         found: Deferred[RecordedFetch] = Deferred()
-        self._request(url, source, waiter=found, way=way)
+        self._request(url, source, waiter=found, cause=ChangeSource(way))
         return found.addCallback(result_of)
 
     def has_room(self, source: str, urls: Iterable[str]) -> bool:
@@ -185,22 +183,19 @@ class ChangeDetector(Service):
         """
         return self._waiting.has_room(source, urls)
 
-    async def request(
-        self, url: str, source: str, pinged: bool = False, cause: ChangeSource = UNKNOWN_SOURCE
-    ) -> CheckState:
+    async def request(self, url: str, source: str, cause: ChangeSource) -> CheckState:
         """Have the store request a check, for ``schedule``: see ``Store.request_check``."""
         now, claim = self._clock.wall_seconds(), self.has_room(source, (url,))
-        return await self._store.request_check(url, now, pinged, bucket_of(source), claim, cause)
+        asked_by = bucket_of(source)
+        return await self._store.request_check(url, now, cause.pinged, asked_by, claim, cause)
 
     def schedule(
         self,
         url: str,
         state: CheckState = CheckState.WAITS,
         *,
-        pinged: bool = False,
         source: str = "",
-        origin: str = "",
-        way: Way = Way.FETCH,
+        cause: ChangeSource = UNKNOWN_SOURCE,
     ) -> None:
         """Fetch a topic soon.  The caller has stored a check of it.
 
@@ -208,35 +203,26 @@ class ChangeDetector(Service):
 
         :param state: what the store said of the check.  If it waits in the store, this process or
             another claims it when there is room.
-        :param pinged, source, origin, way: as for ``check_now``.
+        :param source: as for ``check_now``.
+        :param cause: why the topic is fetched.
         """
         self._count_ping(url)
         if not self.running or state is CheckState.ELSEWHERE:
             return
-        if self._retries.fetch_soon_if_waiting(url, source, pinged, origin, way):
+        if self._retries.fetch_soon_if_waiting(url, source, cause):
             return
         if state is CheckState.WAITS and url not in self._waiting:
             self._waiting.note_left(url, source)
         else:
             self._waiting.add(url, source)
-            self._request(
-                url,
-                source,
-                pinged=pinged,
-                origin=origin,
-                way=way,
-                may_have_changed=True,
-                requested=True,
-            )
+            self._request(url, source, cause=cause, may_have_changed=True, requested=True)
 
     def _begin_claimed(self, check: Check) -> None:
         """Begin the fetch of a check that this process has just claimed."""
         self._request(
             check.url,
             check.source,
-            pinged=check.pinged,
-            origin=check.cause.origin,
-            way=check.cause.way,
+            cause=check.cause,
             requested=True,
             delays=self._retries.delays_after(check.failures),
         )
@@ -250,16 +236,15 @@ class ChangeDetector(Service):
                 self.schedule(url, state, source=source)
         elif self.running:
             now, delays = self._clock.seconds(), self._retries.delays_after(0)
-            self._retries.retry_later(Retry(url, now, delays, {source}, pinged=True, origin=origin))
+            cause = ChangeSource(origin=origin, pinged=True)
+            self._retries.retry_later(Retry(url, now, delays, {source}, cause))
 
     def _request(
         self,
         url: str,
         *sources: str,
         waiter: Deferred[RecordedFetch] | None = None,
-        pinged: bool = False,
-        origin: str = "",
-        way: Way = Way.FETCH,
+        cause: ChangeSource = UNKNOWN_SOURCE,
         may_have_changed: bool = False,
         to_record: bool = False,
         requested: bool = False,
@@ -272,13 +257,13 @@ class ChangeDetector(Service):
         :param waiter: is fired with the result or the failure.
         :param may_have_changed: whether the topic may have changed since the last fetch, so that
             a failure is retried from the first delay on.
-        :param pinged, origin, way, to_record, requested, delays: see ``PendingFetch``.
+        :param cause, to_record, requested, delays: see ``PendingFetch``.
         """
         pending = self._fetches.find_or_make(url)
         retry = self._retries.take(url)
         if retry is not None:
             sources += tuple(retry.sources)
-            pending.join(pinged=retry.pinged, origin=retry.origin, way=retry.way)
+            pending.cause = pending.cause.joined(retry.cause)
             pending.requested = True
             pending.delays = retry.delays
             self._waiting.add(url, next(iter(retry.sources), ""))
@@ -286,7 +271,7 @@ class ChangeDetector(Service):
             pending.delays = delays
         if waiter is not None:
             pending.waiters.append(waiter)
-        pending.join(pinged=pinged, origin=origin, way=way)
+        pending.cause = pending.cause.joined(cause)
         pending.to_record |= to_record
         pending.requested |= requested
         for source in sources:  # a new source may get a slot at once
@@ -335,7 +320,7 @@ class ChangeDetector(Service):
             return answer
         try:
             use = partial(self._record_if_wanted, pending)
-            found = await self._reader.fetch(url, pending.turn, use, pending.way)
+            found = await self._reader.fetch(url, pending.turn, use, pending.cause.way)
             if self.running:
                 await self._refetches.fetch_if_asked_again(url, found.record)
             return found
@@ -358,10 +343,10 @@ class ChangeDetector(Service):
         """Record the result of a fetch, unless the store was just given the same."""
         result = evolve(
             fetched,
-            pinged=pending.pinged,
-            origin=pending.origin,
+            pinged=pending.cause.pinged,
+            origin=pending.cause.origin,
             asked_at=pending.asked_at,
-            way=pending.way,
+            way=pending.cause.way,
         )
         if not pending.requested:  # the store deletes a check only when a result is recorded
             topic = self._reader.unchanged_topic(result)
@@ -380,7 +365,7 @@ class ChangeDetector(Service):
         following = self._fetches.following(pending)
         if following is not None:
             # It answers both requests, and is not withdrawn: this fetch still has its claim.
-            following.join(pinged=pending.pinged, origin=pending.origin, way=pending.way_again)
+            following.cause = following.cause.joined(pending.cause.again)
             following.requested = True
             for source in pending.turn.sources:
                 following.turn.join(source)
@@ -390,9 +375,7 @@ class ChangeDetector(Service):
             self._clock.seconds(),
             pending.delays or self._retries.delays_after(0),
             set(pending.turn.sources),
-            pending.pinged,
-            pending.origin,
-            pending.way_again,
+            pending.cause.again,
         )
         if isinstance(error, TopicUnreadable):
             self._retries.plan_after_failure(retry, error, pending.asked_until)

@@ -20,7 +20,7 @@ from rsscloud_broker.errors import Refused
 from rsscloud_broker.events import PingAccepted, PingReceived, PingsTakenIn
 from rsscloud_broker.interfaces import IClock, IEventBus, Intake, IPingIntake
 from rsscloud_broker.model import Ping
-from rsscloud_broker.model.ways import Way
+from rsscloud_broker.model.ways import ChangeSource, Way
 from rsscloud_broker.policy.access import Access
 from rsscloud_broker.storage import Store
 from rsscloud_broker.util.urls import normal_form
@@ -96,7 +96,7 @@ class PingIntake:
                 PingAccepted(ping.rss_url or ping.url, now, origin=ping.origin, way=Way.LIST)
             )
             for topic, state in zip(record.watched, record.states, strict=True):
-                self._detector.schedule(topic, state, way=Way.LIST)
+                self._detector.schedule(topic, state, cause=ChangeSource(Way.LIST))
         if new:
             self._bus.publish(PingsTakenIn(min(record.ping.received_at for record in new)))
         return len(new)

@@ -23,7 +23,7 @@ from rsscloud_broker.errors import TopicUnreadable
 from rsscloud_broker.events import Event, WorkHinted
 from rsscloud_broker.interfaces import IClock, IEventSink
 from rsscloud_broker.model import FetchResult, TopicStatus
-from rsscloud_broker.model.work import ChangeSource, FetchRecord
+from rsscloud_broker.model.work import FetchRecord
 from rsscloud_broker.storage import Store
 
 #: Seconds until the store is read although no hint came, and until this node fetches by itself.
@@ -84,8 +84,7 @@ class RemoteFetches:
         until = self._clock.seconds() + LONGEST
         joined = False
         while self._clock.seconds() < until:
-            cause = ChangeSource(pending.way, pending.origin)
-            key = await self._store.join_check(url, asked_at, pending.pinged, cause)
+            key = await self._store.join_check(url, asked_at, pending.cause)
             # This node may have claimed the check just after the store was asked.
             if key is None or pending.requested:
                 break

@@ -25,7 +25,7 @@ from twisted.logger import Logger
 from rsscloud_broker.core.topic_reader import NOT_READ
 from rsscloud_broker.errors import EndedTopic, TopicUnreadable
 from rsscloud_broker.interfaces import IClock
-from rsscloud_broker.model.ways import Way
+from rsscloud_broker.model.ways import ChangeSource
 from rsscloud_broker.storage import Store
 from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE, StoreRetry
 
@@ -40,8 +40,7 @@ class Retry:
     :ivar failed_at: when its last fetch failed, on the monotonic clock.
     :ivar delays: the seconds before each remaining attempt.
     :ivar sources: the sources that requested the fetch; see ``Turn.join``.
-    :ivar pinged: whether a publisher pinged the topic and no fetch has succeeded since.
-    :ivar origin, way: see ``PendingFetch``.
+    :ivar cause: why the topic is fetched; it has been pinged only if no fetch has succeeded since.
     :ivar asked_again: whether somebody requested a fetch of the topic since its last fetch.
     :ivar private: whether the topic has only private followers.
     """
@@ -50,19 +49,10 @@ class Retry:
     failed_at: float
     delays: Iterator[float]
     sources: set[str]
-    pinged: bool
-    origin: str = ""
-    way: Way = Way.FETCH
+    cause: ChangeSource
     asked_again: bool = False
     private: bool = False
     timer: IDelayedCall | None = field(default=None, init=False)
-
-    def join(self, *, pinged: bool, origin: str, way: Way) -> None:
-        """Remember a further reason to fetch the topic: as ``PendingFetch.join``."""
-        if pinged:
-            self.origin = origin if not self.pinged or self.origin == origin else ""
-        self.pinged |= pinged
-        self.way = self.way.joined(way)
 
 
 class FetchRetries:
@@ -127,20 +117,18 @@ class FetchRetries:
         if self._add(retry) is retry:
             self._set_timer(retry, UNAVAILABLE_PAUSE)
 
-    def fetch_soon_if_waiting(
-        self, url: str, source: str, pinged: bool, origin: str, way: Way
-    ) -> bool:
+    def fetch_soon_if_waiting(self, url: str, source: str, cause: ChangeSource) -> bool:
         """Fetch a topic soon, if it waits here.
 
         :param source: the address of the client that requested the fetch.
-        :param pinged, origin, way: see ``PendingFetch``.
+        :param cause: why.
         :returns: whether the topic waits here, so that the caller need not fetch it.  Strangers are
             not notified that a topic waits for private followers: it is fetched for them at once.
         """
         retry = self._waiting.get(url)
-        if retry is None or (retry.private and way.is_open):
+        if retry is None or (retry.private and cause.way.is_open):
             return False
-        retry.join(pinged=pinged, origin=origin, way=way)
+        retry.cause = retry.cause.joined(cause)
         retry.sources.add(source)
         retry.asked_again = True
         if retry.timer is not None:
@@ -173,7 +161,7 @@ class FetchRetries:
         :returns: the retry that waits now.
         """
         waiting = self._waiting.setdefault(retry.url, retry)
-        waiting.join(pinged=retry.pinged, origin=retry.origin, way=retry.way)
+        waiting.cause = waiting.cause.joined(retry.cause)
         waiting.sources |= retry.sources
         return waiting
 

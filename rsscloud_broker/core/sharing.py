@@ -16,7 +16,7 @@ from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 
 from rsscloud_broker.interfaces import IClock
-from rsscloud_broker.model.ways import Way
+from rsscloud_broker.model.ways import UNKNOWN_SOURCE, ChangeSource
 from rsscloud_broker.policy.limiter import Turn
 
 T = TypeVar("T")  # the result of a fetch
@@ -34,9 +34,7 @@ class PendingFetch(Generic[T]):
     :ivar asked_until: when it was last requested, by the wall clock.
     :ivar turn: its turn at the limiter, on behalf of the sources that requested it.  The turn
         begins when the topic's server is called.
-    :ivar pinged: whether a publisher pinged the topic.
-    :ivar origin: of the ping; see ``Ping``.  If pings of several origins share the fetch, empty.
-    :ivar way: how the broker learned that the topic may have changed.
+    :ivar cause: why the topic is fetched, of all requests together.
     :ivar to_record: whether the result is to be recorded.
     :ivar requested: whether the store has a check of the topic, which waits for this fetch.
     :ivar waiters: are fired with the result or the failure.
@@ -47,27 +45,11 @@ class PendingFetch(Generic[T]):
     asked_at: float
     asked_until: float
     turn: Turn = field(factory=Turn, init=False)
-    pinged: bool = False
-    origin: str = ""
-    way: Way = Way.FETCH
+    cause: ChangeSource = UNKNOWN_SOURCE
     to_record: bool = False
     requested: bool = False
     delays: Iterator[float] | None = None
     waiters: list[Deferred[T]] = field(factory=list, init=False)
-
-    def join(self, *, pinged: bool, origin: str, way: Way) -> None:
-        """Remember why the topic is requested, and the origin that all its pings share."""
-        if pinged:
-            self.origin = origin if not self.pinged or self.origin == origin else ""
-        self.pinged |= pinged
-        self.way = self.way.joined(way)
-
-    @property
-    def way_again(self) -> Way:
-        """The way of a further attempt.  That is none of those by which strangers ask openly: the
-        broker may try again for private followers alone, and strangers would see what it finds.
-        """
-        return Way.FETCH if self.way.is_open else self.way
 
     async def fire_waiters(self, clock: IClock, result: T | Failure) -> None:
         """Fire all waiters with the result, ``BATCH_SIZE`` in each turn of the reactor."""

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from attrs import field, frozen
 
 from rsscloud_broker.model import Callback, Content, Intent, Outcome, Ping, Subscription, Topic
-from rsscloud_broker.model.ways import Way
+from rsscloud_broker.model.ways import UNKNOWN_SOURCE, ChangeSource, Way
 
 
 @frozen
@@ -184,32 +184,14 @@ class CheckState(IntEnum):
 
 
 @frozen
-class ChangeSource:
-    """Why the broker thinks that a topic may have changed.
-
-    :ivar way: how it learned of that.
-    :ivar origin: which brokers the ping has passed; see ``Ping``.
-    """
-
-    way: Way = Way.FETCH
-    origin: str = ""
-
-
-#: Nothing is known of why.
-UNKNOWN_SOURCE: Final = ChangeSource()
-
-
-@frozen
 class Check:
     """A requested fetch of a topic.
 
-    :ivar pinged: whether somebody said that the topic changed; then a ping is recorded if it did.
     :ivar source: the source that requested it first; see ``addresses.bucket_of``.
     :ivar failures: how many attempts to fetch the topic have failed since then.
     """
 
     url: str
-    pinged: bool = False
     source: str = ""
     failures: int = 0
     cause: ChangeSource = UNKNOWN_SOURCE

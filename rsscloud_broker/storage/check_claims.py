@@ -111,7 +111,7 @@ def _claim(conn: Connection, keys: Sequence[int], node: int) -> list[Check]:
     claimed = update(topic).where(topic.c.id.in_(found))
     conn.execute(claimed.values(check_node_id=node))
     return [
-        Check(row.url, row.check_pinged, row.check_source, row.check_failures, cause(row))
+        Check(row.url, row.check_source, row.check_failures, cause(row))
         for key in keys
         if (row := found.get(key))
     ]

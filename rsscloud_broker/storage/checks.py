@@ -34,8 +34,8 @@ from rsscloud_broker.database.columns import MICROSECONDS, to_micros
 from rsscloud_broker.database.conflicts import insert_missing
 from rsscloud_broker.database.many_values import OfMany
 from rsscloud_broker.model import host_of
-from rsscloud_broker.model.ways import Way
-from rsscloud_broker.model.work import UNKNOWN_SOURCE, Bounds, ChangeSource, CheckState
+from rsscloud_broker.model.ways import UNKNOWN_SOURCE, ChangeSource, Way
+from rsscloud_broker.model.work import Bounds, CheckState
 from rsscloud_broker.storage.idle import evict_idle
 from rsscloud_broker.storage.schema import topic
 from rsscloud_broker.storage.topic_urls import (
@@ -125,7 +125,6 @@ class AskedCheck(NamedTuple):
 
     url: str
     at: int
-    pinged: bool = False
     source: str = ""
     claim: bool = False
     cause: ChangeSource = UNKNOWN_SOURCE
@@ -150,8 +149,10 @@ class CheckRequests:
 
     def __init__(self, node: int | None) -> None:
         self._node = node
-        # The parameters of ``_REQUEST``, and what became of the requests, by the ids of the topics.
+        # The parameters of ``_REQUEST``, the causes, and what became of the requests, by the ids of
+        # the topics.
         self._values: dict[int, dict[str, Any]] = {}
+        self._causes: dict[int, ChangeSource] = {}
         self._states: dict[int, CheckState] = {}
 
     def add(self, row: Any, asked: AskedCheck) -> None:
@@ -159,12 +160,10 @@ class CheckRequests:
 
         :param row: the row of the topic: has ``CHECK_COLUMNS``.
         """
+        self._causes[row.id] = self._causes.get(row.id, cause(row)).joined(asked.cause)
         earlier = self._values.get(row.id)
         if earlier is not None:
             earlier["at"] = max(earlier["at"], asked.at)
-            earlier |= _joined_cause(
-                asked, pinged=earlier["pinged"], way=earlier["way"], origin=earlier["origin"]
-            )
             return
         waits = row.check_requested_at is not None
         holder = row.check_node_id if waits else None
@@ -176,12 +175,6 @@ class CheckRequests:
         self._values[row.id] = {
             "key": row.id,
             "at": max(asked.at, row.check_requested_at or 0),
-            **_joined_cause(
-                asked,
-                pinged=waits and row.check_pinged,
-                way=row.check_way,
-                origin=row.check_origin,
-            ),
             "node": {CheckState.CLAIMED: self._node, CheckState.ELSEWHERE: holder}.get(state),
             "due": None if due is None else min(due, asked.at + _SOONEST),
             "source": asked.source if is_first else row.check_source,
@@ -211,7 +204,11 @@ class CheckRequests:
     def write(self, conn: Connection) -> None:
         """Write the requests, in the order of the ids of their topics."""
         if self._values:
-            conn.execute(_REQUEST, [self._values[key] for key in sorted(self._values)])
+            requests = [
+                values | cause_values(self._causes[key], "")
+                for key, values in sorted(self._values.items())
+            ]
+            conn.execute(_REQUEST, requests)
 
 
 def request_checks(
@@ -224,8 +221,8 @@ def request_checks(
 
     A method of the store requests one check; its arguments are the attributes of ``AskedCheck``.
 
-    :param pinged: whether somebody said that the topic changed.  Then the check is
-        requested for a topic without subscriptions too, even an unknown one.
+    :param pinged: whether somebody said that the topic changed: see ``ChangeSource``.  Then the
+        check is requested for a topic without subscriptions too, even an unknown one.
     :param source: who requests it; see ``addresses.bucket_of``.
     :param claim: whether this process claims the check, if it is free and not put off.
     :param cause: why the topic may have changed.
@@ -242,9 +239,10 @@ def request_checks(
     requests.write(conn)  # first, so that ``evict_idle`` does not remove these topics
     unknown: dict[str, AskedCheck] = {}
     for request in asked:
-        if request.pinged and request.url not in known:
+        if request.cause.pinged and request.url not in known:
             earlier = unknown.get(request.url, request)
-            unknown[request.url] = earlier._replace(at=max(earlier.at, request.at))
+            both = earlier.cause.joined(request.cause)
+            unknown[request.url] = earlier._replace(at=max(earlier.at, request.at), cause=both)
     allowed = evict_idle(conn, bounds.idle_topics, len(unknown)) if unknown else 0
     inserted = _insert_with_checks(conn, dict(islice(unknown.items(), allowed)), node)
 
@@ -252,29 +250,25 @@ def request_checks(
         """Who handles the check; ``NONE`` if it was not requested."""
         row = known.get(request.url)
         if row is None:
-            return inserted.get(request.url, CheckState.NONE) if request.pinged else CheckState.NONE
+            pinged = request.cause.pinged
+            return inserted.get(request.url, CheckState.NONE) if pinged else CheckState.NONE
         return requests.state(row.id) if _may_be_checked(request, row) else CheckState.NONE
 
     return [state(request) for request in asked]
 
 
-def _joined_cause(asked: AskedCheck, *, pinged: bool, way: str, origin: str) -> dict[str, Any]:
-    """The columns that say why a topic is fetched, after an earlier request and a new one.
-
-    Pings of different origins have none together: see ``PendingFetch.ping``.
-
-    :param pinged, way, origin: of the earlier request.
-    """
-    if asked.pinged:
-        origin = asked.cause.origin if not pinged or origin == asked.cause.origin else ""
-    both = Way(way or Way.FETCH).joined(asked.cause.way)
-    stored_way = "" if both is Way.FETCH else both
-    return {"pinged": pinged or asked.pinged, "way": stored_way, "origin": origin}
-
-
 def cause(row: Any) -> ChangeSource:
     """Why a topic is fetched, by its row."""
-    return ChangeSource(Way(row.check_way or Way.FETCH), row.check_origin)
+    return ChangeSource(Way(row.check_way or Way.FETCH), row.check_origin, row.check_pinged)
+
+
+def cause_values(why: ChangeSource, prefix: str = "check_") -> dict[str, Any]:
+    """The columns that say why a topic is fetched.
+
+    :param prefix: how their names begin.
+    """
+    way = "" if why.way is Way.FETCH else why.way
+    return {f"{prefix}pinged": why.pinged, f"{prefix}way": way, f"{prefix}origin": why.origin}
 
 
 def _lock_known(conn: Connection, urls: Collection[str]) -> dict[str, Any]:
@@ -298,12 +292,10 @@ def _insert_with_checks(
             "url": url,
             "idle_at": request.at,
             "check_requested_at": request.at,
-            "check_pinged": True,
             "check_node_id": node if request.claim else None,
             "check_source": request.source,
             "check_host": host_of(url)[:_LONGEST_HOST],
-            "check_way": request.cause.way,
-            "check_origin": request.cause.origin,
+            **cause_values(request.cause),
         }
         for url, request in sorted(asked.items())  # all nodes insert topics in this order
     ]
@@ -321,7 +313,7 @@ def _insert_with_checks(
 
 def _may_be_checked(asked: AskedCheck, row: Row[Any]) -> bool:
     """Whether a check of a known topic may be requested."""
-    return bool(row.is_active and (asked.pinged or row.is_watched))
+    return bool(row.is_active and (asked.cause.pinged or row.is_watched))
 
 
 def request_content(conn: Connection, url: str, at: float) -> bool:
@@ -384,12 +376,11 @@ def _select_joined(url: str, node: int | None) -> Select[Any]:
 
 def _joined(row: Any, asked: AskedCheck) -> dict[str, Any]:
     """The columns of a check that somebody at another node waits for, too."""
-    known = {"pinged": row.check_pinged, "way": row.check_way, "origin": row.check_origin}
-    causes = {f"check_{name}": value for name, value in _joined_cause(asked, **known).items()}
     return {
         "check_requested_at": max(row.check_requested_at or 0, asked.at),
         "check_awaited": True,
-    } | causes
+        **cause_values(cause(row).joined(asked.cause)),
+    }
 
 
 def drop_check(conn: Connection, url: str, asked_until: float, node: int | None = None) -> None:

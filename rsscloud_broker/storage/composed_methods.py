@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
+from attrs import evolve
 from sqlalchemy import Connection
 from twisted.internet.defer import Deferred
 
@@ -16,11 +17,9 @@ from rsscloud_broker.database.methods import Batched, writing
 from rsscloud_broker.database.operations import Operation
 from rsscloud_broker.database.threads import Threads
 from rsscloud_broker.model import Ping, TopicStatus
-from rsscloud_broker.model.ways import Way
+from rsscloud_broker.model.ways import UNKNOWN_SOURCE, ChangeSource, Way
 from rsscloud_broker.model.work import (
-    UNKNOWN_SOURCE,
     Bounds,
-    ChangeSource,
     CheckState,
     ClaimedChecks,
     PingRecord,
@@ -124,7 +123,8 @@ class ComposedMethods:
         cause: ChangeSource = UNKNOWN_SOURCE,
     ) -> Deferred[CheckState]:
         """Request that a topic is fetched; return who handles that."""
-        asked = checks.AskedCheck(url, to_micros(at), pinged, source, claim, cause)
+        cause = evolve(cause, pinged=pinged)
+        asked = checks.AskedCheck(url, to_micros(at), source, claim, cause)
         return self._database.write(Batched(self._request_checks, asked))
 
     def _request_checks(
@@ -144,11 +144,9 @@ class ComposedMethods:
             lambda conn: checks.release_checks(conn, held, self._ensure_node(conn))
         )
 
-    def join_check(
-        self, url: str, at: float, pinged: bool, cause: ChangeSource = UNKNOWN_SOURCE
-    ) -> Deferred[int | None]:
+    def join_check(self, url: str, at: float, cause: ChangeSource) -> Deferred[int | None]:
         """Request a fetch from another node that has claimed the check: see ``_join_check``."""
-        asked = checks.AskedCheck(url, to_micros(at), pinged, cause=cause)
+        asked = checks.AskedCheck(url, to_micros(at), cause=cause)
         return Deferred.fromCoroutine(self._join_check(asked))
 
     async def _join_check(self, asked: checks.AskedCheck) -> int | None:

@@ -27,8 +27,8 @@ from rsscloud_broker.database.many_values import OfMany, insert_at_once
 from rsscloud_broker.database.row_batch import RowBatch
 from rsscloud_broker.database.visible_ids import announce, visible_ids
 from rsscloud_broker.model import Ping
-from rsscloud_broker.model.ways import Way
-from rsscloud_broker.model.work import ChangeSource, CheckState, PingRecord
+from rsscloud_broker.model.ways import ChangeSource, Way
+from rsscloud_broker.model.work import CheckState, PingRecord
 from rsscloud_broker.storage import ping_counters
 from rsscloud_broker.storage.checks import CHECK_COLUMNS, AskedCheck, CheckRequests
 from rsscloud_broker.storage.schema import PING_HOUR, ping, topic
@@ -258,7 +258,6 @@ def _request_checks(
                 asked[url] = AskedCheck(
                     url,
                     received_at,
-                    pinged=False,
                     source=source,
                     claim=claim,
                     cause=ChangeSource(way),

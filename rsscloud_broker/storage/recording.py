@@ -128,7 +128,7 @@ class _Found:
         row = self.row
         if not self.is_asked_again:
             return None
-        return Check(row.url, row.check_pinged, row.check_source, cause=cause(row))
+        return Check(row.url, row.check_source, cause=cause(row))
 
     @property
     def shown(self) -> bool:
@@ -188,7 +188,7 @@ def record_fetch(
         )
     if if_asked or fetched.way is Way.FOLLOWED:
         # A ping may have come during the fetch.  The fetch that answers it will find no change.
-        waits = row.check_pinged and row.check_way != Way.FOLLOWED
+        waits = cause(row).is_ping
         ping = attrs.evolve(ping, origin=row.check_origin) if ping and waits else None
     return _record(conn, [_Found(row, fetched, ping, node)], bounds)[0]
 

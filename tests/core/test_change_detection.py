@@ -10,11 +10,11 @@ from twisted.logger import capturedLogs, formatEvent
 from rsscloud_broker.errors import TopicUnreadable, Unavailable
 from rsscloud_broker.events import Event, PingReceived, TopicChanged
 from rsscloud_broker.model import FetchResult, Ping
-from rsscloud_broker.model.ways import Way
-from rsscloud_broker.model.work import ChangeSource
+from rsscloud_broker.model.ways import ChangeSource, Way
 from rsscloud_broker.policy.limiter import LEAST_PAUSE, SLOTS
 from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE
 from tests.core.house import FEED, NOW, CoreTestCase
+from tests.storage.waiting import PINGED
 
 
 class CheckTests(CoreTestCase):
@@ -272,11 +272,11 @@ class AskTests(CoreTestCase):
     def test_origin_of_a_ping_outlives_a_failed_fetch(self) -> None:
         """Without it, the ping would be passed on to the broker from which it came."""
         self.start()
-        cause = ChangeSource(Way.WEBSUB, "http://other.example")
-        asking = self.detector.request(FEED, "", pinged=True, cause=cause)
+        cause = ChangeSource(Way.WEBSUB, "http://other.example", pinged=True)
+        asking = self.detector.request(FEED, "", cause)
         state = self.successResultOf(Deferred.fromCoroutine(asking))
         self.fetcher.failures[FEED] = TopicUnreadable(FEED, "its server is broken")
-        self.detector.schedule(FEED, state, pinged=True, origin=cause.origin, way=cause.way)
+        self.detector.schedule(FEED, state, cause=cause)
         del self.fetcher.failures[FEED]
         self.change()
         self.clock.advance(6)
@@ -323,7 +323,7 @@ class AskTests(CoreTestCase):
     def publish(self) -> None:
         """Ping a topic as the hub does: the ping is recorded if the topic has changed."""
         self.successResultOf(self.store.request_check(FEED, self.clock.wall_seconds(), True))
-        self.detector.schedule(FEED, pinged=True)
+        self.detector.schedule(FEED, cause=PINGED)
 
     def listed(self) -> list[Ping]:
         return [ping for ping in self.pings() if ping.name == FEED]
@@ -442,7 +442,7 @@ class AskTests(CoreTestCase):
         for problem in ("status 500", "no answer within 30 s", "connection refused"):
             self.fetcher.failures[other] = TopicUnreadable(other, problem)
             self.successResultOf(self.store.request_check(other, self.clock.wall_seconds(), True))
-            self.detector.schedule(other, pinged=True)
+            self.detector.schedule(other, cause=PINGED)
             self.assertEqual(self.due(), [])
             self.clock.advance(1000)
         self.assertEqual(self.fetcher.fetched, [other] * 3)

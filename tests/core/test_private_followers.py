@@ -231,6 +231,21 @@ class PrivateFollowerTests(BrokerTestCase):
         self.assertEqual((status.result, status.pinged_at), ("it came", None))
         self.assertEqual(self.pings(), [])
 
+    def test_a_ping_is_listed_once_if_its_feed_is_fetched_for_followers_too(self) -> None:
+        """A weblogUpdates ping is listed when it comes, and not when its feed is fetched."""
+        self.start()
+        self.subscribe()
+        self.detector.check_now(FEED)
+        self.change()
+        self.fetcher.held = []
+        self.result(self.broker.fetch_for_followers(FEED, CALLER))
+        ping = Ping(FEED, FEED, self.clock.wall_seconds(), rss_url=FEED)
+        self.result(self.broker.ping(ping, 60, CALLER))
+        self.result(self.broker.fetch_for_followers(FEED, CALLER))
+        for held in self.fetcher.held:
+            held.callback(None)
+        self.assertEqual(len(self.pings()), 1)
+
     def test_a_ping_is_listed_that_comes_while_the_feed_is_fetched_for_followers(self) -> None:
         """A publisher who pings two hubs is listed, whichever of them is quicker."""
         self.start()

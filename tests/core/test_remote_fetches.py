@@ -11,11 +11,12 @@ from rsscloud_broker.core.remote_fetches import LONGEST, LOOK
 from rsscloud_broker.errors import TopicUnreadable
 from rsscloud_broker.events import WorkHinted
 from rsscloud_broker.model import FetchResult, Ping
-from rsscloud_broker.model.ways import Way
+from rsscloud_broker.model.ways import ChangeSource, Way
 from rsscloud_broker.model.work import CheckState, FetchRecord
 from rsscloud_broker.storage.nodes import leave
 from rsscloud_broker.storage.schema import node, subscription, topic
 from tests.core.house import FEED, CoreTestCase
+from tests.storage.waiting import PINGED
 
 #: The id of the other node.
 OTHER = 1000
@@ -111,10 +112,10 @@ class ElsewhereTests(CoreTestCase):
         asked = self.ping()
         self.read_elsewhere(b"2")
         state = self.successResultOf(
-            Deferred.fromCoroutine(self.detector.request(FEED, "192.0.2.1", pinged=True))
+            Deferred.fromCoroutine(self.detector.request(FEED, "192.0.2.1", PINGED))
         )
         self.assertIs(state, CheckState.CLAIMED)
-        self.detector.schedule(FEED, state, pinged=True, source="192.0.2.1")
+        self.detector.schedule(FEED, state, source="192.0.2.1", cause=PINGED)
         self.patch(self.store, "join_check", join)
         held.callback(key)
         self.clock.advance(LOOK)
@@ -165,7 +166,7 @@ class ElsewhereTests(CoreTestCase):
     def test_nothing_is_written_to_learn_that_no_other_node_has_the_topic(self) -> None:
         self.write(lambda conn: leave(conn, OTHER))
         written = self.count_writes()
-        joined = self.store.join_check(FEED, self.clock.wall_seconds(), True)
+        joined = self.store.join_check(FEED, self.clock.wall_seconds(), PINGED)
         self.assertIsNone(self.successResultOf(joined))
         self.assertEqual(written, [])
 
@@ -191,7 +192,8 @@ class ElsewhereTests(CoreTestCase):
         self.write(lambda conn: conn.execute(update(topic).values(check_pinged=False)))
         for pinged, writes in ((False, 1), (False, 0), (True, 1), (True, 0), (False, 0)):
             written = self.count_writes()
-            self.assertIsNotNone(self.successResultOf(self.store.join_check(FEED, at, pinged)))
+            joined = self.store.join_check(FEED, at, ChangeSource(pinged=pinged))
+            self.assertIsNotNone(self.successResultOf(joined))
             self.assertEqual(len(written), writes)
 
     def test_publish_is_listed_by_whichever_node_finds_the_change(self) -> None:

@@ -7,7 +7,7 @@ from rsscloud_broker.errors import TopicUnreadable
 from rsscloud_broker.model.work import WantedChecks
 from rsscloud_broker.util.retry import StoreRetry
 from tests.core.house import NOW, CoreTestCase
-from tests.storage.waiting import waiting_checks
+from tests.storage.waiting import PINGED, waiting_checks
 
 
 def feed(number: int) -> str:
@@ -38,7 +38,7 @@ class ManyRetriesTests(CoreTestCase):
         now = self.clock.wall_seconds()
         self.successResultOf(self.store.request_check(url, now, True, "192.0.2.1", True))
         delays = self.retries.delays_after(failures)
-        retry = Retry(url, self.clock.seconds(), delays, {""}, pinged=True)
+        retry = Retry(url, self.clock.seconds(), delays, {""}, PINGED)
         self.retries.plan_after_failure(retry, TopicUnreadable(url, "status 500"), now)
 
     def test_further_ones_wait_in_the_store(self) -> None:

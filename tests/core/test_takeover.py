@@ -19,7 +19,7 @@ from rsscloud_broker.storage.schema import intent
 from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE
 from tests.core.house import FEED, BrokerTestCase
 from tests.core.test_intents import CALLBACK, WANTED
-from tests.storage.waiting import waiting_checks
+from tests.storage.waiting import PINGED, waiting_checks
 
 
 class TakingOverTests(BrokerTestCase):
@@ -130,9 +130,9 @@ class LostClaimsTests(BrokerTestCase):
 
     def ping(self, url: str) -> None:
         """Ping a topic, whose check this node claims."""
-        asked = self.detector.request(url, "192.0.2.1", True)
+        asked = self.detector.request(url, "192.0.2.1", PINGED)
         state = self.successResultOf(Deferred.fromCoroutine(asked))
-        self.detector.schedule(url, state, pinged=True, source="192.0.2.1")
+        self.detector.schedule(url, state, source="192.0.2.1", cause=PINGED)
 
     def free_claims(self) -> None:
         """Remove the row of this node, as another does that takes it for dead."""

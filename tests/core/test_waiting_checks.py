@@ -13,6 +13,7 @@ from rsscloud_broker.model.work import Check, CheckState
 from rsscloud_broker.testing import memory_store
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.util.retry import StoreRetry
+from tests.storage.waiting import PINGED
 
 ONE, OTHER, THIRD = "192.0.2.1", "198.51.100.7", "203.0.113.9"
 
@@ -50,7 +51,7 @@ class WaitingChecksTests(SynchronousTestCase):
             state = self.successResultOf(asked)
             if state is CheckState.CLAIMED:
                 self.waiting.add(url, source)
-                self.taken.append(Check(url, True, source))
+                self.taken.append(Check(url, source, cause=PINGED))
             else:
                 self.waiting.note_left(url, source)
 
@@ -105,7 +106,7 @@ class WaitingChecksTests(SynchronousTestCase):
         self.successResultOf(self.store.request_check(feed("a"), 1.0, True, ONE))
         self.assertEqual(self.taken, [])
         self.waiting.wake()
-        self.assertEqual(self.taken, [Check(feed("a"), True, ONE)])
+        self.assertEqual(self.taken, [Check(feed("a"), ONE, cause=PINGED)])
 
     def test_what_was_put_off_is_claimed_at_its_time(self) -> None:
         self.ask(ONE, feed("a"))
@@ -117,7 +118,7 @@ class WaitingChecksTests(SynchronousTestCase):
         self.assertEqual(len(self.taken), 1)
         self.clock.advance(1)
         self.clock.advance(0.05)
-        self.assertEqual(self.taken[1:], [Check(feed("a"), True, ONE, 1)])
+        self.assertEqual(self.taken[1:], [Check(feed("a"), ONE, 1, PINGED)])
 
     def test_nothing_is_claimed_after_the_stop(self) -> None:
         self.waiting.stop()

@@ -53,6 +53,7 @@ from rsscloud_broker.storage.idle import evict_excess
 from rsscloud_broker.storage.schema import content_sum, pending, subscription
 from tests.postgresql import borrowed_database
 from tests.storage.databases import memory_database, result_of, run_on
+from tests.storage.waiting import PINGED
 
 FEED, OTHER = "http://feeds.example/rss.xml", "http://feeds.example/other.xml"
 NOW = 1_800_000_000.0
@@ -84,7 +85,7 @@ def _operate(conn: Connection) -> None:
     pings.pings_after(conn, 0, 10)
     ping_counters.count_pings(conn)
     ping_counters.count_pings(conn, NOW)
-    checks.request_checks(conn, [checks.AskedCheck(OTHER, 1, pinged=True)], Bounds(), node)
+    checks.request_checks(conn, [checks.AskedCheck(OTHER, 1, cause=PINGED)], Bounds(), node)
     check_claims.claim_checks(conn, WantedChecks(10, 5, NOW + 10), node)
     checks.drop_check(conn, OTHER, NOW)
     recording.record_fetch(conn, FetchResult(FEED, b"2" * 32, 1, NOW), ping, node=node)

@@ -7,8 +7,12 @@ from typing import Any
 from sqlalchemy import Connection, select
 from twisted.internet.defer import Deferred
 
+from rsscloud_broker.model.ways import ChangeSource
 from rsscloud_broker.model.work import Check, WantedChecks
 from rsscloud_broker.storage.schema import topic
+
+#: Why a topic is fetched of whose ping no more is known.
+PINGED = ChangeSource(pinged=True)
 
 #: What a process claims that has nothing to do.
 SOME = WantedChecks(limit=10, of_host=10, now=0.0)
@@ -22,7 +26,7 @@ def read_checks(conn: Connection, limit: int) -> list[Check]:
         .order_by(topic.c.check_requested_at, topic.c.id)
         .limit(limit)
     )
-    return [Check(url, pinged) for url, pinged in conn.execute(waiting)]
+    return [Check(url, cause=ChangeSource(pinged=pinged)) for url, pinged in conn.execute(waiting)]
 
 
 def waiting_checks(store: Any, limit: int) -> Deferred[list[Check]]:

@@ -28,7 +28,7 @@ from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import Check, Delivery, Fanout, Swept, SweptSubscription
 from rsscloud_broker.storage import Store
 from rsscloud_broker.util.deferreds import gather
-from tests.storage.waiting import waiting_checks
+from tests.storage.waiting import PINGED, waiting_checks
 
 T = TypeVar("T")
 
@@ -301,7 +301,7 @@ class RecordsContract(TestCase):
     async def test_ping_asks_for_a_check_of_any_topic(self) -> None:
         self.assertFalse(await self.store.request_check(FEED, 1000))
         self.assertTrue(await self.store.request_check(FEED, 1000, True))
-        self.assertEqual(await waiting_checks(self.store, 10), [Check(FEED, pinged=True)])
+        self.assertEqual(await waiting_checks(self.store, 10), [Check(FEED, cause=PINGED)])
         self.assertEqual((await self.store.sweep(1000, 9999)).topics, 0)
 
     async def test_check_is_of_a_ping_until_it_is_answered(self) -> None:
@@ -310,7 +310,7 @@ class RecordsContract(TestCase):
             await self.store.request_check(FEED, 1000, True)
             await self.store.request_check(FEED, 1001)
             await self.store.drop_check(FEED, 1000)
-            self.assertEqual(await waiting_checks(self.store, 10), [Check(FEED, pinged=True)])
+            self.assertEqual(await waiting_checks(self.store, 10), [Check(FEED, cause=PINGED)])
             if drop:
                 await self.store.drop_check(FEED, 1001)
             else:
@@ -342,7 +342,7 @@ class RecordsContract(TestCase):
         self.assertEqual(given, [True, True, True, False, False, False, True, True, True])
         self.assertEqual(
             await waiting_checks(self.store, 10),
-            [Check(url, pinged=True) for url in (FEED, OTHER_FEED, unknown[2], unknown[1])],
+            [Check(url, cause=PINGED) for url in (FEED, OTHER_FEED, unknown[2], unknown[1])],
         )
         urls = [FEED, old, new, unknown[0], old, OTHER_FEED]
         found = [FEED, OTHER_FEED, new, None, OTHER_FEED, OTHER_FEED]

@@ -9,9 +9,10 @@ from attrs import evolve
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.model import host_of
-from rsscloud_broker.model.ways import Way
-from rsscloud_broker.model.work import ChangeSource, Check, CheckState, ClaimedChecks, WantedChecks
+from rsscloud_broker.model.ways import ChangeSource, Way
+from rsscloud_broker.model.work import Check, CheckState, ClaimedChecks, WantedChecks
 from rsscloud_broker.storage import Store
+from tests.storage.waiting import PINGED
 from tests.store_contract.basics import FEED, a_fetch, a_ping, a_subscription, at_once
 
 ONE, OTHER = "192.0.2.1", "198.51.100.7"
@@ -48,7 +49,7 @@ class ChecksContract(TestCase):
     async def test_what_waits_longest_is_claimed_first_and_once(self) -> None:
         await self.ask(ONE, *[feed("a", number) for number in range(5)])
         claimed = await self.claim(3)
-        self.assertEqual(claimed, [Check(feed("a", n), True, ONE) for n in range(3)])
+        self.assertEqual(claimed, [Check(feed("a", n), ONE, cause=PINGED) for n in range(3)])
         self.assertTrue(self.last.more)
         self.assertEqual([check.url for check in await self.claim(9)], [feed("a", 3), feed("a", 4)])
         self.assertEqual((await self.claim(9), self.last.more), ([], False))
@@ -87,7 +88,7 @@ class ChecksContract(TestCase):
         claiming = self.store.request_check(FEED, 1001.0, True, OTHER, True)
         self.assertEqual(await claiming, CheckState.CLAIMED)
         await self.store.release_checks(())
-        self.assertEqual(await self.claim(1), [Check(FEED, True, OTHER)])
+        self.assertEqual(await self.claim(1), [Check(FEED, OTHER, cause=PINGED)])
 
     async def test_request_says_who_handles_the_check(self) -> None:
         await self.store.put_subscription(a_subscription())
@@ -99,19 +100,45 @@ class ChecksContract(TestCase):
             self.assertEqual(await self.claim(9), [])
 
     async def test_why_is_kept_until_the_topic_is_fetched(self) -> None:
-        cause = ChangeSource(Way.WEBSUB, "http://one.example")
+        cause = ChangeSource(Way.WEBSUB, "http://one.example", pinged=True)
         await self.store.request_check(FEED, 1000.0, True, ONE, cause=cause)
         await self.store.request_check(FEED, 1001.0, False, ONE)
-        self.assertEqual(await self.claim(1), [Check(FEED, True, ONE, cause=cause)])
+        self.assertEqual(await self.claim(1), [Check(FEED, ONE, cause=cause)])
         await self.store.request_check(
             FEED, 1002.0, True, ONE, cause=ChangeSource(Way.LIST, "http://other.example")
         )
         record = await self.store.record_fetch(a_fetch(at=1001.5), None)
-        both = ChangeSource(Way.WEBSUB)  # of which neither origin is that of all
-        self.assertEqual(record.asked_again, Check(FEED, True, ONE, cause=both))
+        both = ChangeSource(Way.WEBSUB, pinged=True)  # of which neither origin is that of all
+        self.assertEqual(record.asked_again, Check(FEED, ONE, cause=both))
         await self.store.record_fetch(a_fetch(at=1003.0), None)
         await self.store.request_check(FEED, 1004.0, True, ONE)
-        self.assertEqual(await self.claim(1), [Check(FEED, True, ONE)])
+        self.assertEqual(await self.claim(1), [Check(FEED, ONE, cause=PINGED)])
+
+    async def test_what_a_follower_is_told_makes_no_ping_of_another_request(self) -> None:
+        """A weblogUpdates ping is recorded when it comes, and not when its check is answered."""
+        await self.store.put_subscription(a_subscription())
+        await self.store.record_fetch(a_fetch(), None)
+        followed = ChangeSource(Way.FOLLOWED, pinged=True)
+        await self.store.request_check(FEED, 1001.0, True, ONE, cause=followed)
+        await self.store.add_ping(evolve(a_ping(), rss_url=FEED), 0, ONE)
+        await self.store.request_check(FEED, 1002.0, True, ONE, cause=followed)
+        found = evolve(a_fetch(b"2", 1000.5), pinged=True, way=Way.FOLLOWED)
+        record = await self.store.record_fetch(found, a_ping())
+        self.assertEqual((record.changed, record.ping), (True, None))
+
+    async def test_what_a_follower_is_told_hides_no_ping(self) -> None:
+        followed = ChangeSource(Way.FOLLOWED, pinged=True)
+        await self.store.record_fetch(a_fetch(), None)
+        for number, way in enumerate((Way.WEBSUB, Way.FETCH)):
+            cause = ChangeSource(way, "http://one.example", pinged=True)
+            for url in (FEED, feed("unknown", number)):
+                asked = [followed, cause, followed]
+                await at_once(
+                    self.store.request_check(url, 1001.0, True, ONE, cause=each) for each in asked
+                )
+            for check in await self.claim(9):
+                self.assertEqual(check.cause, cause)
+            await self.store.record_fetch(a_fetch(at=1002.0), None)
 
     async def test_pings_say_how_they_came(self) -> None:
         await self.store.put_subscription(a_subscription())
@@ -143,10 +170,10 @@ class ChecksContract(TestCase):
         claiming = self.store.request_check(FEED, 1000.5, True, ONE, True)
         self.assertEqual(await claiming, CheckState.WAITS, "but only for a second")
         self.assertEqual((await self.claim(1, now=1001.0), self.last.next_at), ([], 1001.5))
-        self.assertEqual(await self.claim(1, now=1001.5), [Check(FEED, True, ONE)])
+        self.assertEqual(await self.claim(1, now=1001.5), [Check(FEED, ONE, cause=PINGED)])
         await self.store.put_off_check(FEED, 2, 1100.0)
         self.assertEqual(await self.claim(1, now=1099.0), [])
-        self.assertEqual(await self.claim(1, now=1101.0), [Check(FEED, True, ONE, 2)])
+        self.assertEqual(await self.claim(1, now=1101.0), [Check(FEED, ONE, 2, PINGED)])
         self.assertIsNone(self.last.next_at)
 
     async def test_check_that_is_dropped_although_asked_for_since_is_free(self) -> None:
@@ -154,12 +181,12 @@ class ChecksContract(TestCase):
         await self.claim(1)
         await self.ask(ONE, FEED, at=1001.0)
         await self.store.drop_check(FEED, 1000.0)
-        self.assertEqual(await self.claim(1), [Check(FEED, True, ONE)])
+        self.assertEqual(await self.claim(1), [Check(FEED, ONE, cause=PINGED)])
 
     async def test_reading_says_that_the_topic_is_asked_for_again(self) -> None:
         await self.ask(ONE, FEED)
         await self.claim(1)
         await self.ask(ONE, FEED, at=1001.0)
-        for at, again in ((1000.5, Check(FEED, True, ONE)), (1001.0, None)):
+        for at, again in ((1000.5, Check(FEED, ONE, cause=PINGED)), (1001.0, None)):
             record = await self.store.record_fetch(a_fetch(at=at), None)
             self.assertEqual(record.asked_again, again)

@@ -6,7 +6,7 @@ from attrs import evolve
 
 from rsscloud_broker.model import Callback, Content, Intent, Subscription, Topic
 from rsscloud_broker.model.work import Check, Fanout, FetchRecord
-from tests.storage.waiting import waiting_checks
+from tests.storage.waiting import PINGED, waiting_checks
 from tests.store_contract.basics import (
     DAY,
     FEED,
@@ -343,7 +343,7 @@ class HubContract(RecordsContract):
         self.assertEqual(await self.store.topic(FEED), topic)
         self.assertEqual([one.ended for one in await self.all_subscriptions()], [""])
         self.assertTrue(await self.store.request_check(FEED, 3000, True))
-        self.assertEqual(await waiting_checks(self.store, 10), [Check(FEED, pinged=True)])
+        self.assertEqual(await waiting_checks(self.store, 10), [Check(FEED, cause=PINGED)])
 
     async def test_topic_that_ended_is_known_for_90_days(self) -> None:
         await self.store.end_topic(FEED, "moved away", 2000)

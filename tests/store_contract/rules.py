@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from rsscloud_broker.model import Content, FetchResult, Ping, Subscription, Topic
-from rsscloud_broker.model.ways import Way
+from rsscloud_broker.model.ways import ChangeSource, Way
 from rsscloud_broker.model.work import Check, Fanout, PollPlan
 from rsscloud_broker.storage import Store
 from rsscloud_broker.util.urls import normal_form
@@ -349,7 +349,8 @@ class PingsAndTopics(RuleBasedStateMachine):
             self._status_is_as_in_the_model(url)
         due = call(waiting_checks, store, ALL)
         assert sorted(due, key=str) == sorted(
-            (Check(url, url in model.pinged) for url in model.asked), key=str
+            (Check(url, cause=ChangeSource(pinged=url in model.pinged)) for url in model.asked),
+            key=str,
         )
         self._contents_are_as_in_the_model()
         walks = call(store.fanouts, ALL)

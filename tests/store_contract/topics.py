@@ -8,7 +8,7 @@ from rsscloud_broker.model import FetchResult, Ping, Topic, TopicStatus, TopicSu
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import Check, PollPlan, Swept
 from rsscloud_broker.storage import walks
-from tests.storage.waiting import waiting_checks
+from tests.storage.waiting import PINGED, waiting_checks
 from tests.store_contract.basics import (
     DAY,
     FEED,
@@ -452,7 +452,7 @@ class TopicsContract(HubContract):
         await self.store.record_feed(FEED, {"title": "T"})
         before = await self.status()
         await self.moved()
-        self.assertEqual(await waiting_checks(self.store, 10), [Check(OTHER_FEED, pinged=True)])
+        self.assertEqual(await waiting_checks(self.store, 10), [Check(OTHER_FEED, cause=PINGED)])
         topic = evolve(before.topic, url=OTHER_FEED)
         self.assertEqual(await self.status(), evolve(before, topic=topic, moved_from=(FEED,)))
         self.assertEqual(await self.polls(), [OTHER_FEED])
@@ -467,7 +467,7 @@ class TopicsContract(HubContract):
         await self.store.drop_check(FEED, 3000)
         self.assertEqual(await waiting_checks(self.store, 10), [])
         self.assertTrue(await self.store.request_check(FEED, 4000, True))
-        self.assertEqual(await waiting_checks(self.store, 10), [Check(OTHER_FEED, pinged=True)])
+        self.assertEqual(await waiting_checks(self.store, 10), [Check(OTHER_FEED, cause=PINGED)])
 
     async def test_records_by_old_urls(self) -> None:
         await self.store.put_subscription(a_subscription())
