@@ -188,7 +188,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "core/change_detection.py",
         "pending.cause = pending.cause.joined(cause)",
-        "pending.cause = evolve(cause, pinged=cause.pinged or self.ping_generation(url) > 0)",
+        "pending.cause = pending.cause.joined("
+        "evolve(cause, pinged=cause.pinged or self.ping_generation(url) > 0))",
         "core.test_change_detection",
         "A topic that pinged once pings forever: each later fetch is taken for a ping.",
     ),

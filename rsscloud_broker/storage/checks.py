@@ -416,7 +416,9 @@ def put_off_check(
             check_due_at=to_micros(until),
             check_failures=failures,
             # What strangers ask for is not tried again without public subscriptions.
-            check_way=case((HAS_PUBLIC, topic.c.check_way), else_=""),
+            check_way=case(
+                (or_(HAS_PUBLIC, topic.c.check_way == Way.FOLLOWED), topic.c.check_way), else_=""
+            ),
         )
     )
 

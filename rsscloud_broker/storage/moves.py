@@ -30,7 +30,7 @@ from rsscloud_broker.database.conflicts import insert_row, lock_rows
 from rsscloud_broker.model.administration import Change
 from rsscloud_broker.storage.change_days import merge_change_days
 from rsscloud_broker.storage.changes import record_change_if_any
-from rsscloud_broker.storage.checks import NO_CHECK
+from rsscloud_broker.storage.checks import NO_CHECK, cause, cause_values
 from rsscloud_broker.storage.polls import make_due
 from rsscloud_broker.storage.schema import content, fanout, pending, subscription, topic
 from rsscloud_broker.storage.topic_urls import (
@@ -316,7 +316,6 @@ def _merged_values(old: Row[Any], new: Row[Any]) -> dict[str, Any]:
     """The values of a topic at its new URL, about which the store may have known something."""
     values = {
         "check_requested_at": _later_or_none(old.check_requested_at, new.check_requested_at),
-        "check_pinged": old.check_pinged or new.check_pinged,
         "check_source": old.check_source or new.check_source,
         "check_host": old.check_host or new.check_host,
         "pinged_at": _later_or_none(old.pinged_at, new.pinged_at),
@@ -324,6 +323,7 @@ def _merged_values(old: Row[Any], new: Row[Any]) -> dict[str, Any]:
         "feed": new.feed or old.feed,
         "change_days": merge_change_days(old.change_days, new.change_days),
         "public_digest": old.public_digest or new.public_digest,
+        **cause_values(cause(old).joined(cause(new))),
     }
     names: tuple[str, ...] = ()
     if old.digest is not None and (old.digest, old.size) != (new.digest, new.size):

@@ -231,6 +231,23 @@ class PrivateFollowerTests(BrokerTestCase):
         self.assertEqual((status.result, status.pinged_at), ("it came", None))
         self.assertEqual(self.pings(), [])
 
+    def test_what_a_follower_is_told_is_no_ping_if_the_feed_moves(self) -> None:
+        new_url = "http://new.example/feed"
+        self.start()
+        self.subscribe()
+        self.subscribe(new_url)
+        for url in (FEED, new_url):
+            self.fetcher.contents[url] = b"<rss>1</rss>"
+            self.detector.check_now(url)
+        self.fetcher.moves[FEED] = new_url
+        self.fetcher.contents[new_url] = b"<rss>2</rss>"
+        self.clock.advance(1)
+        self.result(self.broker.fetch_for_followers(FEED, CALLER))
+        self.clock.advance(1)
+        status = self.successResultOf(self.store.topic_status(FEED))
+        self.assertEqual((status.topic.url, status.topic.changed_at), (new_url, NOW + 1))
+        self.assertEqual(self.pings(), [])
+
     def test_a_ping_is_listed_once_if_its_feed_is_fetched_for_followers_too(self) -> None:
         """A weblogUpdates ping is listed when it comes, and not when its feed is fetched."""
         self.start()

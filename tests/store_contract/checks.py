@@ -176,6 +176,16 @@ class ChecksContract(TestCase):
         self.assertEqual(await self.claim(1, now=1101.0), [Check(FEED, ONE, 2, PINGED)])
         self.assertIsNone(self.last.next_at)
 
+    async def test_what_a_follower_is_told_stays_so_when_it_is_put_off(self) -> None:
+        """But no way stays by which strangers asked, if only followers have the topic."""
+        for way, kept in ((Way.FOLLOWED, Way.FOLLOWED), (Way.RSSCLOUD, Way.FETCH)):
+            asking = ChangeSource(way, pinged=True)
+            await self.store.request_check(FEED, 1000.0, True, ONE, True, asking)
+            await self.store.put_off_check(FEED, 1, 1001.0)
+            (check,) = await self.claim(1, now=1002.0)
+            self.assertEqual(check.cause.way, kept)
+            await self.store.drop_check(FEED, 1000.0)
+
     async def test_check_that_is_dropped_although_asked_for_since_is_free(self) -> None:
         await self.ask(ONE, FEED)
         await self.claim(1)

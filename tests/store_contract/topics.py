@@ -5,10 +5,10 @@ from __future__ import annotations
 from attrs import evolve
 
 from rsscloud_broker.model import FetchResult, Ping, Topic, TopicStatus, TopicSummary, Validators
-from rsscloud_broker.model.ways import Way
+from rsscloud_broker.model.ways import ChangeSource, Way
 from rsscloud_broker.model.work import Check, PollPlan, Swept
-from rsscloud_broker.storage import walks
-from tests.storage.waiting import PINGED, waiting_checks
+from rsscloud_broker.storage import moves, walks
+from tests.storage.waiting import PINGED, SOME, waiting_checks
 from tests.store_contract.basics import (
     DAY,
     FEED,
@@ -456,6 +456,33 @@ class TopicsContract(HubContract):
         topic = evolve(before.topic, url=OTHER_FEED)
         self.assertEqual(await self.status(), evolve(before, topic=topic, moved_from=(FEED,)))
         self.assertEqual(await self.polls(), [OTHER_FEED])
+
+    async def test_why_it_waits_to_be_read_goes_along_to_a_known_url(self) -> None:
+        """What only a private follower was told of stays so, and a ping keeps its origin."""
+        followed = ChangeSource(Way.FOLLOWED, pinged=True)
+        passed_on = ChangeSource(Way.WEBSUB, "http://other.example", pinged=True)
+        number = 0
+        for most in (moves.MAX_AT_ONCE, 0):  # it becomes the topic there, or that one becomes it
+            self.patch(moves, "MAX_AT_ONCE", most)
+            for causes, both in (
+                ((followed, None), followed),
+                ((None, followed), followed),
+                ((passed_on, None), passed_on),
+                ((followed, passed_on), passed_on),
+                ((passed_on, followed), passed_on),
+            ):
+                number += 1
+                here, there = (f"http://{name}{number}.example/" for name in ("old", "new"))
+                await self.store.put_subscription(a_subscription(here))
+                for url, cause in zip((here, there), causes, strict=True):
+                    await self.store.record_fetch(a_fetch(url=url), None)
+                    if cause is not None:
+                        await self.store.request_check(url, 1500.0, True, cause=cause)
+                await self.moved(here, there)
+                claimed = await self.store.claim_checks(SOME)
+                self.assertEqual(
+                    [(each.url, each.cause) for each in claimed.checks], [(there, both)]
+                )
 
     async def test_pings_and_checks_by_old_urls(self) -> None:
         await self.store.put_subscription(a_subscription())
