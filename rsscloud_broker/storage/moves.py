@@ -277,7 +277,9 @@ def _merge_fanouts(conn: Connection, old_key: int, new_key: int) -> None:
     of_both = and_(fanout.c.topic_id.in_((old_key, new_key)), ~fanout.c.pushed)
     walks = conn.execute(select(fanout).where(of_both)).all()
     # A part may have been split off an older fan-out after the newest one began.
-    newest = {walk.topic_id: walk for walk in sorted(walks, key=_whole_id)}
+    newest = {
+        walk.topic_id: walk for walk in sorted(walks, key=lambda walk: (_whole_id(walk), walk.id))
+    }
     if len(newest) < len((old_key, new_key)):
         return
     last = max(newest.values(), key=_whole_id)
