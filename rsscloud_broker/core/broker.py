@@ -188,8 +188,8 @@ class Broker:
             record = await self._revive_if_allowed(url, check)
         except TopicUnreadable as error:
             if again and not error.refused:
-                state = await self._detector.request(url, source, ChangeSource(way, origin))
-                self._detector.schedule_later(url, source, state, origin)
+                cause = ChangeSource(way, origin, pinged=True)
+                await self._detector.schedule_later(url, source, cause)
             raise
         return record.news
 

@@ -227,17 +227,19 @@ class ChangeDetector(Service):
             delays=self._retries.delays_after(check.failures),
         )
 
-    def schedule_later(self, url: str, source: str, state: CheckState, origin: str) -> None:
-        """Retry the fetch of a pinged topic that just failed.  The caller has stored a check, if
-        the state is not ``NONE``.
+    async def schedule_later(self, url: str, source: str, cause: ChangeSource) -> None:
+        """Store a check of a pinged topic whose fetch just failed, if it has subscriptions, and
+        retry the fetch.  For private followers alone it is no ping, since strangers would see that.
         """
+        if not await self.is_watched(url):
+            cause = UNKNOWN_SOURCE
+        state = await self.request(url, source, cause)
         if state is not CheckState.CLAIMED:
             if state:
-                self.schedule(url, state, source=source)
+                self.schedule(url, state, source=source, cause=cause.again)
         elif self.running:
             now, delays = self._clock.seconds(), self._retries.delays_after(0)
-            cause = ChangeSource(origin=origin, pinged=True)
-            self._retries.retry_later(Retry(url, now, delays, {source}, cause))
+            self._retries.retry_later(Retry(url, now, delays, {source}, cause.again))
 
     def _request(
         self,

@@ -488,6 +488,22 @@ class PingTopicTests(BrokerTestCase):
         self.assertEqual(self.due(), [])
         self.assertIn(TopicChanged(FEED, NOW + 5), self.bus.events)
 
+    def test_ping_of_what_is_read_again_is_listed_after_a_restart(self) -> None:
+        self.result(self.broker.subscribe(Intent(FEED, CALLBACK, 90_000)))
+        content = self.fetcher.contents.pop(FEED)
+        origin = "http://other.example"
+        asked = self.broker.ping_topic(FEED, CALLER, again=True, origin=origin)
+        self.refusal(asked, TopicUnreadable)
+        self.detector.stopService()
+        self.fetcher.contents[FEED] = content + b"!"
+        self.detector.startService()
+        self.assertEqual([ping.origin for ping in self.pings()], [origin])
+
+    def test_what_cannot_be_read_is_not_read_again_for_nobody(self) -> None:
+        gone = "http://gone.example/"
+        self.refusal(self.broker.ping_topic(gone, CALLER, again=True), TopicUnreadable)
+        self.assertIsNone(self.successResultOf(self.store.topic_status(gone)))
+
 
 class PublishTests(BrokerTestCase):
     def test_read_afterwards_and_listed(self) -> None:

@@ -176,6 +176,22 @@ class PrivateFollowerTests(BrokerTestCase):
 
         self.check(live)
 
+    def test_a_ping_of_what_cannot_be_read_before_a_restart(self) -> None:
+        """For strangers nobody has the feed, so it is not fetched again for their pings."""
+
+        def live() -> None:
+            self.start()
+            self.follow()
+            self.fetcher.failures[FEED] = TopicUnreadable(FEED, "its server is broken")
+            self.ask(self.broker.ping_topic(FEED, CALLER, again=True))
+            self.detector.stopService()
+            del self.fetcher.failures[FEED]
+            self.change()
+            self.detector.startService()
+            self.clock.advance(1)
+
+        self.assertEqual(self.check(live)["pings"], [])
+
     def test_a_feed_that_is_gone(self) -> None:
         def live() -> None:
             self.follow()
