@@ -264,30 +264,34 @@ class PrivateFollowerTests(BrokerTestCase):
         self.assertEqual((status.topic.url, status.topic.changed_at), (new_url, NOW + 1))
         self.assertEqual(self.pings(), [])
 
-    def test_a_ping_is_listed_once_if_its_feed_is_fetched_for_followers_too(self) -> None:
-        """A weblogUpdates ping is listed when it comes, and not when its feed is fetched."""
+    def begin_fetch_for_followers(self) -> list[Deferred[None]]:
+        """Begin to fetch a watched feed that has changed.
+
+        :returns: what lets its server answer, of this fetch and of later ones.
+        """
         self.start()
         self.subscribe()
         self.detector.check_now(FEED)
         self.change()
-        self.fetcher.held = []
+        held: list[Deferred[None]] = []
+        self.fetcher.held = held
         self.result(self.broker.fetch_for_followers(FEED, CALLER))
+        return held
+
+    def test_a_ping_is_listed_once_if_its_feed_is_fetched_for_followers_too(self) -> None:
+        """A weblogUpdates ping is listed when it comes, and not when its feed is fetched."""
+        held = self.begin_fetch_for_followers()
         ping = Ping(FEED, FEED, self.clock.wall_seconds(), rss_url=FEED)
         self.result(self.broker.ping(ping, 60, CALLER))
         self.result(self.broker.fetch_for_followers(FEED, CALLER))
-        for held in self.fetcher.held:
-            held.callback(None)
+        for answer in held:
+            answer.callback(None)
         self.assertEqual(len(self.pings()), 1)
 
     def test_a_ping_is_listed_that_comes_while_the_feed_is_fetched_for_followers(self) -> None:
         """A publisher who pings two hubs is listed, whichever of them is quicker."""
-        self.start()
-        self.subscribe()
-        self.detector.check_now(FEED)
-        self.change()
-        self.fetcher.held = []
-        self.result(self.broker.fetch_for_followers(FEED, CALLER))
+        held = self.begin_fetch_for_followers()
         self.result(self.broker.publish([FEED], CALLER))
-        for held in self.fetcher.held:
-            held.callback(None)
+        for answer in held:
+            answer.callback(None)
         self.assertEqual(len(self.pings()), 1)
