@@ -64,13 +64,15 @@ lint: $(VENV)/dev-ready
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
-# $(call tests,RUNS) runs the tests of some of the runs in tests/runs.py, and lists the slowest.
+# $(call tests,RUNS) runs the tests of some of the runs in tests/runs.py, and lists the slowest and
+# those that failed.
 define tests
 @sh tests/e2e/install-programs.sh $(VENV)
 @rm -rf $(TIMES)
 $(BIN)/python -m tests.runs $(1) >$(VENV)/tests
-@$(TRIAL) --jobs 4 $$(cat $(VENV)/tests); status=$$?; \
-    $(BIN)/python -c 'from tests.slowest import main; main()' $(TIMES); exit $$status
+@{ $(TRIAL) --jobs 4 $$(cat $(VENV)/tests) 2>&1; echo $$? >$(VENV)/status; } | tee $(VENV)/output
+@$(BIN)/python -c 'from tests.slowest import main; main()' $(TIMES) $(VENV)/output; \
+    exit $$(cat $(VENV)/status)
 endef
 
 # Of what is made up at random, continuous integration tries more.

@@ -1,4 +1,4 @@
-"""Lists the tests that took longest, after a run by several processes.
+"""Lists the tests that took longest and those that failed, after a run by several processes.
 
 Each process that runs tests writes into a directory when each of its tests began (`record`).
 Afterwards ``main`` lists the slowest, with the seconds that each
@@ -7,6 +7,8 @@ took and how many of them it and its own processes kept a processor busy::
     The slowest 20 of 3134 tests, which took 650 s (560 s busy) in all:
      12.3 s ( 11.9 s busy)  tests.delivery.test_faults.DeliveryTests.test_everybody_is_told
     ...
+
+What trial says of failures can be long, and is further up; the last lines name them once more.
 """
 
 from __future__ import annotations
@@ -29,6 +31,12 @@ LISTED = 20
 
 #: What trial logs when it starts a test.
 _BEGINS = re.compile(r"--> (\S+) <--")
+
+
+#: What trial writes after an error, and after that the names of the tests that had it.
+_ERROR = re.compile(
+    r"^={70,}\n\[(?:FAIL|ERROR)\]\n(.*?)\n\n((?:[\w.]+\n)+)(?=[=-]{70,}$)", re.MULTILINE | re.DOTALL
+)
 
 
 @frozen(order=True)
@@ -87,6 +95,20 @@ def report(directory: Path) -> str:
     return "\n".join(lines)
 
 
+def failures(output: str) -> str:
+    """The tests that failed, a line for each with what was wrong.
+
+    :param output: what trial has written.
+    """
+    lines = []
+    for error, names in _ERROR.findall(output):
+        # The traceback is indented, and what follows it says what was wrong.
+        *_, wrong = re.split(r"^ .*\n", error, flags=re.MULTILINE)
+        lines += [f"{name} failed: {' '.join(wrong.split())[:300]}\n" for name in names.split()]
+    return "".join(lines)
+
+
 def main() -> None:
-    """List the slowest tests of the directory on the command line."""
-    sys.stdout.write(report(Path(sys.argv[1])) + "\n")
+    """List the slowest tests of a directory, and the failures in a file with what trial wrote."""
+    times, output = map(Path, sys.argv[1:])
+    sys.stdout.write(report(times) + "\n" + failures(output.read_text(encoding="utf-8")))

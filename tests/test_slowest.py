@@ -1,4 +1,4 @@
-"""The list of slow tests at the end of a run, of real runs."""
+"""The lists of slow and of failed tests at the end of a run, of real runs."""
 
 from __future__ import annotations
 
@@ -37,11 +37,15 @@ class RunTests(SynchronousTestCase):
                     sleep(0.05)
 
                 def test_wrong(self):
-                    self.fail()
+                    self.addCleanup(self.fail, "a long log\\nof many lines")
+                    self.fail("it is wrong")
+
+                def test_worse(self):
+                    assert not "so"
         """
         (self.place / "some.py").write_text(dedent(code).format(times=str(self.times)))
 
-    def run_tests(self, *options: str) -> None:
+    def run_tests(self, *options: str) -> str:
         env = os.environ | {"PYTHONPATH": f"{self.place}:{TOP}", "TEST_TIMES": ""}
         done = subprocess.run(
             [BIN / "trial", *options, "some"],
@@ -49,27 +53,44 @@ class RunTests(SynchronousTestCase):
             cwd=self.place,
             env=env,
             capture_output=True,
+            text=True,
             timeout=TIMEOUT,
         )
         self.assertEqual(done.returncode, 1, "one of them fails")
+        return done.stdout
 
     def test_every_test_of_every_process(self) -> None:
         self.run_tests("--jobs", "2")
         tests = {test.name: test for test in slowest.timed(self.times)}
         self.assertEqual(
-            set(tests), {f"some.SomeTests.test_{name}" for name in ("fast", "slow", "wrong")}
+            set(tests),
+            {f"some.SomeTests.test_{name}" for name in ("fast", "slow", "worse", "wrong")},
         )
         slow = tests["some.SomeTests.test_slow"]
         self.assertGreaterEqual(slow.seconds, 0.05)
         self.assertLess(slow.busy, slow.seconds)
+
+    def test_failures(self) -> None:
+        output = self.run_tests("--jobs", "2")
+        self.assertEqual(
+            sorted(slowest.failures(output).splitlines()),
+            [
+                "some.SomeTests.test_worse failed: builtins.AssertionError:",
+                "some.SomeTests.test_wrong failed: twisted.trial.unittest.FailTest: "
+                "a long log of many lines",
+                "some.SomeTests.test_wrong failed: twisted.trial.unittest.FailTest: it is wrong",
+            ],
+        )
 
     def test_list(self) -> None:
         self.times.mkdir()
         lines = [f"{number}.5 {number}.25 test{number}\n" for number in range(30)]
         (self.times / "1").write_text("".join(lines) + "100.0 90.0 \n")
         (self.times / "2").write_text("0.0 0.0 other\n2.0 1.5 \n")
+        code = "from tests.slowest import main; main()"
+        output = self.times / "1"  # in which no test failed
         done = subprocess.run(
-            [sys.executable, "-c", "from tests.slowest import main; main()", self.times.absolute()],
+            [sys.executable, "-c", code, self.times.absolute(), output],
             check=True,
             cwd=TOP,
             capture_output=True,
