@@ -67,11 +67,13 @@ class _Beat:
     """What the thread has learned by a heartbeat.
 
     :ivar live: how many nodes live.
-    :ivar lost: whether the row of this node was gone.
+    :ivar gone: whether the row of this node was not found.
+    :ivar lost: whether this node has lost its claims.
     :ivar ahead: by how many seconds the computer's clock is ahead of the database's, at least.
     """
 
     live: int
+    gone: bool
     lost: bool
     ahead: float
 
@@ -141,8 +143,10 @@ class Pulse(Service):
         self._follow = follow
         # Used by the thread alone.
         self._last_beat_at = self._steady_since = float("-inf")
-        # The node id at the last heartbeat; None if there was none, or the row was gone.
+        # The node id at the last heartbeat, and whether its row was found then; None if there was
+        # none, or it has lost its claims.
         self._beat_key: int | None = None
+        self._was_found = False
         self._work = _WorkMeter(counters)
 
     def startService(self) -> None:
@@ -181,6 +185,7 @@ class Pulse(Service):
                 seconds=DEAD_AFTER,
             )
             self._publish(ClaimsLost())
+        if beat.gone:
             self._store.register()
         if beat.live != self._store.live_nodes:
             self._store.live_nodes = beat.live
@@ -272,13 +277,16 @@ class Pulse(Service):
         key, ahead = self._store.node, self._read_clock(connection)
         done = self._work.measure_columns() | {"clock_ahead": ahead}
         gone = key is not None and not nodes.touch(connection, key, done)
-        # The row of a node that has just registered may not be committed yet: only one that was
-        # there at the heartbeat before, or has been looked for then, can be lost.  After a pause
-        # some other work may have registered the process anew before this heartbeat.
-        lost = self._beat_key is not None and (gone or key != self._beat_key)
-        if gone and key == self._beat_key:  # others have removed it, as one that does not live
+        # The row of a node that has just registered may not be committed yet, for as long as its
+        # transaction takes: only one that was found before can be lost.  Otherwise the writer finds
+        # out, and registers the process anew if there is no row.  That may also have been done for
+        # some other work, after a pause before this heartbeat.
+        was_removed = gone and self._was_found
+        lost = was_removed or (self._beat_key is not None and key != self._beat_key)
+        if was_removed:  # by others, as one that does not live
             nodes.check_tables(connection, self._store.tables)
         self._beat_key = None if lost else key
+        self._was_found = self._beat_key is not None and not gone
         now = time.monotonic()
         if now - self._last_beat_at > _GAP:
             self._steady_since = now
@@ -286,7 +294,7 @@ class Pulse(Service):
         live, dead = nodes.count(connection)
         if dead and now - self._steady_since > _STEADY_AFTER:
             self._remove_dead(connection.engine)
-        self._reactor.callFromThread(self._take_beat, _Beat(live, lost, ahead))
+        self._reactor.callFromThread(self._take_beat, _Beat(live, gone, lost, ahead))
 
     def _read_clock(self, connection: Connection) -> float:
         """Read the clock of the database, which the clock of this process follows.

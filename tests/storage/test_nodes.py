@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from threading import Event as Flag
 from typing import Any
 
 import psycopg
-from sqlalchemy import select, text
+from sqlalchemy import Connection, select, text
 from twisted.internet import reactor
 from twisted.internet.interfaces import IReactorFromThreads, IReactorTime
 from twisted.internet.task import deferLater
@@ -27,6 +28,7 @@ from rsscloud_broker.storage.schema import counter, node, pending, topic
 from rsscloud_broker.testing import memory_store
 from rsscloud_broker.util.clock import SystemClock
 from tests.postgresql import empty_database
+from tests.processes import TIMEOUT
 from tests.storage.databases import file_database, threaded_store
 from tests.storage.waiting import SOME, waiting_checks
 from tests.store_contract.basics import FEED, a_fetch, a_subscription, failed, succeeded, waits
@@ -579,16 +581,28 @@ class PulseTests(NodesTestCase):
         self.assertEqual(self.published.count(ClaimsLost()), 1)
 
     async def test_row_that_is_not_committed_yet_is_not_lost(self) -> None:
-        """The id is known before the transaction ends that makes the row."""
-        await self.beat(self.stores[0])
-        self.stores[0]._node = None  # as if it had none yet at the first heartbeat
-        events = self.pulse(self.stores[0])
-        await self.until(events, WorkHinted())
-        with self.engine.begin() as conn:
-            self.stores[0]._node = nodes.ensure_registered(conn, None)
-            await self.until(events, WorkHinted())  # a heartbeat that does not find the row
+        """The id is known before the transaction ends that makes the row, which may take long."""
+        (one, _) = self.stores
+        is_made, may_end = Flag(), Flag()
+
+        def make_row(conn: Connection) -> None:
+            one._ensure_node(conn)
+            is_made.set()
+            may_end.wait(TIMEOUT)
+
+        made = one._database.write(make_row)
+        self.addCleanup(may_end.set)
+        while not is_made.is_set():
+            await deferLater(IReactorTime(reactor), 0.01)
+        node = one.node
+        events = self.pulse(one)
+        for _ in range(3):  # heartbeats that do not find the row
+            await self.until(events, WorkHinted())
+        may_end.set()
+        await made
         for _ in range(2):
             await self.until(events, WorkHinted())
+        self.assertEqual(one.node, node)
         self.assertNotIn(ClaimsLost(), self.published)
 
     async def test_connection_is_made_again(self) -> None:
