@@ -236,7 +236,8 @@ class Courier:
                     try:
                         self._pending.take(message)
                     except WrongAnswer as error:
-                        self._abort(str(error))
+                        if self._link is not None:
+                            self._link.abort(str(error))
                         return
                 case Alive():
                     self.idle, self.idle_topics = message.idle, message.idle_topics
@@ -245,10 +246,6 @@ class Courier:
                 case Leaving():
                     self._log_said(message.reason)
                     self._is_leaving = True
-
-    def _abort(self, why: str) -> None:
-        if self._link is not None:
-            self._link.abort(why)
 
     def _log_said(self, text: str) -> None:
         """Log what a courier says; anyone who broke into it may have written it."""
@@ -310,7 +307,7 @@ class Courier:
                 self._reactor,
                 FromCourier,
                 self._handle_messages,
-                self._handle_lost_link,
+                lambda why: self._handle_lost_link(link, why),
                 self._fail_unsendable,
                 lambda: self._limits().frame,
             )
@@ -400,8 +397,10 @@ class Courier:
         )
         self.kill()
 
-    def _handle_lost_link(self, why: str) -> None:
-        """Kill the process, as the connection has ended; log why if there is a reason."""
+    def _handle_lost_link(self, link: Link[FromBroker, FromCourier], why: str) -> None:
+        """Kill the process, as its connection has ended; log why if there is a reason."""
+        if link is not self._link:
+            return  # the process has ended too, and the next one may have started
         self._link = None
         if not self._is_stopping:
             if why:

@@ -57,6 +57,19 @@ class ForkServerTests(CrewTestCase):
         said = [str(formatEvent(event)) for event in events]
         self.assertIn("the process that starts couriers has ended: ", " ".join(said))
 
+    async def test_next_one_starts_before_the_last_connection_has_closed(self) -> None:
+        """Its end is not that of the next one, nor of the process that starts them."""
+        await self.request()
+        before = self.courier._process
+        before.exited = lambda reason: None  # as this says it here
+        self.clock.advance(11.0)  # who has lived for so long is replaced at once
+        self.courier._handle_exit("signal 9")
+        self.clock.advance(0.0)
+        after = self.courier._process
+        self.assertIsNot(after, before)
+        await self.request()
+        self.assertIs(self.courier._process, after)
+
     async def test_how_couriers_end(self) -> None:
         await self.request()
         with capturedLogs() as events:
@@ -70,7 +83,8 @@ class ForkServerTests(CrewTestCase):
         await self.request()
         server = parent_of(await self.pid())
         os.kill(server, signal.SIGSTOP)
-        self.courier._abort("it was a test")  # the courier ends, and nobody is notified
+        assert self.courier._link is not None
+        self.courier._link.abort("it was a test")  # the courier ends, and nobody is notified
         further = self.crew._make_courier(1)
         self.crew.couriers.append(further)
         further.start()
