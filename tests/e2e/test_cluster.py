@@ -34,7 +34,7 @@ PING = NAMED["weblogUpdates.extendedPing"]
 MANY = 2500
 
 #: So many pings of one feed come at once, spread over the nodes.
-PINGS = 300
+PINGS = 120
 
 #: Subscribers are spread over so many addresses.
 HOSTS = 12
