@@ -39,6 +39,10 @@ _ERROR = re.compile(
 )
 
 
+#: What comes before the words that say what was wrong.
+_FRAME = re.compile(r"^(?:  File .*\n(?:    .*\n)*|Traceback .*\n)", re.MULTILINE)
+
+
 @frozen(order=True)
 class Timed:
     """A test that has run.
@@ -102,8 +106,10 @@ def failures(output: str) -> str:
     """
     lines = []
     for error, names in _ERROR.findall(output):
-        # The traceback is indented, and what follows it says what was wrong.
-        *_, wrong = re.split(r"^ .*\n", error, flags=re.MULTILINE)
+        # What follows the last line of the traceback says what was wrong.
+        *_, wrong = re.split(
+            r"^(?:  File .*\n(?:    .*\n)*|Traceback .*\n)", error, flags=re.MULTILINE
+        )
         lines += [f"{name} failed: {' '.join(wrong.split())[:300]}\n" for name in names.split()]
     return "".join(lines)
 
@@ -111,4 +117,5 @@ def failures(output: str) -> str:
 def main() -> None:
     """List the slowest tests of a directory, and the failures in a file with what trial wrote."""
     times, output = map(Path, sys.argv[1:])
-    sys.stdout.write(report(times) + "\n" + failures(output.read_text(encoding="utf-8")))
+    said = output.read_text(encoding="utf-8", errors="replace")
+    sys.stdout.write(report(times) + "\n" + failures(said))

@@ -41,7 +41,7 @@ class RunTests(SynchronousTestCase):
                     self.fail("it is wrong")
 
                 def test_worse(self):
-                    assert not "so"
+                    self.fail("it is\\n worse")
         """
         (self.place / "some.py").write_text(dedent(code).format(times=str(self.times)))
 
@@ -75,7 +75,7 @@ class RunTests(SynchronousTestCase):
         self.assertEqual(
             sorted(slowest.failures(output).splitlines()),
             [
-                "some.SomeTests.test_worse failed: builtins.AssertionError:",
+                "some.SomeTests.test_worse failed: twisted.trial.unittest.FailTest: it is worse",
                 "some.SomeTests.test_wrong failed: twisted.trial.unittest.FailTest: "
                 "a long log of many lines",
                 "some.SomeTests.test_wrong failed: twisted.trial.unittest.FailTest: it is wrong",

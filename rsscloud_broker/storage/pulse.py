@@ -278,15 +278,13 @@ class Pulse(Service):
         done = self._work.measure_columns() | {"clock_ahead": ahead}
         gone = key is not None and not nodes.touch(connection, key, done)
         # The row of a node that has just registered may not be committed yet, for as long as its
-        # transaction takes: only one that was found before can be lost.  Otherwise the writer finds
-        # out, and registers the process anew if there is no row.  That may also have been done for
-        # some other work, after a pause before this heartbeat.
-        was_removed = gone and self._was_found
-        lost = was_removed or (self._beat_key is not None and key != self._beat_key)
-        if was_removed:  # by others, as one that does not live
+        # transaction takes: so one that was never found is not lost.  The writer finds out, and
+        # registers the process anew if there is no row.  That may also have been done for some
+        # other work, after a pause before this heartbeat.
+        changed = self._beat_key is not None and key != self._beat_key
+        lost = changed or (gone and self._was_found)
+        if gone and not changed:  # others may have removed it, as one that does not live
             nodes.check_tables(connection, self._store.tables)
-        self._beat_key = None if lost else key
-        self._was_found = self._beat_key is not None and not gone
         now = time.monotonic()
         if now - self._last_beat_at > _GAP:
             self._steady_since = now
@@ -294,6 +292,8 @@ class Pulse(Service):
         live, dead = nodes.count(connection)
         if dead and now - self._steady_since > _STEADY_AFTER:
             self._remove_dead(connection.engine)
+        self._beat_key = None if lost else key
+        self._was_found = self._beat_key is not None and not gone
         self._reactor.callFromThread(self._take_beat, _Beat(live, gone, lost, ahead))
 
     def _read_clock(self, connection: Connection) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 from sqlalchemy import Connection, select, text
+from sqlalchemy.exc import SQLAlchemyError
 from twisted.internet import reactor
 from twisted.internet.interfaces import IReactorFromThreads, IReactorTime
 from twisted.internet.task import deferLater
@@ -604,6 +605,29 @@ class PulseTests(NodesTestCase):
             await self.until(events, WorkHinted())
         self.assertEqual(one.node, node)
         self.assertNotIn(ClaimsLost(), self.published)
+
+    async def test_a_loss_is_known_after_an_error(self) -> None:
+        """The heartbeat that finds it may fail, and other work register the process anew."""
+        (one, _) = self.stores
+        events = self.pulse(one)
+        await self.beat(one)
+        for _ in range(2):
+            await self.until(events, WorkHinted())
+        failed = Flag()
+
+        def fail(conn: Connection) -> None:
+            self.patch(nodes, "count", count)
+            failed.set()
+            raise SQLAlchemyError("the connection is lost")
+
+        count = nodes.count
+        with self.engine.begin() as conn:
+            nodes.leave(conn, one.node)
+        self.patch(nodes, "count", fail)
+        while not failed.is_set():
+            await deferLater(IReactorTime(reactor), 0.01)
+        await one.check_writable()
+        await self.until(events, ClaimsLost())
 
     async def test_connection_is_made_again(self) -> None:
         events = self.pulse(self.stores[0])
