@@ -96,7 +96,7 @@ LATE_AFTER = 30.0
 
 #: A subscriber that has just ended may still hear of a change that came before, for this many
 #: seconds after the end, or after the node that has it to do went on.
-LATE = 10.0
+LATE = 2.0
 
 #: What a node tries when it ends counts against it, and after three ends it is left alone for an
 #: hour.  Here it is never the reason: before each fault it counts as one end.
