@@ -32,12 +32,10 @@ LISTED = 20
 #: What trial logs when it starts a test.
 _BEGINS = re.compile(r"--> (\S+) <--")
 
-
 #: What trial writes after an error, and after that the names of the tests that had it.
 _ERROR = re.compile(
     r"^={70,}\n\[(?:FAIL|ERROR)\]\n(.*?)\n\n((?:[\w.]+\n)+)(?=[=-]{70,}$)", re.MULTILINE | re.DOTALL
 )
-
 
 #: What comes before the words that say what was wrong.
 _FRAME = re.compile(r"^(?:  File .*\n(?:    .*\n)*|Traceback .*\n)", re.MULTILINE)
@@ -106,10 +104,7 @@ def failures(output: str) -> str:
     """
     lines = []
     for error, names in _ERROR.findall(output):
-        # What follows the last line of the traceback says what was wrong.
-        *_, wrong = re.split(
-            r"^(?:  File .*\n(?:    .*\n)*|Traceback .*\n)", error, flags=re.MULTILINE
-        )
+        *_, wrong = _FRAME.split(error)
         lines += [f"{name} failed: {' '.join(wrong.split())[:300]}\n" for name in names.split()]
     return "".join(lines)
 

@@ -400,13 +400,12 @@ class Courier:
     def _handle_lost_link(self, link: Link[FromBroker, FromCourier], why: str) -> None:
         """Kill the process, as its connection has ended; log why if there is a reason."""
         if link is not self._link:
-            return  # the process has ended too, and the next one may have started
+            return  # it stops, or the process has ended too and the next one may have started
         self._link = None
-        if not self._is_stopping:
-            if why:
-                self._replace(why)
-            else:
-                self.kill()
+        if why:
+            self._replace(why)
+        else:
+            self.kill()
 
     def _handle_exit(self, reason: str) -> None:
         """After the end of the process, end or keep its requests, and plan the next start."""

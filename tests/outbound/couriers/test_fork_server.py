@@ -61,7 +61,7 @@ class ForkServerTests(CrewTestCase):
         """Its end is not that of the next one, nor of the process that starts them."""
         await self.request()
         before = self.courier._process
-        before.exited = lambda reason: None  # as this says it here
+        before.exited = lambda reason: None  # the test says it itself, below
         self.clock.advance(11.0)  # who has lived for so long is replaced at once
         self.courier._handle_exit("signal 9")
         self.clock.advance(0.0)
