@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from twisted.internet import task
 from zope.interface import implementer
 
@@ -29,6 +31,11 @@ class Clock(task.Clock):
     def wall_seconds(self) -> float:
         """What the wall clock shows, in seconds since the epoch."""
         return self._wall + self.seconds()
+
+    def advance_to_timer(self, least: float, most: float) -> None:
+        """Let time pass until a timer is due: at least, and at most, for so many seconds."""
+        due = min((call.getTime() for call in self.getDelayedCalls()), default=inf)
+        self.advance(min(most, max(least, due - self.rightNow)))
 
     def set_wall(self, by: float) -> None:
         """Set the wall clock forward, or back if ``by`` is less than 0, as people do."""

@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 from attrs import evolve
 from twisted.internet.defer import Deferred, fail
 
-from rsscloud_broker.core import IntentQueue
-from rsscloud_broker.core.intents import LOAD_PAUSE, LOADED, LONGEST_PAUSE
+from rsscloud_broker.core import IntentQueue, intents
+from rsscloud_broker.core.intents import LOAD_PAUSE, LONGEST_PAUSE
 from rsscloud_broker.errors import (
     CallbackFailed,
     EndedTopic,
@@ -135,15 +135,16 @@ class AcceptTests(IntentsTestCase):
         self.assertEqual((len(self.subscriptions()), self.waiting()), (1, []))
 
     def test_many_are_loaded_in_portions(self) -> None:
+        self.patch(intents, "LOADED", 20)
         self.intents.stopService()
         some = [
             evolve(WANTED, callback=evolve(CALLBACK, url=f"{CALLBACK.url}/{n}"))
-            for n in range(LOADED + 2)
+            for n in range(20 + 2)
         ]
         for intent in some:
             self.successResultOf(self.store.add_intent(intent, len(some)))
         self.intents.startService()
-        self.assertEqual(len(self.carrier.verified), LOADED)
+        self.assertEqual(len(self.carrier.verified), 20)
         self.clock.advance(LOAD_PAUSE)
         self.assertEqual((self.carrier.verified, self.waiting()), (some, []))
 

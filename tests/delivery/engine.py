@@ -291,11 +291,11 @@ class EngineTestCase(SynchronousTestCase):
         return None if content is None else content.body
 
     def advance(self, seconds: float, step: float = 0.05) -> None:
-        """Let time pass, in steps."""
-        until = self.clock.wall_seconds() + seconds
-        while (left := until - self.clock.wall_seconds()) > 0:
+        """Let time pass, from one timer to the next but at least in these steps."""
+        until = self.clock.seconds() + seconds
+        while (left := until - self.clock.seconds()) > 0:
             self.step()
-            self.clock.advance(min(step, left))
+            self.clock.advance_to_timer(step, left)
 
     def timers(self) -> list[object]:
         """The timers, except that of the next look at due notifications."""

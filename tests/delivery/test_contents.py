@@ -42,7 +42,7 @@ class CarriedTests(EngineTestCase):
         self.assertEqual(self.newest_content(), b"3")
         del self.notifier.contents[:], self.notifier.calls[:]
         self.notifier.outcomes.clear()
-        self.advance(7200, 10.0)
+        self.advance(7200, 60.0)
         self.assertEqual(self.called(), [READER])
         self.assertEqual(self.notifier.contents, [b"3"])
         self.assertEqual(self.waiting(), {})
@@ -150,13 +150,13 @@ class LaterTests(EngineTestCase):
 
     def test_it_is_asked_for_again_but_not_all_the_time(self) -> None:
         self.change()
-        self.advance(3600, 10.0)
+        self.advance(3600, 60.0)
         self.assertTrue(5 <= len(self.missed()) <= 15, len(self.missed()))
 
     def test_content_is_told_although_the_store_is_away_when_it_comes(self) -> None:
         self._watch("make_due_for_content")
         self.change()
-        self.advance(7200, 10.0)
+        self.advance(7200, 60.0)
         del self.notifier.contents[:]
         self.unavailable.add("make_due_for_content")
         self.read_again()
@@ -168,7 +168,7 @@ class LaterTests(EngineTestCase):
 
     def test_content_is_told_once_it_is_there(self) -> None:
         self.change()
-        self.advance(7200, 10.0)
+        self.advance(7200, 60.0)
         del self.notifier.contents[:]
         self.read_again()
         self.advance(1)
@@ -366,7 +366,7 @@ class EndedTests(EngineTestCase):
         self.end_topic("it is gone")
         self.assertEqual([one.callback.url for one in self.subscriptions()], [READER])
         self.notifier.outcomes.clear()
-        self.advance(7200, 10.0)
+        self.advance(7200, 60.0)
         self.assertEqual(self.notifier.denials[-1].callback.url, READER)
         self.assertEqual(self.subscriptions(), [])
         self.assertIsNone(self.newest_content())
@@ -374,7 +374,7 @@ class EndedTests(EngineTestCase):
     def test_who_never_answers_is_let_go_in_the_end(self) -> None:
         self.notifier.outcomes[READER] = REFUSED
         self.end_topic("it is gone")
-        self.advance(3 * 3600, 10.0)
+        self.advance(3 * 3600, 60.0)
         self.assertEqual(self.subscriptions(), [])
         self.assertEqual(len(self.notifier.denials), 2 + len(self.retries))
 
@@ -393,7 +393,7 @@ class LeaseTests(EngineTestCase):
         self.change()
         self.assertEqual(self.waiting(), {READER: 1})
         del self.notifier.calls[:]
-        self.advance(3600, 10.0)
+        self.advance(3600, 60.0)
         self.assertEqual([at for at in self.times(READER) if at >= 90_000], [])
         self.change()
         self.advance(1)

@@ -69,7 +69,7 @@ class AdministeredTests(EngineTestCase):
         self.assertEqual(self.called(), [other.callback.url])
         self.assertEqual(self.waiting(), {URL: 0})
         self.change()
-        self.advance(4000)  # longer than a notification is held back at a time
+        self.advance(4000, 60)  # longer than a notification is held back at a time
         self.assertEqual(set(self.called()), {other.callback.url})
         self.assertEqual(self.waiting(), {URL: 0})
 

@@ -118,10 +118,11 @@ class RelayTestCase(SynchronousTestCase):
                 self.successResultOf(Deferred.fromCoroutine(sink.handle(PingReceived(record.ping))))
         return record.ping
 
-    def pass_time(self, seconds: float, step: float = 0.04) -> None:
-        """Let time pass in steps so short that no timer is late, unless a test wants that."""
-        for _ in range(int(seconds / step)):
-            self.clock.advance(step)
+    def pass_time(self, seconds: float, step: float = 0.0) -> None:
+        """Let time pass from timer to timer, so that none is late, unless a test wants that."""
+        until = self.clock.seconds() + seconds
+        while (left := until - self.clock.seconds()) > 0:
+            self.clock.advance_to_timer(step, left)
 
     def named(self, host: str = "sink.example") -> list[str]:
         """The names of the pings that a host was notified of, in order."""
