@@ -8,8 +8,8 @@ Where to look:
 
 ``model``       a message and what belongs to it
 ``writing``     what can be done with messages, by the pages and by programs of other protocols
-``posting``     the front door for programs of other people: MetaWeblog and Blogger
-                (``metaweblog``, with ``editors`` and ``entries``), ``micropub`` (with
+``door``        the front door: pages and feeds for people, and for their programs MetaWeblog and
+                Blogger (``metaweblog``, with ``editors`` and ``entries``), ``micropub`` (with
                 ``properties``), and how they are found (``rsd``)
 ``markup``      HTML of editors as text, and back; ``pictures`` keeps all files of a message
 """

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from rsscloud_broker.apps.writing.door import WritingDoor
 from rsscloud_broker.apps.writing.options import WritingOptions
-from rsscloud_broker.apps.writing.posting import PostingDoor
 from rsscloud_broker.apps.writing.schema import author, unsent, upload
 from rsscloud_broker.apps.writing.serving import FeedTopics
-from rsscloud_broker.apps.writing.taking_away import TakingAway
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.interfaces import AccountData, App, AppParts, ServedTopics
 from rsscloud_broker.util.cluster_jobs import PeriodicClusterJob
@@ -19,10 +17,7 @@ def make(options: WritingOptions, parts: AppParts) -> App:
     topics = FeedTopics(writing)
     return App(
         "writing",
-        front_doors=[
-            WritingDoor(parts, writing),
-            PostingDoor(writing, parts, options),
-        ],
+        front_doors=[WritingDoor(writing, parts, options)],
         services=[
             PeriodicClusterJob(
                 parts.clock,
@@ -33,7 +28,7 @@ def make(options: WritingOptions, parts: AppParts) -> App:
                 at_start=True,
             )
         ],
-        account_files=[TakingAway(writing).files],
+        account_files=[topics.account_files],
         account_data=[
             AccountData(table.c.account_id, writing.forget_account)
             for table in (author, upload, unsent)

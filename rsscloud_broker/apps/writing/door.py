@@ -10,27 +10,39 @@
 ``POST /write``                      what its forms do: ``do=post``, ``draft``, ``delete``,
                                      ``discard`` or ``delete-file``
 ``POST /write/unsent``               keeps what is being typed
+``GET /rsd.xml``                     how programs find the protocols: see ``rsd``
+``/micropub``, ``/micropub/media``   see ``micropub``
 ===================================  ==============================================================
+
+Editors call the procedures of ``metaweblog``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Final
 
 from twisted.python.filepath import FilePath
 from twisted.web.server import Request
+from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
+from rsscloud_broker.accounts.names import is_name
+from rsscloud_broker.apps.writing.editors import Editors
+from rsscloud_broker.apps.writing.metaweblog import METHODS
+from rsscloud_broker.apps.writing.micropub import Micropub
+from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.people_pages import NOTHING_HERE, PeoplePages
+from rsscloud_broker.apps.writing.rsd import MEDIA_TYPE, PATH, rsd_document
 from rsscloud_broker.apps.writing.sending import send_upload
 from rsscloud_broker.apps.writing.serving import send_feed
 from rsscloud_broker.apps.writing.write_page import WritePage
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.http.answering import Answer, Answers
-from rsscloud_broker.interfaces import AppParts, IFrontDoor, Route, RoutesOnly
+from rsscloud_broker.http.requests import parameter
+from rsscloud_broker.interfaces import AppParts, IFrontDoor, Route, SoapService
 from rsscloud_broker.web.assets import Asset
 
 _FEED: Final = re.compile(r"/people/([a-z0-9-]{2,32})/(rss\.xml|atom\.xml|feed\.json)")
@@ -43,19 +55,25 @@ _FORM: Final = frozenset({"application/x-www-form-urlencoded"})
 
 
 @implementer(IFrontDoor)
-class WritingDoor(RoutesOnly):
-    """Serves messages and feeds to everybody, and the page to write on."""
+class WritingDoor:
+    """Serves messages and feeds to everybody, and the page to write on; answers programs.
+
+    :param options: the limits.
+    """
 
     name = "writing"
 
-    def __init__(self, parts: AppParts, writing: Writing) -> None:
+    def __init__(self, writing: Writing, parts: AppParts, options: WritingOptions) -> None:
         self._people = PeoplePages(parts, writing)
         page = WritePage(parts, writing, self._people)
         self._writing = writing
         self._clock = parts.clock
+        self._public_url = parts.public_url
+        self._editors = Editors(writing, parts, options.allow_plain_passwords)
+        micropub = Micropub(writing, parts, options)
         script = Asset(_FILES.child("write.js"), "text/javascript; charset=utf-8")
         style = Asset(_FILES.child("write.css"), "text/css; charset=utf-8")
-        limit = writing.options.max_upload_bytes + _FORM_BYTES
+        limit = options.max_upload_bytes + _FORM_BYTES
         with_files = frozenset({"multipart/form-data"})
         self._routes = (
             Route("/people", "GET", Answers(self._people.list_authors)),
@@ -79,10 +97,24 @@ class WritingDoor(RoutesOnly):
             ),
             Route("/write.js", "GET", script),
             Route("/write.css", "GET", style),
+            Route(PATH, "GET", Answers(self._answer_rsd), for_everybody=True),
+            *micropub.routes(),
         )
 
     def routes(self) -> Sequence[Route]:
         return self._routes
+
+    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
+        return {prefix: kind(self._editors) for prefix, kind in METHODS.items()}
+
+    def soap_services(self) -> Sequence[SoapService]:
+        return []
+
+    async def _answer_rsd(self, request: Request) -> Answer:
+        """Answer with the RSD document of an account, or of the broker if no account is named."""
+        name = parameter(request, "name")
+        home = self._writing.feeds.home_url(name) if is_name(name) else f"{self._public_url}/"
+        return Answer(rsd_document(self._public_url, home), f"{MEDIA_TYPE}; charset=utf-8")
 
     async def _answer_below_people(self, request: Request) -> Answer | None:
         """Answer a request below ``/people/``."""

@@ -31,7 +31,7 @@ from rsscloud_broker.apps.writing.arguments import (
     text_in,
 )
 from rsscloud_broker.apps.writing.markup import SMALL, MarkupLink
-from rsscloud_broker.apps.writing.model import InvalidPost, NewPost, Post, Revise, Upload
+from rsscloud_broker.apps.writing.model import InvalidPost, NewPost, Post, Revise
 from rsscloud_broker.apps.writing.pictures import media_of, with_html
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.errors import (
@@ -225,7 +225,7 @@ class EditorAPI(XMLRPC):
             {
                 "blogid": BLOG_ID,
                 "blogName": caller.name,
-                "url": self._writing.home_url(caller.name),
+                "url": self._writing.feeds.home_url(caller.name),
                 "xmlrpc": f"{self.editors.parts.public_url}/RPC2",
                 "isAdmin": False,
                 "isPrimary": True,
@@ -264,7 +264,7 @@ class EditorAPI(XMLRPC):
         """Store a file.
 
         :param file: a struct with ``name``, ``type`` and ``bits``.
-        :returns: a struct about it.
+        :returns: a struct, with the members that one or the other editor looks for.
         """
         file = struct_in(file, "the file")
         bits = file.get("bits")
@@ -273,21 +273,18 @@ class EditorAPI(XMLRPC):
                 FaultCode.BAD_REQUEST, "The struct of a file needs bits, of the type base64."
             )
         name = text_in(file.get("name", ""), "the name of the file")
-        return file_of(await self._writing.upload(call.caller, name, bits, call.source))
-
-
-def file_of(upload: Upload) -> dict[str, Any]:
-    """A file as a struct, with the members that one or the other editor looks for."""
-    return {
-        "id": str(number_of(upload.url)),
-        "attachment_id": str(number_of(upload.url)),
-        "file": upload.name,
-        "title": upload.name,
-        "url": upload.url,
-        "link": upload.url,
-        "type": upload.media_type,
-        "metadata": {"filesize": min(upload.size, 2**31 - 1)},
-    }
+        upload = await self._writing.upload(call.caller, name, bits, call.source)
+        url = self._writing.files.url(call.caller.name, upload)
+        return {
+            "id": str(number_of(url)),
+            "attachment_id": str(number_of(url)),
+            "file": upload.name,
+            "title": upload.name,
+            "url": url,
+            "link": url,
+            "type": upload.media_type,
+            "metadata": {"filesize": min(upload.size, 2**31 - 1)},
+        }
 
 
 def category_of(writing: Writing, owner: str, name: str) -> dict[str, Any]:
@@ -304,8 +301,8 @@ def category_of(writing: Writing, owner: str, name: str) -> dict[str, Any]:
         "title": name,
         "description": name,
         "categoryDescription": "",
-        "htmlUrl": writing.home_url(owner),
-        "rssUrl": writing.feed_url(owner),
+        "htmlUrl": writing.feeds.home_url(owner),
+        "rssUrl": writing.feeds.url(owner),
     }
 
 

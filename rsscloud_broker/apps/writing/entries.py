@@ -76,7 +76,7 @@ def _enclosure_url(entry: Mapping[str, Any]) -> str | None:
 def _link(writing: Writing, entry: Mapping[str, Any], old: Post | None, link: str) -> str:
     """The link of a message.  Editors that copy a struct send the address of its page."""
     sent = text_in(entry.get("link", link), "link")
-    return link if old is not None and sent == writing.page_url(old) else sent
+    return link if old is not None and sent == writing.feeds.page_url(old) else sent
 
 
 def _categories(entry: Mapping[str, Any], before: tuple[str, ...]) -> tuple[str, ...]:
@@ -131,7 +131,7 @@ def check_date(entry: Mapping[str, Any], now: float) -> None:
 
 def entry_of(writing: Writing, post: Post) -> dict[str, Any]:
     """A message as a struct of ``metaWeblog.getPost``."""
-    page = writing.page_url(post)
+    page = writing.feeds.page_url(post)
     created = time_of(post.created_at)
     entry: dict[str, Any] = {
         "postid": str(post.id),

@@ -108,7 +108,7 @@ class BloggerAPI(EditorAPI):
             "firstname": call.caller.name,
             "lastname": "",
             "email": "",
-            "url": self._writing.home_url(call.caller.name),
+            "url": self._writing.feeds.home_url(call.caller.name),
         }
 
     @editing("key blog name password content publish")

@@ -164,11 +164,12 @@ class Micropub:
         self._check_with_files(new, files)
         for field, name, data in files:
             upload = await self._writing.upload(caller, name, data, source)
-            properties.setdefault(field.removesuffix("[]"), []).append(upload.url)
+            url = self._writing.files.url(caller.name, upload)
+            properties.setdefault(field.removesuffix("[]"), []).append(url)
         if files:
             new = await self._make_new_post(caller, properties)
         post = await self._writing.add(caller, new, source)
-        return Answer(b"", JSON, 201, {"location": self._writing.page_url(post)})
+        return Answer(b"", JSON, 201, {"location": self._writing.feeds.page_url(post)})
 
     async def _make_new_post(
         self, caller: Caller, properties: dict[str, list[Any]], old: Post | None = None
@@ -237,7 +238,7 @@ class Micropub:
         return {"items": items, **more}
 
     def _properties(self, post: Post) -> dict[str, list[Any]]:
-        return properties_of(post, self._writing.page_url(post))
+        return properties_of(post, self._writing.feeds.page_url(post))
 
     async def _post_at(self, caller: Caller, url: Any) -> Post:
         """The message of the caller whose page has a URL.
@@ -249,7 +250,7 @@ class Micropub:
         number = parse_number(url.rstrip("/").rpartition("/")[2])
         if number is not None:
             post = await self._writing.post(caller, number)
-            if post is not None and self._writing.page_url(post) == url.rstrip("/"):
+            if post is not None and self._writing.feeds.page_url(post) == url.rstrip("/"):
                 return post
         raise _no_such_post()
 
@@ -264,7 +265,8 @@ class Micropub:
         (_, name, data) = named[0]
         source = client_address(request)
         upload = await self._writing.upload(caller, name, data, source)
-        return Answer(b"", JSON, 201, {"location": upload.url})
+        url = self._writing.files.url(caller.name, upload)
+        return Answer(b"", JSON, 201, {"location": url})
 
     async def _query_media(self, request: Request) -> Answer:
         """Answer a query for the newest files of the caller, or for the last one."""
@@ -272,12 +274,14 @@ class Micropub:
         match parameter(request, "q"):
             case "source":
                 limit = min(max(_number_of(request, "limit", _POSTS), 1), _MAX_POSTS)
-                uploads = await self._writing.uploads(caller, limit)
-                return _json_answer({"items": [{"url": upload.url} for upload in uploads]})
+                return _json_answer({"items": await self._newest_files(caller, limit)})
             case "last":
-                uploads = await self._writing.uploads(caller, 1)
-                return _json_answer({"url": uploads[0].url} if uploads else {})
+                return _json_answer(next(iter(await self._newest_files(caller, 1)), {}))
         raise InvalidPost("q must be source or last")
+
+    async def _newest_files(self, caller: Caller, limit: int) -> list[dict[str, str]]:
+        uploads = await self._writing.store.uploads(caller.account.id, limit)
+        return [{"url": self._writing.files.url(caller.name, upload)} for upload in uploads]
 
 
 # --- queries ------------------------------------------------------------------------

@@ -92,6 +92,8 @@ class Post:
     :ivar created_at: when it was published, in seconds since the epoch; of a draft, when it was
         first stored.
     :ivar changed_at: when it was last changed.
+    :ivar position: the version of the author's messages that published it: the larger, the newer;
+        0 for a draft.
     :ivar author: the name of the account.
 
     The others are those of `NewPost`.
@@ -108,8 +110,13 @@ class Post:
     items: tuple[OutlineItem, ...]
     created_at: float
     changed_at: float
-    is_draft: bool
+    position: int
     author: str = field(default="", kw_only=True)
+
+    @property
+    def is_draft(self) -> bool:
+        """Whether only the author sees it."""
+        return self.position == 0
 
     def as_new(self) -> NewPost:
         """What would make this message again, for a program that changes only a part of it."""
@@ -127,19 +134,3 @@ class Post:
 
 #: Makes the new content of a message from the message as it is, for who changes a part of it only.
 Revise: TypeAlias = Callable[[Post], Awaitable[NewPost]]
-
-
-@frozen
-class Upload:
-    """A file that an account has uploaded.
-
-    :ivar url: where everybody can get it.
-    :ivar media_type: what the broker found it to be by its first bytes.
-    :ivar size: the number of its bytes.
-    :ivar name: the name for people: that of the file that was uploaded, made harmless.
-    """
-
-    url: str
-    media_type: str
-    size: int
-    name: str

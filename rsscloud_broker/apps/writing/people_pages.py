@@ -95,10 +95,10 @@ class PeoplePages:
             return await self.nothing_of(name)
         if number is None:
             return await self._list_posts(request, author)
-        found = await self._writing.store.placed(author, number)
-        if found is None or found.post.is_draft:
+        post = await self._writing.store.find_post(author, number)
+        if post is None or post.is_draft:
             return DELETED if 0 < number < author.next_id else NOTHING_HERE
-        return await self._show_message(request, author, found.post)
+        return await self._show_message(request, author, post)
 
     async def nothing_of(self, name: str) -> Answer:
         """The answer if an author has nothing at an address: ``GONE`` of a removed account."""
@@ -127,7 +127,7 @@ class PeoplePages:
             alternates=self._alternates(author),
             name=author.name,
             feeds=self._feed_links(author),
-            posts=[self.article(each.post, alone=False) for each in found[:PER_PAGE]],
+            posts=[self.article(each, alone=False) for each in found[:PER_PAGE]],
             nothing="" if found else "nothing",
             paging=links,
         )

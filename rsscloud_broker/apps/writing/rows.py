@@ -58,14 +58,6 @@ class Author:
 
 
 @frozen
-class Placed:
-    """A message with its position: that of a newer one is larger; 0 for a draft."""
-
-    post: Post
-    position: int
-
-
-@frozen
 class Snapshot:
     """The present messages of an author, as far as a change needs them.
 
@@ -74,8 +66,8 @@ class Snapshot:
     """
 
     author: Author
-    published: tuple[Placed, ...]
-    old: Placed | None
+    published: tuple[Post, ...]
+    old: Post | None
 
 
 @frozen
@@ -90,7 +82,7 @@ class ChangeOfPosts:
 
     author: Author
     post_id: int
-    new: Placed | None
+    new: Post | None
     is_public: bool
     at: float
 
@@ -220,13 +212,11 @@ def snapshot(conn: Connection, owner: Author, limit: int, post_id: int | None) -
     :param post_id: the message that is to be changed; None for a new one.
     """
     present = author_of(conn, owner.account_id) or owner
-    old = None if post_id is None else placed(conn, present, post_id)
+    old = None if post_id is None else find_post(conn, present, post_id)
     return Snapshot(present, tuple(published(conn, present, limit)), old)
 
 
-def published(
-    conn: Connection, owner: Author, limit: int, before: int | None = None
-) -> list[Placed]:
+def published(conn: Connection, owner: Author, limit: int, before: int | None = None) -> list[Post]:
     """The published messages of an author, the newest first.
 
     :param before: only those with smaller positions.
@@ -235,14 +225,14 @@ def published(
     if before is not None:
         chosen = chosen.where(post.c.position < before)
     rows = conn.execute(chosen.order_by(post.c.position.desc()).limit(limit))
-    return [_placed_of_row(row, owner) for row in rows]
+    return [_post_of_row(row, owner) for row in rows]
 
 
-def placed(conn: Connection, owner: Author, post_id: int) -> Placed | None:
+def find_post(conn: Connection, owner: Author, post_id: int) -> Post | None:
     """One message, which may be a draft; None if there is no such message."""
     wanted = (post.c.account_id == owner.account_id, post.c.id == post_id)
     row = conn.execute(select(post).where(*wanted)).first()
-    return None if row is None else _placed_of_row(row, owner)
+    return None if row is None else _post_of_row(row, owner)
 
 
 def all_posts(
@@ -266,7 +256,7 @@ def all_posts(
     if is_draft is not None:
         chosen = chosen.where(post.c.position == 0 if is_draft else post.c.position > 0)
     rows = conn.execute(chosen.order_by(post.c.id.desc()).limit(limit))
-    return [_placed_of_row(row, owner).post for row in rows]
+    return [_post_of_row(row, owner) for row in rows]
 
 
 def post_with_file(conn: Connection, account_id: int, digest: str) -> int | None:
@@ -291,7 +281,7 @@ def apply(conn: Connection, change: ChangeOfPosts) -> None:
     if change.is_public:
         values["changed_at"] = to_micros(change.at)
     if new is not None:
-        values["next_id"] = max(owner.next_id, new.post.id + 1)
+        values["next_id"] = max(owner.next_id, new.id + 1)
     same = (author.c.account_id == owner.account_id, author.c.version == owner.version)
     if not conn.execute(update(author).where(*same).values(values)).rowcount:
         raise Outdated
@@ -299,18 +289,17 @@ def apply(conn: Connection, change: ChangeOfPosts) -> None:
     conn.execute(delete(post).where(*wanted))
     if new is not None:
         conn.execute(insert(post).values(_columns_of(new)))
-        for name in new.post.categories:
+        for name in new.categories:
             _use_category(conn, owner.account_id, name, to_micros(change.at))
 
 
-def _columns_of(new: Placed) -> dict[str, object]:
+def _columns_of(given: Post) -> dict[str, object]:
     """The columns of a message: times in microseconds; categories and the outline as JSON."""
-    given = new.post
     file = given.enclosure
     return {
         "account_id": given.account_id,
         "id": given.id,
-        "position": new.position,
+        "position": given.position,
         "text": given.text,
         "title": given.title,
         "link": given.link,
@@ -336,14 +325,14 @@ def _item_from_json(value: list[Any]) -> OutlineItem:
     return OutlineItem(text, title, link, tuple(map(_item_from_json, items)))
 
 
-def _placed_of_row(row: Row[Any], owner: Author) -> Placed:
-    """The message in a row, with its position; its guid begins with the base of its author."""
+def _post_of_row(row: Row[Any], owner: Author) -> Post:
+    """The message in a row; its guid begins with the base of its author."""
     file = None
     if row.enclosure_url:
         file = Enclosure(
             row.enclosure_url, row.enclosure_type, row.enclosure_size, row.enclosure_text
         )
-    made = Post(
+    return Post(
         row.id,
         f"{owner.base}/{row.id}",
         row.account_id,
@@ -355,10 +344,9 @@ def _placed_of_row(row: Row[Any], owner: Author) -> Placed:
         tuple(map(_item_from_json, json.loads(row.items))),
         to_seconds(row.created_at),
         to_seconds(row.changed_at),
-        row.position == 0,
+        row.position,
         author=owner.name,
     )
-    return Placed(made, row.position)
 
 
 # --- categories -------------------------------------------------------------

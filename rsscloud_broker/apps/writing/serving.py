@@ -1,4 +1,4 @@
-"""Answers requests for feeds, and serves what accounts publish to the broker.
+"""Answers requests for feeds, serves what accounts publish to the broker, and hands it to them.
 
 Feeds have an ETag and Last-Modified, and are compressed for clients that accept gzip.  Clients that
 have the present version get 304.
@@ -6,19 +6,28 @@ have the present version get 304.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Final
 
 from twisted.web.server import Request
 
 from rsscloud_broker.apps.writing.feeds import WrittenFeed
+from rsscloud_broker.apps.writing.model import Post
+from rsscloud_broker.apps.writing.rows import Author
+from rsscloud_broker.apps.writing.upload_rows import CHUNK, StoredUpload
 from rsscloud_broker.apps.writing.writing import Writing
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.http.answering import send
+from rsscloud_broker.interfaces import AccountFile, Caller
 from rsscloud_broker.model import Content
 from rsscloud_broker.model.administration import PublishedWork
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.web.feed_answers import FeedAnswers
 from rsscloud_broker.wire.text import parse_number
+
+#: How many messages are in each feed that an account takes away, and how many files are read at a
+#: time.
+AT_ONCE: Final = 200
 
 
 def send_feed(
@@ -45,8 +54,8 @@ def send_feed(
 
 
 class FeedTopics:
-    """Reads feeds as topics, for the broker; and for administrators, says what accounts publish and
-    takes it down.
+    """Reads feeds as topics, for the broker; for administrators, says what accounts publish and
+    takes it down; and for accounts, hands out all that they have.
     """
 
     def __init__(self, writing: Writing) -> None:
@@ -54,7 +63,7 @@ class FeedTopics:
 
     async def read(self, url: str) -> Content | None:
         """The content of a feed by its URL; None if it is not the URL of a feed."""
-        name = url.removeprefix(f"{self._writing.home_url('')}").partition("/")[0]
+        name = url.removeprefix(f"{self._writing.feeds.home_url('')}").partition("/")[0]
         author = await self._writing.store.author_named(name)
         if author is None or not author.is_public:
             return None
@@ -67,12 +76,15 @@ class FeedTopics:
         author = await writing.store.author_named(name)
         if author is None:
             return []
-        posts = [each.post for each in await writing.store.published(author, limit)]
+        posts = await writing.store.published(author, limit)
         files = await writing.store.uploads(author.account_id, limit)
         return [
             *(
                 PublishedWork(
-                    writing.page_url(each), "message", each.title or each.text, each.created_at
+                    writing.feeds.page_url(each),
+                    "message",
+                    each.title or each.text,
+                    each.created_at,
                 )
                 for each in posts
             ),
@@ -97,7 +109,35 @@ class FeedTopics:
         author = await writing.store.author_named(home.rpartition("/")[2])
         if author is None or number is None:
             return False
-        if normal_form(writing.home_url(author.name)) != normal_form(home):
+        if normal_form(writing.feeds.home_url(author.name)) != normal_form(home):
             return False
         # Nobody else can read a draft.
         return await writing.remove(author, number, "", record, drafts=False)
+
+    async def account_files(self, caller: Caller) -> AsyncIterator[AccountFile]:
+        """The files of an account: feeds of messages and of drafts, and uploads.  See ``IApp``."""
+        author = await self._writing.store.author_of(caller.account.id)
+        if author is None:
+            return
+        for name, is_draft in (("messages", False), ("drafts", True)):
+            before, number = None, 0
+            while posts := await self._writing.posts(caller, AT_ONCE, before, is_draft):
+                before, number = posts[-1].id, number + 1
+                yield AccountFile(f"{name}/{number}.xml", self._feed(author, posts))
+        skipped = 0
+        while files := await self._writing.store.uploads(author.account_id, AT_ONCE, skipped):
+            skipped += len(files)
+            for each in files:
+                yield AccountFile(f"files/{each.digest[:12]} {each.name}", self._pieces(each))
+
+    async def _feed(self, author: Author, posts: Sequence[Post]) -> AsyncIterator[bytes]:
+        """Some messages as a feed, made when the file is read."""
+        yield await self._writing.rss_of(author, posts)
+
+    async def _pieces(self, upload: StoredUpload) -> AsyncIterator[bytes]:
+        """An upload, piece by piece."""
+        for number in range(-(-upload.size // CHUNK)):  # rounded up
+            piece = await self._writing.store.get_chunk(upload.id, number)
+            if piece is None:
+                raise Unavailable("a file was deleted meanwhile")
+            yield piece

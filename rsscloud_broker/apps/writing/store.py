@@ -25,7 +25,7 @@ class PostStore:
     is_former = reading(rows.is_former)
     snapshot = reading(rows.snapshot)
     published = reading(rows.published)
-    placed = reading(rows.placed)
+    find_post = reading(rows.find_post)
     all_posts = reading(rows.all_posts)
     post_with_file = reading(rows.post_with_file)
     apply = writing(rows.apply)

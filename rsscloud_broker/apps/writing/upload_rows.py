@@ -45,9 +45,11 @@ class UploadLost(Exception):
 
 @frozen
 class StoredUpload:
-    """An upload as it is stored.
+    """A file that an account has uploaded, as it is stored.
 
     :ivar digest: SHA-256 of the file, in hexadecimal.
+    :ivar name: the name for people: that of the file that was uploaded, made harmless.
+    :ivar media_type: what the broker found it to be by its first bytes.
     :ivar id: 0 if it is not stored yet.
     :ivar is_whole: whether all of it is stored.
     :ivar created_at: when it was uploaded.

@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
 
-from rsscloud_broker.apps.writing.model import Post, Upload
+from rsscloud_broker.apps.writing.model import Post
 from rsscloud_broker.apps.writing.people_pages import title_of
+from rsscloud_broker.apps.writing.upload_rows import StoredUpload
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.http.requests import number_parameter
 from rsscloud_broker.interfaces import AppParts, Caller
@@ -48,7 +49,7 @@ class Lists:
         skipped = number_parameter(request, "files")
         drafts = await self._writing.posts(caller, LISTED + 1, before or None, is_draft=True)
         posts = await self._writing.posts(caller, LISTED, is_draft=False)
-        files = await self._writing.uploads(caller, LISTED + 1, skipped)
+        files = await self._writing.store.uploads(caller.account.id, LISTED + 1, skipped)
         older_drafts = drafts[LISTED - 1].id if len(drafts) > LISTED else 0
         older_files = skipped + LISTED if len(files) > LISTED else 0
         now = self._clock.wall_seconds()
@@ -67,7 +68,7 @@ class Lists:
         """A message in a list, with what can be done with it."""
         name = clipped(title_of(post))
         editor = f"/write?id={post.id}"
-        page = editor if post.is_draft else urlsplit(self._writing.page_url(post)).path
+        page = editor if post.is_draft else urlsplit(self._writing.feeds.page_url(post)).path
         shown = tags.a(tags.bdi(name), href=page)
         edit = tags.a("Edit", href=editor, **{"aria-label": f"Edit: {name}"})
         about: list[Flattenable] = [
@@ -79,12 +80,11 @@ class Lists:
         button = _button(caller, "delete", "id", str(post.id), f"Delete this {what}")
         return tags.li(shown, tags.span(*about, class_="where"), _fold_away("Delete…", button))
 
-    def _file_row(self, upload: Upload, caller: Caller) -> Tag:
+    def _file_row(self, upload: StoredUpload, caller: Caller) -> Tag:
         """A file in the list, with a button to delete it."""
-        path = urlsplit(upload.url).path
-        digest = path.rpartition("/")[2].partition(".")[0]
+        path = urlsplit(self._writing.files.url(caller.name, upload)).path
         about = tags.span(f"{upload.media_type}, {upload.size:,} bytes", class_="where")
-        button = _button(caller, "delete-file", "file", digest, "Delete this file")
+        button = _button(caller, "delete-file", "file", upload.digest, "Delete this file")
         link = tags.a(tags.bdi(clipped(upload.name)), href=path)
         return tags.li(link, about, _fold_away("Delete…", button))
 

@@ -119,7 +119,7 @@ class WritePage:
         said: Flattenable = _DONE.get(done, "")
         what = _PUBLIC.get(done, "")
         if what and about and (made := await self._writing.post(caller, about)):
-            url = urlsplit(self._writing.page_url(made)).path
+            url = urlsplit(self._writing.feeds.page_url(made)).path
             said = [f"{what}: ", tags.a(clipped(title_of(made), 60), href=url)]
         return await self._render(request, caller, post, fields, done=said, restored=restored)
 
@@ -221,7 +221,7 @@ class WritePage:
             upload = await self._writing.upload(caller, *file, client_address(request))
             # The form, if it comes back, has the address of the file.
             assert request.args is not None  # there were fields
-            request.args[b"enclosure"] = [upload.url.encode()]
+            request.args[b"enclosure"] = [self._writing.files.url(caller.name, upload).encode()]
             if not parameter(request, "enclosure_text").strip():
                 request.args[b"enclosure_text"] = [upload.name.encode()]
         return old, self._new_post(request, old)

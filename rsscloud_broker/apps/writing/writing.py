@@ -23,16 +23,13 @@ from rsscloud_broker.apps.writing.model import (
     NewPost,
     Post,
     Revise,
-    Upload,
 )
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.pace import PerMinuteLimit
-from rsscloud_broker.apps.writing.publishing import publish
 from rsscloud_broker.apps.writing.rows import (
     Author,
     ChangeOfPosts,
     Outdated,
-    Placed,
     Snapshot,
     apply,
     forget,
@@ -41,8 +38,9 @@ from rsscloud_broker.apps.writing.rules import check_and_tidy
 from rsscloud_broker.apps.writing.store import PostStore
 from rsscloud_broker.apps.writing.upload_rows import StoredUpload
 from rsscloud_broker.apps.writing.uploads import Uploads
-from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.errors import DiskFull, Forbidden, Unavailable
 from rsscloud_broker.interfaces import AppParts, Caller
+from rsscloud_broker.model import Content
 from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.web.feed_answers import later_second
 
@@ -50,7 +48,7 @@ from rsscloud_broker.web.feed_answers import later_second
 FEED_ITEMS = 50
 
 #: Makes the new state of a message from what is there; None if it is to be deleted.
-_Make = Callable[[Snapshot, float], Placed | None]
+_Make = Callable[[Snapshot, float], Post | None]
 
 
 def _record_nothing(conn: Any) -> None:
@@ -97,25 +95,12 @@ class Writing:
             100  # How many authors' feeds are kept in memory.
         )
 
-    def feed_url(self, name: str) -> str:
-        """The URL of the RSS feed of an account."""
-        return self.feeds.url(name)
-
-    def home_url(self, name: str) -> str:
-        """The URL of the page with the messages of an account."""
-        return self.feeds.home_url(name)
-
-    def page_url(self, post: Post) -> str:
-        """The URL of the page of one message."""
-        return self.feeds.page_url(post)
-
     # --- reading
 
     async def post(self, caller: Caller, post_id: int) -> Post | None:
         """A message of the caller, which may be a draft; None if there is no such message."""
         author = await self.store.author_of(caller.account.id)
-        found = await self.store.placed(author, post_id) if author else None
-        return found.post if found else None
+        return await self.store.find_post(author, post_id) if author else None
 
     async def posts(
         self,
@@ -136,20 +121,12 @@ class Writing:
         """The categories that the caller has used, sorted."""
         return await self.store.categories(caller.account.id)
 
-    async def uploads(self, caller: Caller, limit: int, skipped: int = 0) -> Sequence[Upload]:
-        """The files that the caller has uploaded, the newest first.
-
-        :param skipped: how many of the newest are left out.
-        """
-        found = await self.store.uploads(caller.account.id, limit, skipped)
-        return [self._as_upload(caller, each) for each in found]
-
     async def feeds_of(self, author: Author) -> Mapping[str, WrittenFeed]:
         """The present feeds of an author, by their URLs; those used last are kept in memory."""
         version, feeds = self._feeds_kept.get(author.account_id, (-1, {}))
         if version != author.version:
             posts = await self.store.published(author, FEED_ITEMS)
-            feeds = await self._write(author, [each.post for each in posts])
+            feeds = await self._write(author, posts)
             self._feeds_kept[author.account_id] = (author.version, feeds)
         return feeds
 
@@ -171,8 +148,8 @@ class Writing:
         self._changes.take(caller.account.id)
         file = await self._enclosures.of(post)
 
-        def make(snapshot: Snapshot, at: float) -> Placed:
-            return self._placed_post(snapshot, snapshot.author.next_id, post, file, at)
+        def make(snapshot: Snapshot, at: float) -> Post:
+            return self._new_state(snapshot, snapshot.author.next_id, post, file, at)
 
         made = await self._change(await self._ensure_author(caller), None, make, source)
         assert made is not None  # `make` never deletes
@@ -196,7 +173,7 @@ class Writing:
             post.items,
             at,
             at,
-            is_draft=True,
+            0,
             author=caller.name,
         )
 
@@ -232,12 +209,12 @@ class Writing:
         :raises _Changed: it is no longer ``old``.
         """
 
-        def make(snapshot: Snapshot, at: float) -> Placed:
+        def make(snapshot: Snapshot, at: float) -> Post:
             if snapshot.old is None:
                 raise Missing(old.id)
-            if snapshot.old.post != old:
+            if snapshot.old != old:
                 raise _Changed
-            return self._placed_post(snapshot, old.id, new, file, at)
+            return self._new_state(snapshot, old.id, new, file, at)
 
         made = await self._change(await self._ensure_author(caller), old.id, make, source)
         assert made is not None  # `make` never deletes
@@ -267,7 +244,7 @@ class Writing:
 
         def make(snapshot: Snapshot, at: float) -> None:
             old = snapshot.old  # as it is now, if another process was faster
-            if old is None or not (drafts or old.position):
+            if old is None or (old.is_draft and not drafts):
                 raise Missing(post_id)
 
         try:
@@ -281,19 +258,18 @@ class Writing:
         async with self._lock_of(author):
             return await self.kept_files.remove(author.account_id, digest, record)
 
-    def _placed_post(
+    def _new_state(
         self, snapshot: Snapshot, post_id: int, new: NewPost, file: Enclosure | None, at: float
-    ) -> Placed:
+    ) -> Post:
         """The new state of a message, with its place among the others."""
         old = snapshot.old
-        was_public = old is not None and old.position > 0
         position = 0 if new.is_draft else snapshot.author.version + 1
         created_at = at
-        if old is not None and was_public and not new.is_draft:
-            position, created_at = old.position, old.post.created_at
-        elif old is not None and new.is_draft:
-            created_at = old.post.created_at
-        post = Post(
+        if old is not None and (new.is_draft or not old.is_draft):
+            created_at = old.created_at
+        if old is not None and not new.is_draft and not old.is_draft:
+            position = old.position
+        return Post(
             post_id,
             f"{snapshot.author.base}/{post_id}",
             snapshot.author.account_id,
@@ -305,10 +281,9 @@ class Writing:
             self.files.outline_as_stored(new.items),
             created_at,
             max(at, created_at),
-            new.is_draft,
+            position,
             author=snapshot.author.name,
         )
-        return Placed(post, position)
 
     async def _change(
         self,
@@ -352,28 +327,54 @@ class Writing:
         at = self._clock.wall_seconds()
         new = make(snapshot, at)
         old = snapshot.old
-        old_position = old.position if old else 0
-        is_public = old_position > 0 or (new is not None and new.position > 0)  # drafts have 0
-        number = new.post.id if new else old.post.id if old else 0
+        is_public = any(each is not None and not each.is_draft for each in (old, new))
+        number = new.id if new else old.id if old else 0
         at = later_second(at, snapshot.author.changed_at)
         change = ChangeOfPosts(snapshot.author, number, new, is_public, at)
         if not is_public:
             await self.store.apply(change)
-            return new.post if new else None
-        others = [each for each in snapshot.published if each.post.id != number]
-        public = [*others, new] if new is not None and new.position else others
+            return new
+        others = [each for each in snapshot.published if each.id != number]
+        public = [*others, new] if new is not None and not new.is_draft else others
         newest = sorted(public, key=lambda each: -each.position)[:FEED_ITEMS]
         after = evolve(snapshot.author, version=snapshot.author.version + 1, changed_at=at)
-        feeds = await self._write(after, [each.post for each in newest])
+        feeds = await self._write(after, newest)
         contents = {url: feed.content for url, feed in feeds.items()}
 
         def store_change(conn: Any) -> None:
             apply(conn, change)
             also_store(conn)
 
-        await publish(self._publisher, self._database, contents, store_change, source)
+        await self._publish(contents, store_change, source)
         self._feeds_kept[after.account_id] = (after.version, feeds)
-        return new.post if new else None
+        return new
+
+    async def _publish(
+        self, contents: Mapping[str, Content], operation: Callable[[Any], None], source: str
+    ) -> None:
+        """Store a change, and publish the feeds that it changes.
+
+        If nobody calls, an administrator takes something down.  That is possible in a blocked feed
+        too, and when the disk is nearly full.  Of feeds that cannot be published then, the change
+        is only stored: those who read them do not see any more what is gone.
+
+        :param contents: the new feeds by URL.
+        :param source: the address of the caller; empty if there is no caller.
+        """
+        if not source:
+            contents = {url: one for url, one in contents.items() if self._may_be_published(url)}
+        if contents:
+            await self._publisher.publish_all(contents, operation, source)
+        else:
+            await self._database.write(operation)
+
+    def _may_be_published(self, url: str) -> bool:
+        """Whether a feed may be published now if there is no caller."""
+        try:
+            self._publisher.check(url, "")
+        except (DiskFull, Forbidden):
+            return False
+        return True
 
     async def _ensure_author(self, caller: Caller) -> Author:
         """Find or make the author of the caller.  Forgets a removed author with that name."""
@@ -410,8 +411,8 @@ class Writing:
 
     # --- uploads
 
-    async def upload(self, caller: Caller, name: str, data: bytes, source: str) -> Upload:
-        """Store a file, whose URL can then be the enclosure of a message.
+    async def upload(self, caller: Caller, name: str, data: bytes, source: str) -> StoredUpload:
+        """Store a file, whose URL (``files.url``) can then be the enclosure of a message.
 
         :param name: the name that the client gave it; it may be anything.
         """
@@ -422,10 +423,9 @@ class Writing:
             raise InvalidPost(f"the file has {len(data):,} bytes; it may have {most:,}")
         self._upload_pace.take(caller.account.id)
         author = await self._ensure_author(caller)
-        self._publisher.check(self.feed_url(caller.name), source)
+        self._publisher.check(self.feeds.url(caller.name), source)
         async with self._lock_of(author):
-            kept = await self.kept_files.keep(caller.account, shown_name(name), data)
-        return self._as_upload(caller, kept)
+            return await self.kept_files.keep(caller.account, shown_name(name), data)
 
     async def remove_upload(self, caller: Caller, digest: str) -> bool:
         """Delete an uploaded file.  Returns whether the caller had it.
@@ -442,7 +442,3 @@ class Writing:
                     "the file out of it"
                 )
             return await self.kept_files.remove(account_id, digest)
-
-    def _as_upload(self, caller: Caller, upload: StoredUpload) -> Upload:
-        url = self.files.url(caller.name, upload)
-        return Upload(url, upload.media_type, upload.size, upload.name)

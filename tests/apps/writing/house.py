@@ -16,6 +16,7 @@ from rsscloud_broker.apps.writing.model import NewPost, Post
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.schema import metadata
 from rsscloud_broker.apps.writing.serving import FeedTopics
+from rsscloud_broker.apps.writing.upload_rows import StoredUpload
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.config import Http, Topics
 from rsscloud_broker.core import Access, Blocks, FairLimiter, Publisher
@@ -119,6 +120,15 @@ class WritingTestCase(SynchronousTestCase):
         """Publish a message."""
         post: Post = self.result(self.writing.add(caller, NewPost(text, **more), SOURCE))
         return post
+
+    def files_of(self, caller: Caller = DAVE) -> list[StoredUpload]:
+        """The files of an account, the newest first."""
+        return self.successResultOf(self.writing.store.uploads(caller.account.id, 100))
+
+    def upload_file(self, data: bytes, name: str = "a.gif", caller: Caller = DAVE) -> str:
+        """Upload a file.  Returns its URL."""
+        made = self.result(self.writing.upload(caller, name, data, SOURCE))
+        return self.writing.files.url(caller.name, made)
 
     def edit(self, post: Post, caller: Caller = DAVE, **changes: Any) -> Post:
         """Change a message."""

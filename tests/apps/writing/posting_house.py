@@ -174,4 +174,4 @@ class PostingTestCase(WritingTestCase):
 
     def uploads(self) -> list[str]:
         """The names of dave's files."""
-        return [each.name for each in self.result(self.writing.uploads(self.dave, 100))]
+        return [each.name for each in self.files_of(self.dave)]

@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.writing import rows, upload_rows
 from rsscloud_broker.apps.writing.model import Enclosure, OutlineItem, Post
-from rsscloud_broker.apps.writing.rows import Author, ChangeOfPosts, Outdated, Placed
+from rsscloud_broker.apps.writing.rows import Author, ChangeOfPosts, Outdated
 from rsscloud_broker.apps.writing.schema import TABLES, author, metadata, post
 from rsscloud_broker.apps.writing.upload_rows import StoredUpload, UploadLost
 from rsscloud_broker.database import sqlite
@@ -30,7 +30,7 @@ FILE = StoredUpload("a" * 64, "ü.gif", "image/gif", 10)
 _databases: list[str] = []
 
 
-def placed(number: int, position: int, text: str = "x", **more: Any) -> Placed:
+def placed(number: int, position: int, text: str = "x", **more: Any) -> Post:
     post = Post(
         number,
         f"{BASE}/{number}",
@@ -43,10 +43,10 @@ def placed(number: int, position: int, text: str = "x", **more: Any) -> Placed:
         (),
         NOW,
         NOW,
-        position == 0,
+        position,
         author="dave",
     )
-    return Placed(evolve(post, **more), position)
+    return evolve(post, **more)
 
 
 class RowsTests(SynchronousTestCase):
@@ -77,8 +77,8 @@ class RowsTests(SynchronousTestCase):
     def dave(self, conn: Connection) -> Author:
         return rows.ensure_author(conn, 1, "dave", BASE)
 
-    def put(self, conn: Connection, owner: Author, new: Placed) -> Author:
-        rows.apply(conn, ChangeOfPosts(owner, new.post.id, new, new.position > 0, NOW))
+    def put(self, conn: Connection, owner: Author, new: Post) -> Author:
+        rows.apply(conn, ChangeOfPosts(owner, new.id, new, new.position > 0, NOW))
         found = rows.author_of(conn, owner.account_id)
         assert found is not None
         return found
@@ -97,7 +97,7 @@ class RowsTests(SynchronousTestCase):
         with self.engine.begin() as conn:
             owner = self.put(conn, self.dave(conn), new)
             self.assertEqual((owner.version, owner.next_id, owner.changed_at), (1, 2, NOW))
-            self.assertEqual(rows.placed(conn, owner, 1), new)
+            self.assertEqual(rows.find_post(conn, owner, 1), new)
             self.assertEqual(rows.published(conn, owner, 9), [new])
             self.assertEqual(rows.categories(conn, 1), ["a", "ü"])
             self.assertEqual(rows.snapshot(conn, owner, 9, 1).old, new)
@@ -109,9 +109,9 @@ class RowsTests(SynchronousTestCase):
             owner = self.dave(conn)
             for number, position in ((1, 1), (2, 0), (3, 3), (2, 4)):
                 owner = self.put(conn, owner, placed(number, position))
-            found = [each.post.id for each in rows.published(conn, owner, 9)]
+            found = [each.id for each in rows.published(conn, owner, 9)]
             self.assertEqual(found, [2, 3, 1])
-            before = [each.post.id for each in rows.published(conn, owner, 9, before=4)]
+            before = [each.id for each in rows.published(conn, owner, 9, before=4)]
             self.assertEqual(before, [3, 1])
             ids = [each.id for each in rows.all_posts(conn, 1, 2, None, None)]
             self.assertEqual(ids, [3, 2])
@@ -135,9 +135,9 @@ class RowsTests(SynchronousTestCase):
         with self.engine.begin() as conn:
             late = ChangeOfPosts(owner, 1, placed(1, 1, "late"), True, NOW)
             self.assertRaises(Outdated, rows.apply, conn, late)
-            found = rows.placed(conn, owner, 1)
+            found = rows.find_post(conn, owner, 1)
             assert found is not None
-            self.assertEqual(found.post.text, "x")
+            self.assertEqual(found.text, "x")
 
     def test_drafts_make_no_author_public(self) -> None:
         with self.engine.begin() as conn:

@@ -426,13 +426,13 @@ class WritePageTests(SiteTestCase):
         self.browser.get("/write")
         self.assertEqual(self.browser.send("Delete this file").status, 400)
         self.assertIn("The file belongs to your message 1; delete", self.browser.said())
-        self.assertEqual(len(self.result(self.writing.uploads(self.dave, 9))), 1)
+        self.assertEqual(len(self.files_of(self.dave)), 1)
         self.browser.get("/write")
         self.browser.send("Delete this message")
         self.browser.get("/write")
         answer = self.browser.send("Delete this file")
         self.assertEqual(answer.headers["location"], "/write?done=file")
-        self.assertEqual(self.result(self.writing.uploads(self.dave, 9)), [])
+        self.assertEqual(self.files_of(self.dave), [])
 
     def test_a_broken_form(self) -> None:
         answer = self.browser.ask("POST", "/write", b"nonsense", {"Content-Type": MULTIPART})
@@ -665,8 +665,7 @@ class FilesTests(SiteTestCase, TestCase):
 
     def upload(self, name: str, data: bytes) -> str:
         """Upload a file; its path."""
-        made = self.result(self.writing.upload(self.dave, name, data, SOURCE))
-        return str(made.url).removeprefix(BROKER)
+        return self.upload_file(data, name, self.dave).removeprefix(BROKER)
 
     async def ask(self, path: str, method: str = "GET", **headers: str) -> Fetched:
         where = self.port.getHost()

@@ -7,7 +7,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from rsscloud_broker.apps.writing import taking_away
+from rsscloud_broker.apps.writing import serving
 from rsscloud_broker.apps.writing.app import make
 from rsscloud_broker.apps.writing.model import NewPost, Post
 from rsscloud_broker.apps.writing.serving import FeedTopics
@@ -25,7 +25,7 @@ async def _all(files: AsyncIterator[AccountFile]) -> dict[str, bytes]:
 
 class TakenAwayTests(WritingTestCase):
     def test_all_that_an_account_has(self) -> None:
-        self.patch(taking_away, "AT_ONCE", 2)
+        self.patch(serving, "AT_ONCE", 2)
         (files,) = make(self.options, self.parts).account_files
         self.assertEqual(self.result(_all(files(DAVE))), {})
         for text in ("One", "Two", "Three"):
@@ -63,12 +63,12 @@ class TakenDownTests(WritingTestCase):
     def test_what_an_account_publishes(self) -> None:
         self.add("Draft", is_draft=True)
         post = self.add("Spam")
-        file = self.result(self.writing.upload(DAVE, "a.gif", GIF, SOURCE))
+        file = self.upload_file(GIF)
         assert self.served.published is not None
         works = self.result(self.served.published("dave", 10))
         self.assertEqual(
             [(each.url, each.kind, each.title) for each in works],
-            [(self.writing.page_url(post), "message", "Spam"), (file.url, "file", "a.gif")],
+            [(self.writing.feeds.page_url(post), "message", "Spam"), (file, "file", "a.gif")],
         )
         self.assertEqual(self.result(self.served.published("nobody", 10)), [])
         for each in works:
@@ -77,7 +77,7 @@ class TakenDownTests(WritingTestCase):
 
     def test_a_message(self) -> None:
         spam, other = self.add("Spam"), self.add("Ham")
-        self.subscribe(self.writing.feed_url("dave"))
+        self.subscribe(self.writing.feeds.url("dave"))
         self.assertTrue(self.take_down(f"{BROKER}/people/dave/{spam.id}"))
         self.assertIsNone(self.post(spam.id))
         self.assertEqual(self.post(other.id), other)
@@ -108,16 +108,16 @@ class TakenDownTests(WritingTestCase):
         self.assertEqual(len(self.recorded), 1)
 
     def test_a_file_though_a_message_has_it(self) -> None:
-        file = self.result(self.writing.upload(DAVE, "a.gif", GIF, SOURCE))
-        post = self.add(enclosure_url=file.url)
-        self.assertTrue(self.take_down(file.url))
-        self.assertEqual(self.result(self.writing.uploads(DAVE, 10)), [])
-        place = self.writing.files.parse_url(file.url)
+        file = self.upload_file(GIF)
+        post = self.add(enclosure_url=file)
+        self.assertTrue(self.take_down(file))
+        self.assertEqual(self.files_of(), [])
+        place = self.writing.files.parse_url(file)
         assert place is not None
         self.assertIsNone(self.successResultOf(self.writing.store.upload_named(*place)))
         self.assertIsNotNone(self.post(post.id))
         self.assertEqual(len(self.recorded), 1)
-        self.assertFalse(self.take_down(file.url))
+        self.assertFalse(self.take_down(file))
         self.result(self.writing.upload(DAVE, "a.gif", GIF, SOURCE))  # its author may again
 
     def test_an_author_who_is_faster(self) -> None:
@@ -135,8 +135,10 @@ class TakenDownTests(WritingTestCase):
             for work in (
                 self.writing.delete(DAVE, deleted.id, SOURCE),
                 self.writing.delete(DAVE, deleted.id, SOURCE),
-                topics.take_down(self.writing.page_url(hidden), "spam", self.recorded.append),
-                topics.take_down(self.writing.page_url(deleted), "spam", self.recorded.append),
+                topics.take_down(self.writing.feeds.page_url(hidden), "spam", self.recorded.append),
+                topics.take_down(
+                    self.writing.feeds.page_url(deleted), "spam", self.recorded.append
+                ),
             )
         ]
         lock.release()
@@ -165,14 +167,14 @@ class TakenDownTests(WritingTestCase):
 
     def test_nothing_is_recorded_unless_it_is_taken_down(self) -> None:
         """Both are one transaction."""
-        file = self.result(self.writing.upload(DAVE, "a.gif", GIF, SOURCE))
+        file = self.upload_file(GIF)
         post = self.add("Spam")
 
         def fail(conn: Any) -> None:
             raise ValueError
 
         assert self.served.take_down is not None
-        for url in (file.url, f"{BROKER}/people/dave/{post.id}"):
+        for url in (file, f"{BROKER}/people/dave/{post.id}"):
             self.error(self.served.take_down(url, "it is spam", fail), ValueError)
         self.assertEqual(self.post(post.id), post)
-        self.assertEqual(len(self.result(self.writing.uploads(DAVE, 10))), 1)
+        self.assertEqual(len(self.files_of()), 1)

@@ -160,23 +160,24 @@ class UploadTests(UploadTestCase):
     def test_an_upload(self) -> None:
         upload = self.result(self.writing.upload(DAVE, "../a.svg", GIF, SOURCE))
         digest = sha256(GIF).hexdigest()
-        self.assertEqual(upload.url, f"{BROKER}/people/dave/files/{digest}.gif")
+        url = self.writing.files.url("dave", upload)
+        self.assertEqual(url, f"{BROKER}/people/dave/files/{digest}.gif")
         self.assertEqual((upload.media_type, upload.size, upload.name), ("image/gif", 10, "a.svg"))
         self.assertEqual((self.kept(), self.content(digest)), ([digest], GIF))
-        self.assertEqual(self.result(self.writing.uploads(DAVE, 9)), [upload])
-        self.assertEqual(self.result(self.writing.uploads(ANNA, 9)), [])
+        self.assertEqual([each.id for each in self.files_of()], [upload.id])
+        self.assertEqual(self.files_of(ANNA), [])
 
     def test_another_node_has_it(self) -> None:
         self.upload()
         other = Writing(self.options, self._parts(directory=FilePath(self.mktemp())))
-        found = self.result(other.uploads(DAVE, 9))
-        self.assertEqual([each.name for each in found], ["a.gif"])
         self.writing = other
+        self.assertEqual([each.name for each in self.files_of()], ["a.gif"])
         self.assertEqual(self.content(sha256(GIF).hexdigest()), GIF)
 
     def test_the_same_file_again(self) -> None:
-        first = self.upload()
-        self.assertEqual(self.upload(name="b.gif"), first)
+        self.upload()
+        self.upload(name="b.gif")
+        self.assertEqual([each.name for each in self.files_of()], ["a.gif"])
         self.assertEqual(len(self.kept()), 1)
         self.result(self.writing.upload(ANNA, "x", GIF, SOURCE))
         self.assertTrue(self.result(self.writing.remove_upload(DAVE, sha256(GIF).hexdigest())))
@@ -209,8 +210,7 @@ class UploadTests(UploadTestCase):
 
     def test_a_file_that_a_message_has_stays(self) -> None:
         """However its URL is spelled, and wherever in the message it is."""
-        made: Any = self.result(self.writing.upload(DAVE, "a.gif", GIF, SOURCE))
-        url, digest = made.url, sha256(GIF).hexdigest()
+        url, digest = self.upload_file(GIF), sha256(GIF).hexdigest()
         odd = url.replace("http://broker", "HTTP://Broker").replace("/files/", "/%66iles/./")
         odd = odd.replace(digest[:1], f"%{ord(digest[0]):02x}", 1)
         below = OutlineItem("a", items=(OutlineItem("b", link=odd),))
@@ -255,7 +255,7 @@ class InterruptedTests(UploadTestCase):
     def test_a_disk_that_becomes_full(self) -> None:
         self.fail_at(2, DiskFull("no space is left"))
         self.error(self.writing.upload(DAVE, "a", GIF, SOURCE), DiskFull)
-        self.assertEqual(self.result(self.writing.uploads(DAVE, 9)), [])
+        self.assertEqual(self.files_of(), [])
         self.result(self.writing.kept_files.sweep())
         self.assertEqual(self.kept(), [])
 
@@ -287,7 +287,7 @@ class InterruptedTests(UploadTestCase):
 
         self.patch(PostStore, "put_chunks", writing(put))
         self.error(self.writing.upload(DAVE, "a", GIF, SOURCE), Unavailable)
-        self.assertEqual(self.result(self.writing.uploads(DAVE, 9)), [])
+        self.assertEqual(self.files_of(), [])
 
 
 class RemovedAccountTests(UploadTestCase):
@@ -308,8 +308,8 @@ class RemovedAccountTests(UploadTestCase):
 
     def test_everything_goes(self) -> None:
         for caller in (DAVE, ANNA):
-            made: Any = self.result(self.writing.upload(caller, "a.gif", GIF, SOURCE))
-            self.add("x", caller, enclosure_url=made.url, categories=("c",))
+            url = self.upload_file(GIF, caller=caller)
+            self.add("x", caller, enclosure_url=url, categories=("c",))
         self.subscribe(FEED, ATOM)
         self.disk.full = True  # what is taken away needs no space
         self.blocks.change([Block("topic", FEED, "spam", "root", 0.0)])

@@ -41,8 +41,8 @@ class WritingTests(WritingTestCase):
         return [str(each.findtext("description")) for each in feed.iter("item")]
 
     def test_urls(self) -> None:
-        self.assertEqual(self.writing.feed_url("dave"), FEED)
-        self.assertEqual(self.writing.home_url("dave"), f"{BROKER}/people/dave")
+        self.assertEqual(self.writing.feeds.url("dave"), FEED)
+        self.assertEqual(self.writing.feeds.home_url("dave"), f"{BROKER}/people/dave")
 
     def test_a_message(self) -> None:
         post = self.add("Hello", title="A title", categories=("news",))
@@ -64,7 +64,7 @@ class WritingTests(WritingTestCase):
                 author="dave",
             ),
         )
-        self.assertEqual(self.writing.page_url(post), post.guid)
+        self.assertEqual(self.writing.feeds.page_url(post), post.guid)
         self.assertEqual(self.result(self.writing.post(DAVE, 1)), post)
         self.assertEqual(self.result(self.writing.posts(DAVE, 9)), [post])
         self.assertEqual(self.items(), ["Hello"])
@@ -170,7 +170,7 @@ class WritingTests(WritingTestCase):
         self.writing = elsewhere
         again = self.result(elsewhere.post(DAVE, post.id))
         self.assertEqual(again.guid, post.guid)
-        self.assertEqual(elsewhere.page_url(again), "https://new.example/people/dave/1")
+        self.assertEqual(elsewhere.feeds.page_url(again), "https://new.example/people/dave/1")
         feed = self.feed("https://new.example/people/dave/rss.xml")
         guid = etree.fromstring(feed).find(".//guid")
         assert guid is not None
@@ -452,11 +452,11 @@ class EnclosureTests(WritingTestCase):
         self.assertEqual(self.result(self.writing.posts(DAVE, 9)), [])
 
     def test_own_uploads_are_known(self) -> None:
-        upload = self.result(self.writing.upload(DAVE, "x.gif", b"GIF89a...", SOURCE))
-        post = self.add("a", enclosure_url=upload.url)
-        self.assertEqual(post.enclosure, Enclosure(upload.url, "image/gif", 9))
+        url = self.upload_file(b"GIF89a...")
+        post = self.add("a", enclosure_url=url)
+        self.assertEqual(post.enclosure, Enclosure(url, "image/gif", 9))
         self.assertEqual(self.web.requests, [])
-        other = upload.url.replace(upload.url[-20:-4], "0" * 16)
+        other = url.replace(url[-20:-4], "0" * 16)
         self.assertIn("there is no file at", self.refusal(other))
 
 
