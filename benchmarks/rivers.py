@@ -14,7 +14,6 @@ from benchmarks.report import Line, Target
 from benchmarks.rows import Settings
 from rsscloud_broker.accounts.secrets import digest_of, new_secret
 from rsscloud_broker.apps.river.feeds_sql import add_and_follow
-from rsscloud_broker.apps.river.records import RiverBounds
 from rsscloud_broker.apps.river.schema import TABLES
 from rsscloud_broker.storage import migrate, open_database
 from rsscloud_broker.storage.accounts import add_account, add_session
@@ -82,7 +81,6 @@ def _readers(data: Data, feed: str, count: int) -> list[str]:
     migrate(data.url, {"river": TABLES})
     cookies = []
     now = time.time()
-    bounds = RiverBounds(500, 200, 90 * _DAY)
     with open_database(data.url) as connection:
         for number in range(count):
             account = add_account(connection, f"reader{number}", "", False, now)
@@ -91,7 +89,7 @@ def _readers(data: Data, feed: str, count: int) -> list[str]:
             digest = digest_of(secret)
             add_session(connection, account.id, "", digest, now, now + _DAY, "", "", b"", 10)
             keys = f"key{number}", f"secret{number}"
-            add_and_follow(connection, account.id, [(feed, "Posts", *keys)], now, bounds)
+            add_and_follow(connection, account.id, [(feed, "Posts", *keys)], now, 500)
             cookies.append(f"rsscloud-session={secret}")
     return cookies
 

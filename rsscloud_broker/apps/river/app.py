@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 from rsscloud_broker.apps.river.door import RiverDoor
-from rsscloud_broker.apps.river.fetch_results import RiverSink
 from rsscloud_broker.apps.river.intake import RiverIntake
 from rsscloud_broker.apps.river.options import RiverOptions
 from rsscloud_broker.apps.river.page import RiverPageDoor
 from rsscloud_broker.apps.river.pushing import Pushing
-from rsscloud_broker.apps.river.records import RiverBounds
 from rsscloud_broker.apps.river.river import River
 from rsscloud_broker.apps.river.store import RiverStore
-from rsscloud_broker.apps.river.tending import JOB, Tending
+from rsscloud_broker.apps.river.tending import JOB, RiverSink, Tending
 from rsscloud_broker.interfaces import App, AppParts
 from rsscloud_broker.util.cluster_jobs import RunOnOneNode
-
-#: How many items of each feed are read and kept: feeds rarely have more, and each costs a row.
-ITEMS_PER_FEED = 200
 
 
 def make_river(options: RiverOptions, parts: AppParts) -> App:
     """Make the application."""
-    bounds = RiverBounds(options.max_feeds, ITEMS_PER_FEED, options.days * 86_400.0)
     store = RiverStore(parts.database)
-    intake = RiverIntake(parts, store, bounds)
+    intake = RiverIntake(parts, store, options)
     pushing = Pushing(parts, store, intake)
     tending = Tending(parts, store, intake, pushing)
-    river = River(parts, store, intake, tending, bounds)
+    river = River(parts, store, intake, tending, options)
     pages = RiverPageDoor(parts, river)
     intake.on_new = pages.hint
     return App(

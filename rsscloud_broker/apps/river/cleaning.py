@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from html import escape, unescape
 from typing import Final
-from urllib.parse import urldefrag, urljoin
+from urllib.parse import urljoin
 
 import nh3
 
@@ -138,11 +138,6 @@ def plain(html: str) -> str:
     """The text of some HTML, on one line."""
     text = nh3.clean(html[: 4 * MAX_TITLE], tags=set(), clean_content_tags=_LEFT_OUT - {"title"})
     return clean(unescape(text))[:MAX_TITLE]
-
-
-def without_fragment(url: str) -> str:
-    """A URL without its fragment."""
-    return urldefrag(url).url
 
 
 def _attribute_filter(base: str) -> Callable[[str, str, str], str | None]:

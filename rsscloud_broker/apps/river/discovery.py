@@ -9,15 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from typing import Final
-from urllib.parse import urljoin
+from urllib.parse import urldefrag, urljoin
 
 from attrs import evolve, frozen
 from lxml import etree, html
 
-from rsscloud_broker.apps.river.cleaning import MAX_URL, web_url, without_fragment
-from rsscloud_broker.apps.river.model import InvalidFeed
+from rsscloud_broker.apps.river.cleaning import MAX_URL, web_url
+from rsscloud_broker.apps.river.model import InvalidFeed, ReadDocument
 from rsscloud_broker.apps.river.reading import header_offers, read_document
-from rsscloud_broker.apps.river.records import ReadDocument
 from rsscloud_broker.errors import DocumentFault, DocumentTooCostly, OutboundError
 from rsscloud_broker.interfaces import IOutbound, OutboundReply, OutboundRequest, Parsing
 from rsscloud_broker.model import Content, host_of
@@ -68,7 +67,7 @@ def typed_url(text: str) -> str:
         url = url[5:].removeprefix("//")
     if not _SCHEME.match(url):
         url = f"https://{url}"
-    url = normal_form(without_fragment(url)) if not fault_of(url) else url
+    url = normal_form(urldefrag(url).url) if not fault_of(url) else url
     if fault := fault_of(url):
         raise InvalidFeed(
             f"{url[:100]}: {fault}; give the address of a feed or of a page, such as "
@@ -131,7 +130,7 @@ class Discovery:
     async def _read_as_feed(self, url: str, reply: OutboundReply) -> FoundFeed:
         """Read an answer as a feed, whose URL is the new one if all redirects were permanent."""
         moved = bool(reply.hops) and all(status in _PERMANENT for status, _ in reply.hops)
-        own = normal_form(without_fragment(reply.url if moved else url))
+        own = normal_form(urldefrag(reply.url if moved else url).url)
         kind = reply.headers.get("content-type", "")
         # Relative links are resolved as they will be when the broker reads the feed.
         document = await self._parse(host_of(own), read_document, reply.body, kind, own)
@@ -149,7 +148,7 @@ class Discovery:
             pass  # the usual paths are left
         usual = [urljoin(reply.url, path) for path in USUAL_PATHS]
         known = {normal_form(reply.url)}
-        found = (normal_form(without_fragment(url)) for url in (*named, *usual) if url)
+        found = (normal_form(urldefrag(url).url) for url in (*named, *usual) if url)
         return [url for url in dict.fromkeys(found) if url not in known][:MAX_TRIES]
 
 

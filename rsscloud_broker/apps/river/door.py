@@ -137,7 +137,7 @@ class RiverDoor(RoutesOnly):
         if text and before is None:
             return plain(400, "before must be the number of an item.", _NO_STORE)
         items = await self._river.store.items(caller.account.id, before, PAGE)
-        feeds = await self._river.feeds(caller)
+        feeds = await self._river.feeds(caller.account.id)
         seen = await self._river.store.last_seen(caller.account.id)
         url = f"{self._public_url}/river.json"
         more = f"{url}?before={items[-1].id}" if len(items) == PAGE else ""

@@ -179,7 +179,7 @@ class FeedsPage:
         status: int = 200,
     ) -> Answer:
         """Render the page: what a form has done, what went wrong, and ``typed`` to correct."""
-        feeds = await self._river.feeds(caller)
+        feeds = await self._river.feeds(caller.account.id)
         is_public = await self._river.store.is_public(caller.account.id)
         page = await self._pages.render(
             "Reading list",
@@ -190,7 +190,9 @@ class FeedsPage:
             problem=problem,
             done=done,
             typed=typed,
-            failed=[_failure_item(*each) for each in failed[:_NAMED]],
+            failed=[
+                tags.li(strangers(url, _TITLE), f": {reason}") for url, reason in failed[:_NAMED]
+            ],
             count=counted(len(feeds), "feed"),
             ways=_ways_in_words(feeds),
             progress=_progress(feeds),
@@ -246,10 +248,6 @@ def _progress(feeds: Sequence[Feed]) -> list[Flattenable]:
     said = f"{done:,} of {counted(len(feeds), 'feed')} {'is' if done == 1 else 'are'} fetched."
     bar = tags.progress(value=str(done), max=str(len(feeds)), **{"aria-label": said})
     return [bar, tags.span(said), tags.a("Load the page again", href=PATH)]
-
-
-def _failure_item(url: str, reason: str) -> Tag:
-    return tags.li(strangers(url, _TITLE), f": {reason}")
 
 
 def _feed_item(feed: Feed, caller: Caller, clock: IClock) -> Tag:

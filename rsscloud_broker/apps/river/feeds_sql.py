@@ -9,18 +9,19 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+import msgspec
 from attrs import asdict, fields
 from sqlalchemy import Connection, Row, delete, exists, func, insert, select, union, update
 
-from rsscloud_broker.apps.river.records import FeedRecord, Offer, RiverBounds
+from rsscloud_broker.apps.river.model import FeedRecord, Offer
 from rsscloud_broker.apps.river.schema import feed, follow, reader
 from rsscloud_broker.database.columns import to_micros, to_seconds, to_seconds_or_none
-from rsscloud_broker.wire.cloud import Cloud
 
 _TIMES: Final = frozenset(
     {"asked_at", "verified_at", "pushes_until", "push_due_at", "pinged_at"}
     | {"reads_until", "read_due_at"}
 )
+_decode_offers: Final = msgspec.json.Decoder(tuple[Offer, ...]).decode
 _COLUMNS: Final = [feed.c[name.name] for name in fields(FeedRecord)]
 
 #: What a new feed has besides its URL.
@@ -138,16 +139,17 @@ def remove_feed(conn: Connection, feed_id: int) -> bool:
 
 
 def follow_feed(
-    conn: Connection, account_id: int, feed_id: int, now: float, bounds: RiverBounds
+    conn: Connection, account_id: int, feed_id: int, now: float, most: int
 ) -> bool | None:
     """Have an account follow a feed.
 
+    :param most: how many feeds an account may follow.
     :returns: whether it did not follow it before; None if it follows as many as it may.
     """
     mine = follow.c.account_id == account_id
     if conn.execute(select(follow.c.feed_id).where(mine, follow.c.feed_id == feed_id)).first():
         return False
-    if number_of_feeds(conn, account_id) >= bounds.feeds:
+    if number_of_feeds(conn, account_id) >= most:
         return None
     values = {"account_id": account_id, "feed_id": feed_id, "added_at": to_micros(now)}
     conn.execute(insert(follow).values(values | {"is_muted": False}))
@@ -159,7 +161,7 @@ def add_and_follow(
     account_id: int,
     urls: Iterable[tuple[str, str, str, str]],
     now: float,
-    bounds: RiverBounds,
+    most: int,
 ) -> list[bool | None]:
     """Have an account follow several feeds, which are read later.
 
@@ -168,11 +170,11 @@ def add_and_follow(
     """
     results: list[bool | None] = []
     for url, title, key, secret in urls:
-        if number_of_feeds(conn, account_id) >= bounds.feeds and feed_by_url(conn, url) is None:
+        if number_of_feeds(conn, account_id) >= most and feed_by_url(conn, url) is None:
             results.append(None)
             continue
         added = add_feed(conn, url, key, secret, now, {"title": title})
-        results.append(follow_feed(conn, account_id, added.id, now, bounds))
+        results.append(follow_feed(conn, account_id, added.id, now, most))
     return results
 
 
@@ -285,14 +287,8 @@ def _record_of_row(row: Row[Any]) -> FeedRecord:
     values = {column.name: getattr(row, column.name) for column in _COLUMNS}
     for name in _TIMES:
         values[name] = to_seconds_or_none(values[name])
-    values["offers"] = tuple(map(_load_offer, json.loads(values["offers"])))
+    values["offers"] = _decode_offers(values["offers"])
     return FeedRecord(**values)
-
-
-def _load_offer(stored: dict[str, Any]) -> Offer:
-    """An offer as ``_columns`` has stored it; its own dict is used up."""
-    cloud = stored.pop("cloud")
-    return Offer(**stored, cloud=None if cloud is None else Cloud(**cloud))
 
 
 def _columns(values: Mapping[str, Any]) -> dict[str, Any]:

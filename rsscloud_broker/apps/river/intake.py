@@ -14,15 +14,15 @@ from typing import Any, Final
 from zope.interface import implementer
 
 from rsscloud_broker.apps.river.items_sql import StoredItems
-from rsscloud_broker.apps.river.model import Way
-from rsscloud_broker.apps.river.reading import read_document
-from rsscloud_broker.apps.river.records import (
+from rsscloud_broker.apps.river.model import (
     FeedRecord,
     Offer,
     ReadDocument,
-    RiverBounds,
+    Way,
     new_keys,
 )
+from rsscloud_broker.apps.river.options import RiverOptions
+from rsscloud_broker.apps.river.reading import read_document
 from rsscloud_broker.apps.river.store import RiverStore
 from rsscloud_broker.errors import DocumentFault
 from rsscloud_broker.interfaces import AppParts, INotifier
@@ -48,11 +48,11 @@ class RiverIntake:
     #: Only the river's own database can fail, and then the attempt is not counted.
     retries = (5.0, 60.0, 600.0)
 
-    def __init__(self, parts: AppParts, store: RiverStore, bounds: RiverBounds) -> None:
+    def __init__(self, parts: AppParts, store: RiverStore, options: RiverOptions) -> None:
         self._store = store
         self._topics = parts.topics
         self._clock = parts.clock
-        self._bounds = bounds
+        self._seconds_kept = options.days * 86_400.0
         self._parse = parts.parse
         self._public_url = parts.public_url
         self._prefix = f"{parts.public_url}/river/feeds/"
@@ -85,7 +85,8 @@ class RiverIntake:
         try:
             await self.read_and_store(feed, content.body, content.content_type, whole=True)
         except DocumentFault as error:
-            await self._store.change_feed(feed.id, {"problem": _problem_of(error)})
+            problem = f"what its server sends cannot be read as a feed: {error.reason}"
+            await self._store.change_feed(feed.id, {"problem": problem})
         return Outcome(True)
 
     async def deny(self, denial: Denial) -> Outcome:
@@ -129,7 +130,7 @@ class RiverIntake:
         values = self._values_learned(feed, document, now) if whole else {}
         way: Way = "pushed" if not whole or await self._was_pinged(feed, now) else "polled"
         stored = await self._store.store_document(
-            feed.id, document, way, whole, now, self._bounds, values
+            feed.id, document, way, whole, now, self._seconds_kept, values
         )
         if stored is not None:
             if stored.new:
@@ -190,7 +191,3 @@ def _choose_offer(feed: FeedRecord, offers: tuple[Offer, ...], now: float) -> Ma
         "push_problem": "",
         **({} if feed.current is None else new_keys()),
     }
-
-
-def _problem_of(error: DocumentFault) -> str:
-    return f"what its server sends cannot be read as a feed: {error.reason}"

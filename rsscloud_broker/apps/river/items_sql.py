@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final
 
+import msgspec
 from attrs import asdict, frozen
 from sqlalchemy import (
     ColumnElement,
@@ -30,8 +31,15 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker.apps.river.feeds_sql import change_feed, feed_of
-from rsscloud_broker.apps.river.model import Arrival, Item, ItemEnclosure, SubItem, Way
-from rsscloud_broker.apps.river.records import FeedRecord, ReadDocument, ReadItem, RiverBounds
+from rsscloud_broker.apps.river.model import (
+    Arrival,
+    FeedRecord,
+    Item,
+    ItemEnclosure,
+    ReadDocument,
+    SubItem,
+    Way,
+)
 from rsscloud_broker.apps.river.schema import feed, follow, item
 from rsscloud_broker.database.columns import (
     to_micros,
@@ -40,6 +48,9 @@ from rsscloud_broker.database.columns import (
     to_seconds_or_none,
 )
 from rsscloud_broker.database.visible_ids import announce, visible_ids
+
+#: How many items of each feed are read and kept: feeds rarely have more, and each costs a row.
+ITEMS_PER_FEED: Final = 200
 
 
 @frozen
@@ -61,13 +72,14 @@ def store_document(
     way: Way,
     whole: bool,
     now: float,
-    bounds: RiverBounds,
+    seconds: float,
     values: Mapping[str, Any],
 ) -> StoredItems | None:
     """Store the items of a document: new ones are added, edited ones replaced.
 
     :param way: how the document reached the river.
     :param whole: whether it is the feed as its server sends it.  Hubs may push new items only.
+    :param seconds: for how long items are kept that are not in the feed any more.
     :param values: what else has changed of the feed; see ``change_feed``.
     :returns: None if nobody follows the feed any more.
     """
@@ -77,7 +89,7 @@ def store_document(
     # Whole documents are counted.  Items of the present one get its number, and all others have
     # a smaller one: these may be deleted.
     turn = before.turn + whole
-    entries = document.entries[: bounds.items]
+    entries = document.entries[:ITEMS_PER_FEED]
     # Oldest first, so that newer items get greater ids.  What is only pushed is not known to be
     # in the feed, and may be deleted.
     rows = [
@@ -96,7 +108,7 @@ def store_document(
     if whole:
         same = [number for number, _ in known.values()]
         conn.execute(update(item).where(item.c.id.in_(same)).values(turn=turn))
-    _remove_old(conn, feed_id, turn, now, bounds)
+    _remove_old(conn, feed_id, turn, now - seconds)
     changed = change_feed(
         conn, feed_id, {"turn": turn, **values, **_changed_counters(before, len(fresh), way, now)}
     )
@@ -126,11 +138,11 @@ def _find_known(
     return {bytes(row.guid_digest): (row.id, bytes(row.digest)) for row in rows}
 
 
-def _remove_old(conn: Connection, feed_id: int, turn: int, now: float, bounds: RiverBounds) -> None:
-    """Delete items that are no longer in the feed, and are too many or too old."""
+def _remove_old(conn: Connection, feed_id: int, turn: int, before: float) -> None:
+    """Delete items that are no longer in the feed, and are too many or arrived before a time."""
     newest = select(item.c.id).where(item.c.feed_id == feed_id).order_by(item.c.id.desc())
-    surplus = conn.execute(newest.offset(bounds.items).limit(1)).scalar() or 0
-    old = or_(item.c.id <= surplus, item.c.arrived_at < to_micros(now - bounds.seconds))
+    surplus = conn.execute(newest.offset(ITEMS_PER_FEED).limit(1)).scalar() or 0
+    old = or_(item.c.id <= surplus, item.c.arrived_at < to_micros(before))
     conn.execute(delete(item).where(item.c.feed_id == feed_id, item.c.turn < turn, old))
 
 
@@ -230,14 +242,20 @@ def newest_id(conn: Connection) -> int:
 # --- rows -------------------------------------------------------------------
 
 
-def _columns_of(feed_id: int, entry: ReadItem, way: Way, turn: int, now: float) -> dict[str, Any]:
+@frozen
+class _More:
+    """What the column ``more`` has, as JSON."""
+
+    enclosures: tuple[ItemEnclosure, ...]
+    items: tuple[SubItem, ...]
+
+
+_decode_more: Final = msgspec.json.Decoder(_More).decode
+
+
+def _columns_of(feed_id: int, entry: Item, way: Way, turn: int, now: float) -> dict[str, Any]:
     """The columns of an item as it is in a document.  ``digest`` changes if the item is edited."""
-    more = json.dumps(
-        {
-            "enclosures": [asdict(each) for each in entry.enclosures],
-            "items": [asdict(each) for each in entry.items],
-        }
-    )
+    more = json.dumps(asdict(_More(entry.enclosures, entry.items)))
     edited = (entry.title, entry.text_html, entry.link, more, entry.published_at)
     return {
         "feed_id": feed_id,
@@ -257,7 +275,7 @@ def _columns_of(feed_id: int, entry: ReadItem, way: Way, turn: int, now: float) 
 
 def _item_of_row(row: Row[Any]) -> Item:
     """The item in a row: times become seconds, and the JSON in ``more`` enclosures and items."""
-    more = json.loads(row.more)
+    more = _decode_more(row.more)
     return Item(
         id=row.id,
         feed_id=row.feed_id,
@@ -265,15 +283,9 @@ def _item_of_row(row: Row[Any]) -> Item:
         title=row.title,
         text_html=row.text_html,
         link=row.link,
-        enclosures=tuple(ItemEnclosure(**each) for each in more["enclosures"]),
-        items=tuple(map(_sub_item, more["items"])),
+        enclosures=more.enclosures,
+        items=more.items,
         published_at=to_seconds_or_none(row.published_at),
         arrived_at=to_seconds(row.arrived_at),
         how=row.how,
-    )
-
-
-def _sub_item(stored: dict[str, Any]) -> SubItem:
-    return SubItem(
-        stored["title"], stored["text_html"], stored["link"], tuple(map(_sub_item, stored["items"]))
     )

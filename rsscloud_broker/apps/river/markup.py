@@ -23,21 +23,8 @@ from rsscloud_broker.wire.text import legal
 _PLAIN: Final = frozenset(
     {
         *("abbr", "b", "bdi", "blockquote", "br", "caption", "cite", "code", "del", "dfn", "div"),
-        *(
-            "em",
-            "figcaption",
-            "figure",
-            "h4",
-            "hr",
-            "i",
-            "ins",
-            "kbd",
-            "li",
-            "mark",
-            "ol",
-            "p",
-            "pre",
-        ),
+        *("em", "figcaption", "figure", "h4", "hr", "i", "ins", "kbd", "li", "mark", "ol", "p"),
+        "pre",
         *("q", "rp", "rt", "ruby", "s", "samp", "small", "span", "strong", "sub", "sup", "table"),
         *("tbody", "td", "tfoot", "th", "thead", "tr", "u", "ul", "var"),
     }

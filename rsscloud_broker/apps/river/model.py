@@ -1,15 +1,18 @@
-"""The values of the river: feeds, items, and what an import of OPML did.
+"""The values of the river: feeds, items, documents, and what an import of OPML did.
 
 Times are seconds since the epoch (UTC) as floats.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from secrets import token_urlsafe
 from typing import Literal, TypeAlias
 
 from attrs import field, frozen
 
 from rsscloud_broker.errors import DocumentFault, Refused
+from rsscloud_broker.wire.cloud import Cloud
 
 #: How the river learns of new items of a feed: from a WebSub hub, from an rssCloud server, from
 #: this broker because the feed is its own, or by polling.
@@ -64,6 +67,67 @@ class Feed:
 
 
 @frozen
+class Offer:
+    """A hub or a cloud that a feed names, which pushes the feed's changes.
+
+    :ivar kind: its protocol.
+    :ivar url: where to subscribe.
+    :ivar topic: the URL by which it knows the feed.
+    :ivar cloud: the cloud; None for a hub.
+    :ivar in_header: whether a Link header names it, and not the document.
+    """
+
+    kind: Literal["websub", "rsscloud"]
+    url: str
+    topic: str
+    cloud: Cloud | None = None
+    in_header: bool = False
+
+
+def new_keys() -> Mapping[str, str]:
+    """A key for the paths of the callbacks of a feed, and a secret for signatures."""
+    return {"key": token_urlsafe(24), "secret": token_urlsafe(32)}
+
+
+@frozen
+class FeedRecord:
+    """What is stored of a feed; ``schema`` says what each column means."""
+
+    id: int
+    url: str
+    title: str
+    link: str
+    is_found: bool
+    offers: tuple[Offer, ...]
+    offer: int
+    key: str = field(repr=False)
+    secret: str = field(repr=False)
+    asked_at: float | None
+    verified_at: float | None
+    pushes_until: float | None
+    push_due_at: float | None
+    pinged_at: float | None
+    pushed: int
+    found_by_poll: int
+    missed: int
+    reads_until: float | None
+    read_due_at: float
+    failures: int
+    problem: str
+    push_problem: str
+    turn: int
+
+    @property
+    def current(self) -> Offer | None:
+        """The hub or the cloud in use; None if the feed names none."""
+        return self.offers[self.offer % len(self.offers)] if self.offers else None
+
+    def is_pushed(self, now: float) -> bool:
+        """Whether a hub or a cloud has said that it will push changes now."""
+        return self.pushes_until is not None and self.pushes_until > now
+
+
+@frozen
 class ItemEnclosure:
     """A file that belongs to an item.
 
@@ -97,8 +161,8 @@ class SubItem:
 class Item:
     """An item of a feed.
 
-    :ivar id: a number; items that arrived later have greater ones.
-    :ivar feed_id: the feed that it is in.
+    :ivar id: a number; items that arrived later have greater ones.  0 in a document.
+    :ivar feed_id: the feed that it is in; 0 in a document.
     :ivar guid: what identifies it within the feed.
     :ivar title: its title as plain text; empty if it has none.
     :ivar text_html: its text as HTML that is safe to show: without scripts, styles and forms, and
@@ -122,6 +186,19 @@ class Item:
     published_at: float | None = None
     arrived_at: float = 0.0
     how: Way = "polled"
+
+
+@frozen
+class ReadDocument:
+    """What is read in a document of a feed.
+
+    :ivar entries: its items, newest first.
+    """
+
+    title: str
+    link: str
+    offers: tuple[Offer, ...]
+    entries: tuple[Item, ...]
 
 
 @frozen

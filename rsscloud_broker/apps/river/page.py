@@ -23,7 +23,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from twisted.python.filepath import FilePath
-from twisted.web.resource import IResource
 from twisted.web.server import Request
 from twisted.web.template import Tag, tags
 from zope.interface import implementer
@@ -34,11 +33,11 @@ from rsscloud_broker.apps.river.model import Item, SubItem
 from rsscloud_broker.apps.river.rendering import groups
 from rsscloud_broker.apps.river.river import River
 from rsscloud_broker.apps.river.stream import RiverReader, RiverSource
-from rsscloud_broker.apps.river.visits import Visits
 from rsscloud_broker.errors import ForgedForm
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers
 from rsscloud_broker.http.requests import header, parameter
-from rsscloud_broker.interfaces import AppParts, Caller, IFrontDoor, Route, RoutesOnly
+from rsscloud_broker.interfaces import AppParts, Caller, IClock, IFrontDoor, Route, RoutesOnly
+from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.web.assets import Asset
 from rsscloud_broker.web.broadcast import EVENT_ID, Broadcast, address_of, last_event_id
 from rsscloud_broker.web.callers import NO_STORE, redirect, refused
@@ -56,6 +55,11 @@ _ELEMENT: Final = 150
 #: there: a family or an office has several accounts at one address.
 ACCOUNT_SHARE: Final = 20
 ADDRESS_SHARE: Final = 4
+
+#: A visit ends when its account has not loaded the page for this many seconds.
+VISIT: Final = 1800.0
+#: How many visits are remembered; the oldest are forgotten.
+MAX_VISITS: Final = 10_000
 
 _POLICY: Final = "content-security-policy"
 _OWN_IMAGES: Final = "img-src 'self'"
@@ -88,20 +92,19 @@ class RiverPageDoor(RoutesOnly):
         feeds = FeedsPage(parts, river)
         style = Asset(_FILES.child("river.css"), "text/css; charset=utf-8")
         script = Asset(_FILES.child("river.js"), _JAVASCRIPT)
-        self._resources: dict[tuple[str, str], IResource] = {
-            ("GET", "/river"): Answers(page.show),
-            ("POST", "/river/seen"): Answers(page.mark_seen),
-            ("POST", "/river/stop"): Answers(page.remember_stop),
-            ("GET", "/river/events"): Answers(events.answer),
-            ("GET", "/river/page.css"): style,
-            ("GET", "/river/page.js"): script,
-            ("GET", "/river/feeds.js"): Asset(_FILES.child("feeds.js"), _JAVASCRIPT),
-        }
-        self._routes = feeds.routes()
+        self._routes = [
+            Route("/river", "GET", Answers(page.show)),
+            Route("/river/seen", "POST", Answers(page.mark_seen)),
+            Route("/river/stop", "POST", Answers(page.remember_stop)),
+            Route("/river/events", "GET", Answers(events.answer)),
+            Route("/river/page.css", "GET", style),
+            Route("/river/page.js", "GET", script),
+            Route("/river/feeds.js", "GET", Asset(_FILES.child("feeds.js"), _JAVASCRIPT)),
+            *feeds.routes(),
+        ]
 
     def routes(self) -> Sequence[Route]:
-        own = [Route(path, method, each) for (method, path), each in self._resources.items()]
-        return [*own, *self._routes]
+        return self._routes
 
 
 class RiverPage:
@@ -170,7 +173,7 @@ class RiverPage:
         :param stopped: the newest item below the line where somebody stopped; None without a line.
         :param is_here: whether that line is on this page.
         """
-        feeds = {feed.id: feed for feed in await self._river.feeds(caller)}
+        feeds = {feed.id: feed for feed in await self._river.feeds(caller.account.id)}
         line = stopped if is_here else None
         made: list[Tag] = await self._in_thread(groups, items, feeds, seen, line)
         number = sum(item.id > seen for item in items) if seen and is_live else 0
@@ -193,7 +196,7 @@ class RiverPage:
             else "#stopped"
             if is_here
             else f"/river?before={stopped + 1}",
-            feeds=_feeds_in_words(len(feeds)) if feeds else "",
+            feeds="the feed" if len(feeds) == 1 else f"the {len(feeds):,} feeds" if feeds else "",
             no_feeds="" if feeds else "none",
             older=_link("Older items", older, "next"),
             newer="" if is_live else _link("Newer items", newer, "prev"),
@@ -231,6 +234,31 @@ class RiverPage:
         except ForgedForm as error:
             return refused(error)
         return caller
+
+
+class Visits:
+    """Remembers when the visits to the river began, so that what is new stays marked until the end.
+
+    Until then the line stays where it was, however often the page is loaded.  This is kept in
+    memory only: after a restart of the broker, a visit begins anew.
+    """
+
+    def __init__(self, clock: IClock) -> None:
+        self._clock = clock
+        # What each account had seen before its visit, and when the page was last loaded.
+        self._visits: BoundedDict[int, tuple[int, float]] = BoundedDict(MAX_VISITS)
+
+    def seen_before(self, account_id: int, seen: int) -> int:
+        """What an account had seen before its visit, which begins now or goes on.
+
+        :param seen: the id of the newest item that it has seen by now.
+        """
+        now = self._clock.seconds()
+        before, at = self._visits.get(account_id, (seen, now))
+        if now - at > VISIT:
+            before = seen
+        self._visits[account_id] = before, now
+        return before
 
 
 class RiverEvents:
@@ -273,11 +301,6 @@ def _is_on_page(
     """Whether the line where somebody stopped is on a page with some items."""
     begins_above = before == stopped + 1 or (bool(items) and items[0].id > stopped)
     return begins_above and (not has_older or items[-1].id <= stopped)
-
-
-def _feeds_in_words(number: int) -> str:
-    """How many feeds there are, in words: "the feed" or "the 3 feeds"."""
-    return "the feed" if number == 1 else f"the {number:,} feeds"
 
 
 def _parse_id(text: str) -> int | None:

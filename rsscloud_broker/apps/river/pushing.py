@@ -18,7 +18,7 @@ from attrs import evolve
 from twisted.logger import Logger
 
 from rsscloud_broker.apps.river.intake import RiverIntake
-from rsscloud_broker.apps.river.records import FeedRecord, Offer, new_keys
+from rsscloud_broker.apps.river.model import FeedRecord, Offer, new_keys
 from rsscloud_broker.apps.river.store import RiverStore
 from rsscloud_broker.client.subscriber import RENEW_AFTER, RegisteredCallback, register
 from rsscloud_broker.client.web import ClientError, Web
@@ -150,7 +150,8 @@ class Pushing:
         """Give up a hub or a cloud that missed new items."""
         offer = feed.current
         now = self._clock.wall_seconds()
-        name = "the feed's hub" if offer is None else f"the {_noun(offer)} {offer.url}"
+        noun = "cloud" if offer is not None and offer.kind == "rsscloud" else "hub"
+        name = "the feed's hub" if offer is None else f"the {noun} {offer.url}"
         reason = f"{name} did not tell of new items {feed.missed} times in a row"
         self.log.warn("The feed {url} is not pushed: {reason}.", url=feed.url, reason=reason)
         values = {"push_problem": reason, "asked_at": None, **_next_offer(feed, now)}
@@ -266,10 +267,6 @@ class Pushing:
             raise
         except Refused as error:
             self.log.info("The feed {url} is not read now: {error}", url=feed.url, error=error)
-
-
-def _noun(offer: Offer) -> str:
-    return "hub" if offer.kind == "websub" else "cloud"
 
 
 def _next_offer(feed: FeedRecord, now: float) -> Mapping[str, Any]:

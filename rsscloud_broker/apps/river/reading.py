@@ -23,8 +23,7 @@ from attrs import evolve
 from lxml import etree
 
 from rsscloud_broker.apps.river import cleaning, sub_items
-from rsscloud_broker.apps.river.model import ItemEnclosure, SubItem
-from rsscloud_broker.apps.river.records import Offer, ReadDocument, ReadItem
+from rsscloud_broker.apps.river.model import Item, ItemEnclosure, Offer, ReadDocument, SubItem
 from rsscloud_broker.apps.river.trimming import short_id, trimmed
 from rsscloud_broker.wire import links, xml
 from rsscloud_broker.wire.feed import FeedFacts, is_json
@@ -82,7 +81,7 @@ def _offers(facts: FeedFacts, url: str) -> tuple[Offer, ...]:
     )
 
 
-def _newest_first(entries: list[ReadItem]) -> tuple[ReadItem, ...]:
+def _newest_first(entries: list[Item]) -> tuple[Item, ...]:
     """Entries in the order of their dates if each has one, and each once."""
     if all(entry.published_at is not None for entry in entries):
         entries = sorted(entries, key=lambda entry: -(entry.published_at or 0.0))
@@ -90,7 +89,7 @@ def _newest_first(entries: list[ReadItem]) -> tuple[ReadItem, ...]:
     return tuple({entry.guid: entry for entry in reversed(entries)}.values())[::-1]
 
 
-def _fitting(entries: tuple[ReadItem, ...], characters: int) -> tuple[ReadItem, ...]:
+def _fitting(entries: tuple[Item, ...], characters: int) -> tuple[Item, ...]:
     """The first entries, as many as have at most ``characters`` of HTML together."""
     sizes = accumulate(len(entry.text_html) + _html_size(entry.items) for entry in entries)
     return tuple(entry for entry, size in zip(entries, sizes, strict=True) if size <= characters)
@@ -104,7 +103,7 @@ def _html_size(items: tuple[SubItem, ...]) -> int:
 # --- RSS and Atom -----------------------------------------------------------
 
 
-def _read_xml_items(root: etree._Element, url: str) -> list[ReadItem]:
+def _read_xml_items(root: etree._Element, url: str) -> list[Item]:
     """The items of a feed in RSS or Atom, as feedparser reads them."""
     elements = list(_item_elements(root))
     half = MAX_ENTRIES // 2
@@ -141,7 +140,7 @@ def _item_elements(root: etree._Element) -> Iterator[etree._Element]:
 
 def _make_item(
     raw: Mapping[str, Any], items: tuple[SubItem, ...], url: str, *, is_atom: bool
-) -> ReadItem:
+) -> Item:
     """An item, cleaned: ``raw`` is from feedparser, and ``items`` are those below it."""
     detail = next(iter(raw.get("content") or ()), None) or raw.get("summary_detail") or {}
     base = _text_member(detail, "base") or url
@@ -152,7 +151,9 @@ def _make_item(
     title, link = _text_member(raw, "title"), _text_member(raw, "link")
     title_as_text = is_atom and _is_text(raw.get("title_detail") or {})
     return _with_guid(
-        ReadItem(
+        Item(
+            id=0,
+            feed_id=0,
             guid=clean(_text_member(raw, "id")),
             title=clean(title)[: cleaning.MAX_TITLE] if title_as_text else cleaning.plain(title),
             text_html=html,
@@ -197,7 +198,7 @@ def _enclosures(found: Iterator[tuple[str, str, Any]], url: str) -> tuple[ItemEn
     return tuple(enclosures)
 
 
-def _with_guid(entry: ReadItem) -> ReadItem:
+def _with_guid(entry: Item) -> Item:
     """An entry with what identifies it: its own id, or its link, or else a hash of its text."""
     guid = entry.guid or entry.link
     if not guid:
@@ -216,7 +217,7 @@ def _text_member(holder: Any, name: str) -> str:
 # --- JSON Feed --------------------------------------------------------------
 
 
-def _read_json_items(body: bytes, url: str) -> list[ReadItem]:
+def _read_json_items(body: bytes, url: str) -> list[Item]:
     """The items of a JSON Feed, at most ``MAX_ENTRIES``; what is no object is left out."""
     feed = msgspec.json.decode(body.removeprefix(b"\xef\xbb\xbf"))
     found = feed.get("items") if isinstance(feed, dict) else None
@@ -224,7 +225,7 @@ def _read_json_items(body: bytes, url: str) -> list[ReadItem]:
     return [_read_json_item(item, url) for item in items[:MAX_ENTRIES]]
 
 
-def _read_json_item(raw: Mapping[str, Any], url: str) -> ReadItem:
+def _read_json_item(raw: Mapping[str, Any], url: str) -> Item:
     """An item of a JSON Feed, cleaned; members of a wrong type count as missing."""
     link = _text_member(raw, "url") or _text_member(raw, "external_url")
     html, text = (
@@ -234,7 +235,9 @@ def _read_json_item(raw: Mapping[str, Any], url: str) -> ReadItem:
     attachments = raw.get("attachments")
     number = raw.get("id")
     return _with_guid(
-        ReadItem(
+        Item(
+            id=0,
+            feed_id=0,
             guid=clean(str(number) if isinstance(number, str | int | float) else ""),
             title=clean(_text_member(raw, "title"))[: cleaning.MAX_TITLE],
             text_html=cleaning.safe_html(html, url) if html else cleaning.safe_text(text),

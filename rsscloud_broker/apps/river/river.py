@@ -14,9 +14,16 @@ from twisted.logger import Logger
 
 from rsscloud_broker.apps.river.discovery import FoundFeed, typed_url
 from rsscloud_broker.apps.river.intake import RiverIntake
-from rsscloud_broker.apps.river.model import Feed, ImportedFeeds, InvalidFeed, Item
+from rsscloud_broker.apps.river.model import (
+    Feed,
+    FeedRecord,
+    ImportedFeeds,
+    InvalidFeed,
+    Item,
+    new_keys,
+)
 from rsscloud_broker.apps.river.opml import FeedList, read_list
-from rsscloud_broker.apps.river.records import FeedRecord, RiverBounds, new_keys
+from rsscloud_broker.apps.river.options import RiverOptions
 from rsscloud_broker.apps.river.status import feed_view
 from rsscloud_broker.apps.river.store import RiverStore
 from rsscloud_broker.apps.river.tending import Tending
@@ -56,23 +63,19 @@ class River:
         store: RiverStore,
         intake: RiverIntake,
         tending: Tending,
-        bounds: RiverBounds,
+        options: RiverOptions,
     ) -> None:
         self.store = store
         self._intake = intake
         self._tending = tending
         self._clock = parts.clock
-        self._bounds = bounds
+        self._most = options.max_feeds
         self._parse = parts.parse
         self._limits = _RequestLimits(parts.clock)
 
     # --- the reading list -------------------------------------------------------
 
-    async def feeds(self, caller: Caller) -> list[Feed]:
-        """The feeds that an account follows, in the order of their titles."""
-        return await self._feeds_of(caller.account.id)
-
-    async def _feeds_of(self, account_id: int) -> list[Feed]:
+    async def feeds(self, account_id: int) -> list[Feed]:
         """The feeds that an account follows, in the order of their titles."""
         found = await self.store.followed_feeds(account_id)
         feeds = [
@@ -100,7 +103,8 @@ class River:
         account_id = caller.account.id
         record = await self.store.feed_by_url(typed)
         if record is None or record.reads_until is None:
-            await self._check_number(account_id)
+            if await self.store.number_of_feeds(account_id) >= self._most:
+                raise self._too_many_feeds()
             with self._limits.counting(account_id):
                 record, is_new = await self._find_and_follow(caller, typed, source)
         else:
@@ -164,20 +168,14 @@ class River:
     async def _follow(self, account_id: int, record: FeedRecord) -> bool:
         """Have an account follow a feed.  Returns whether it did not before."""
         now = self._clock.wall_seconds()
-        is_new = await self.store.follow_feed(account_id, record.id, now, self._bounds)
+        is_new = await self.store.follow_feed(account_id, record.id, now, self._most)
         if is_new is None:
             raise self._too_many_feeds()
         return is_new
 
-    async def _check_number(self, account_id: int) -> None:
-        """Raise ``InvalidFeed`` if an account follows as many feeds as it may."""
-        if await self.store.number_of_feeds(account_id) >= self._bounds.feeds:
-            raise self._too_many_feeds()
-
     def _too_many_feeds(self) -> InvalidFeed:
         return InvalidFeed(
-            f"you follow {self._bounds.feeds} feeds, as many as an account may; "
-            "end one of them first"
+            f"you follow {self._most} feeds, as many as an account may; end one of them first"
         )
 
     async def unsubscribe(self, caller: Caller, feed: int | str) -> Feed | None:
@@ -219,13 +217,12 @@ class River:
                 named = await self._parse(caller.name, read_list, data)
             except DocumentUnread as error:
                 raise InvalidFeed(f"the list cannot be read: {error.reason}") from error
-            limit = self._bounds.feeds
             if not named.feeds:
                 raise InvalidFeed(_why_empty(named))
-            if len(named.feeds) > limit:
+            if len(named.feeds) > self._most:
                 raise InvalidFeed(
-                    f"the list names {len(named.feeds)} feeds, and an account may follow {limit}; "
-                    "nothing was imported: take some out, and import it again"
+                    f"the list names {len(named.feeds)} feeds, and an account may follow "
+                    f"{self._most}; nothing was imported: take some out, and import it again"
                 )
             imported = await self._follow_all(caller, named)
         self.log.info(
@@ -253,7 +250,7 @@ class River:
         rows = list(wanted.values())
         # For each feed True if it is followed newly, False if it was before, None if it is one too
         # many.
-        results = await self.store.add_and_follow(caller.account.id, rows, now, self._bounds)
+        results = await self.store.add_and_follow(caller.account.id, rows, now, self._most)
         full = str(self._too_many_feeds())
         failed += [
             (row[0], full) for row, result in zip(rows, results, strict=True) if result is None
@@ -263,7 +260,7 @@ class River:
 
     async def export_opml(self, caller: Caller) -> bytes:
         """The feeds that an account follows, as OPML 2.0 in UTF-8."""
-        feeds = await self.feeds(caller)
+        feeds = await self.feeds(caller.account.id)
         return opml.encode(f"Feeds of {caller.name}", [(feed.url, feed.title) for feed in feeds])
 
     async def account_files(self, caller: Caller) -> AsyncIterator[AccountFile]:
@@ -281,8 +278,7 @@ class River:
         account_id = await self.store.public_account(name)
         if account_id is None:
             return None
-        feeds = await self._feeds_of(account_id)
-        return feeds, await self.store.items(account_id, None, limit)
+        return await self.feeds(account_id), await self.store.items(account_id, None, limit)
 
 
 def _why_empty(named: FeedList) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rsscloud_broker.apps.river.model import Feed, How
-from rsscloud_broker.apps.river.records import FeedRecord
+from rsscloud_broker.apps.river.model import Feed, FeedRecord, How
 from rsscloud_broker.web.words import counted
 from rsscloud_broker.wire.times import iso_time
 
@@ -74,8 +73,6 @@ def _counts_in_words(record: FeedRecord, how: How) -> str:
     total = record.pushed + record.found_by_poll
     if not total:
         return "" if how == "polled" else "nothing new has come yet"
-    return f"{record.pushed} of {counted(total, 'new item')} {_were(total)} pushed"
-
-
-def _were(number: int) -> str:
-    return "was" if number == 1 else "were"
+    return (
+        f"{record.pushed} of {counted(total, 'new item')} {'was' if total == 1 else 'were'} pushed"
+    )

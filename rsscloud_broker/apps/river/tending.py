@@ -16,11 +16,12 @@ from typing import Final
 from twisted.application.service import MultiService
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
+from zope.interface import implementer
 
 from rsscloud_broker.apps.river.discovery import Discovery, FoundFeed
 from rsscloud_broker.apps.river.intake import RiverIntake
+from rsscloud_broker.apps.river.model import FeedRecord
 from rsscloud_broker.apps.river.pushing import Pushing
-from rsscloud_broker.apps.river.records import FeedRecord
 from rsscloud_broker.apps.river.store import RiverStore
 from rsscloud_broker.errors import (
     OutboundError,
@@ -29,7 +30,8 @@ from rsscloud_broker.errors import (
     Refused,
     Unavailable,
 )
-from rsscloud_broker.interfaces import AppParts
+from rsscloud_broker.events import Event, TopicFetched, TopicFetchFailed, WorkHinted
+from rsscloud_broker.interfaces import AppParts, IEventSink
 from rsscloud_broker.util.backoff import backoff
 from rsscloud_broker.util.clock import EachPeriod
 from rsscloud_broker.wire.text import clean
@@ -246,3 +248,41 @@ class Tending(MultiService):
             anew = {"read_due_at": now, "push_due_at": now, "asked_at": None}
             await self._store.change_feed(feed.id, anew)
             self.wake()
+
+
+#: How the problem of a feed begins that is only a failed fetch.
+_FAILED: Final = "the last fetch failed: "
+
+
+@implementer(IEventSink)
+class RiverSink:
+    """The sink of the river: it handles the results of fetches, and hints of other nodes.
+
+    So that readers see why nothing new comes, it keeps the reason of the last failed fetch with the
+    feed until one succeeds.  If another node has stored something for the node that tends the
+    feeds, it wakes that.
+    """
+
+    name = "river"
+    handles = (TopicFetched, TopicFetchFailed, WorkHinted)
+
+    def __init__(self, store: RiverStore, tending: Tending) -> None:
+        self._store = store
+        self._tending = tending
+
+    async def handle(self, event: Event) -> None:
+        """Keep or forget why the last fetch of a feed failed; or look for due feeds upon a hint."""
+        assert isinstance(event, self.handles)
+        if isinstance(event, WorkHinted):
+            if event.kind == f"job.{JOB}":
+                self._tending.wake()
+            return
+        feed = await self._store.feed_by_url(event.topic)
+        if feed is None or not (feed.problem or _FAILED).startswith(_FAILED):
+            return  # the feed has another problem, which no fetch ends
+        problem = ""
+        if isinstance(event, TopicFetchFailed):
+            # How many characters of a reason are kept: strangers write them.
+            problem = f"{_FAILED}{clean(event.reason).rstrip('.')[:300]}"
+        if problem != feed.problem:
+            await self._store.change_feed(feed.id, {"problem": problem})

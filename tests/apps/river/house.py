@@ -175,7 +175,7 @@ class RiverHouse(House):
 
     def feed(self, url: str = BLOG, who: Caller | None = None) -> Feed:
         """A feed as an account sees it."""
-        found = self.result(self.river.feeds(who or self.dave))
+        found = self.result(self.river.feeds((who or self.dave).account.id))
         (feed,) = [each for each in found if each.url == url]
         assert isinstance(feed, Feed)
         return feed

@@ -186,7 +186,9 @@ class FollowingTests(SynchronousTestCase):
             _, feed = self.send("/river/subscribe", url=BLOG)
             status, left = self.send("/river/unsubscribe", **{by: str(feed[by])})
             self.assertEqual((status, left), (200, {"id": feed["id"], "url": BLOG}))
-            self.assertEqual(self.house.result(self.house.river.feeds(self.house.dave)), [])
+            self.assertEqual(
+                self.house.result(self.house.river.feeds(self.house.dave.account.id)), []
+            )
 
     def test_the_address_need_not_be_written_as_it_is_stored(self) -> None:
         self.send("/river/subscribe", url=BLOG)
@@ -195,14 +197,16 @@ class FollowingTests(SynchronousTestCase):
 
     def test_what_nobody_follows_cannot_be_left(self) -> None:
         self.house.follow(who=self.house.anna)
-        (feed,) = self.house.result(self.house.river.feeds(self.house.anna))
+        (feed,) = self.house.result(self.house.river.feeds(self.house.anna.account.id))
         for fields in ({"id": str(feed.id)}, {"url": BLOG}, {"id": "9" * 30}, {"id": "-1"}):
             status, text = self.send("/river/unsubscribe", **fields)
             self.assertEqual(status, 404, fields)
             self.assertIn("/river.json", text)
         status, text = self.send("/river/unsubscribe")
         self.assertEqual((status, "id" in text and "url" in text), (400, True))
-        self.assertEqual(len(self.house.result(self.house.river.feeds(self.house.anna))), 1)
+        self.assertEqual(
+            len(self.house.result(self.house.river.feeds(self.house.anna.account.id))), 1
+        )
 
     def test_what_cannot_be_followed(self) -> None:
         for url in ("", "ftp://blog.example/", "http://nowhere.example/"):

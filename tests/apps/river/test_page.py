@@ -8,9 +8,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.river import page
 from rsscloud_broker.apps.river.model import Item, ItemEnclosure, SubItem
-from rsscloud_broker.apps.river.page import ON_PAGE
+from rsscloud_broker.apps.river.page import ON_PAGE, VISIT
 from rsscloud_broker.apps.river.rendering import EXCERPT, LONG
-from rsscloud_broker.apps.river.visits import VISIT
 from tests.apps.river.page_site import UNAVAILABLE, RiverSite, feed, item
 from tests.web.accounts_site import Browser
 

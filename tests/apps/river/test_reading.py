@@ -9,9 +9,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.river import reading, sub_items
 from rsscloud_broker.apps.river.cleaning import MAX_HTML
-from rsscloud_broker.apps.river.model import ItemEnclosure, SubItem
+from rsscloud_broker.apps.river.model import Item, ItemEnclosure, Offer, SubItem
 from rsscloud_broker.apps.river.reading import header_offers, read_document
-from rsscloud_broker.apps.river.records import Offer, ReadItem
 from rsscloud_broker.wire.feed import UnreadableFeed
 from rsscloud_broker.wire.text import legal
 from tests.xss_payloads import ACTIVE, INERT
@@ -28,7 +27,7 @@ def rss(items: str, head: str = "") -> bytes:
     ).encode()
 
 
-def entries(body: bytes, kind: str = "application/rss+xml") -> list[ReadItem]:
+def entries(body: bytes, kind: str = "application/rss+xml") -> list[Item]:
     return list(read_document(body, kind, URL).entries)
 
 

@@ -9,11 +9,10 @@ from attrs import evolve
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.apps.river import app
-from rsscloud_broker.apps.river.model import ImportedFeeds, InvalidFeed
+from rsscloud_broker.apps.river import items_sql
+from rsscloud_broker.apps.river.model import FeedRecord, ImportedFeeds, InvalidFeed
 from rsscloud_broker.apps.river.opml import MAX_OUTLINES
 from rsscloud_broker.apps.river.options import RiverOptions
-from rsscloud_broker.apps.river.records import FeedRecord
 from rsscloud_broker.apps.river.river import AT_ONCE, FIND_WITHIN, PER_HOUR
 from rsscloud_broker.apps.river.tending import FIRST_PAUSE, PERIOD
 from rsscloud_broker.errors import CallbackFailed, ParsingUnavailable, TooMany
@@ -197,7 +196,7 @@ class FollowingTests(SynchronousTestCase):
                 self.house.river.subscribe(self.house.dave, url, ""), InvalidFeed
             )
             self.assertIn(said, str(error))
-        self.assertEqual(self.house.result(self.house.river.feeds(self.house.dave)), [])
+        self.assertEqual(self.house.result(self.house.river.feeds(self.house.dave.account.id)), [])
 
     def test_not_followed_if_it_takes_too_long(self) -> None:
         self.house.web.held = []
@@ -226,7 +225,9 @@ class FollowingTests(SynchronousTestCase):
         self.assertEqual(feed.status, said)
         missing = f"{PUBLIC_URL}/feeds/nobody/rss.xml"
         self.house.error(self.house.river.subscribe(self.house.dave, missing, ""), InvalidFeed)
-        self.assertEqual(len(self.house.result(self.house.river.feeds(self.house.dave))), 1)
+        self.assertEqual(
+            len(self.house.result(self.house.river.feeds(self.house.dave.account.id))), 1
+        )
 
     def test_a_feed_that_names_this_broker_is_told_by_it(self) -> None:
         hub = f'<atom:link rel="hub" href="{PUBLIC_URL}/websub"/>'
@@ -266,7 +267,7 @@ class ManyTests(SynchronousTestCase):
     """How much an account may have."""
 
     def setUp(self) -> None:
-        self.patch(app, "ITEMS_PER_FEED", 3)
+        self.patch(items_sql, "ITEMS_PER_FEED", 3)
         self.house = RiverHouse(self, RiverOptions(max_feeds=3, days=30))
         for number in range(6):
             self.house.topics.pages[f"http://blog{number}.example/rss.xml"] = rss("one")
@@ -352,7 +353,7 @@ class ListTests(SynchronousTestCase):
 
     def refused(self, data: bytes) -> str:
         error = self.house.error(self.river.import_opml(self.dave, data, ""), InvalidFeed)
-        self.assertEqual(self.house.result(self.river.feeds(self.dave)), [])
+        self.assertEqual(self.house.result(self.river.feeds(self.dave.account.id)), [])
         return str(error)
 
     def test_nested_outlines(self) -> None:
@@ -370,7 +371,7 @@ class ListTests(SynchronousTestCase):
             [url for url, _ in imported.failed],
             ["http://blog0.example/list.opml", "javascript:alert(1)"],
         )
-        feeds = self.house.result(self.river.feeds(self.dave))
+        feeds = self.house.result(self.river.feeds(self.dave.account.id))
         self.assertEqual([feed.url for feed in feeds], self.urls[:3])
         self.assertEqual(len(self.house.items()), 3)
         self.assertNotIn("http://blog0.example/list.opml", self.house.web.requests)
@@ -387,7 +388,7 @@ class ListTests(SynchronousTestCase):
         page = '<head><link rel="alternate" type="application/atom+xml" href="{}"></head>'
         self.house.topics.pages["http://page.example/"] = page.format(self.urls[0]).encode()
         self.load(f'<outline xmlUrl="http://page.example/"/><outline xmlUrl="{self.urls[0]}"/>')
-        feeds = self.house.result(self.river.feeds(self.dave))
+        feeds = self.house.result(self.river.feeds(self.dave.account.id))
         self.assertEqual([feed.url for feed in feeds], [self.urls[0]])
         self.assertEqual(len(self.house.items()), 1)
 

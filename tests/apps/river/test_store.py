@@ -13,13 +13,13 @@ from twisted.internet.interfaces import IReactorFromThreads
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.apps.river import items_sql
-from rsscloud_broker.apps.river.model import Item, ItemEnclosure, SubItem
-from rsscloud_broker.apps.river.records import (
+from rsscloud_broker.apps.river.model import (
     FeedRecord,
+    Item,
+    ItemEnclosure,
     Offer,
     ReadDocument,
-    ReadItem,
-    RiverBounds,
+    SubItem,
     new_keys,
 )
 from rsscloud_broker.apps.river.schema import TABLES, item
@@ -32,8 +32,10 @@ from tests.postgresql import empty_database
 from tests.storage.test_plans import statements_of
 
 NOW = 1_790_683_200.5
-BOUNDS = RiverBounds(feeds=3, items=3, seconds=86_400.0)
-ENTRY = ReadItem(
+MOST, SECONDS_KEPT = 3, 86_400.0
+ENTRY = Item(
+    0,
+    0,
     "guid",
     "A title \N{SNOWMAN}",
     "<p>text</p>",
@@ -59,6 +61,7 @@ class SQLiteTests(TestCase):
         self.addCleanup(store.stopService)
         self.accounts = AccountStore(threads)
         self.store: Any = RiverStore(threads)
+        self.patch(items_sql, "ITEMS_PER_FEED", 3)
 
     async def account(self, name: str) -> int:
         account = await self.accounts.add_account(name, "", False, NOW)
@@ -71,10 +74,10 @@ class SQLiteTests(TestCase):
         assert isinstance(feed, FeedRecord)
         return feed
 
-    async def keep(self, feed: FeedRecord, *entries: ReadItem, way: str = "polled") -> Any:
+    async def keep(self, feed: FeedRecord, *entries: Item, way: str = "polled") -> Any:
         document = ReadDocument("A blog", "http://blog.example/", (), entries)
         return await self.store.store_document(
-            feed.id, document, way, True, NOW, BOUNDS, {"title": document.title}
+            feed.id, document, way, True, NOW, SECONDS_KEPT, {"title": document.title}
         )
 
     async def test_feeds_are_kept_as_they_are(self) -> None:
@@ -111,7 +114,7 @@ class SQLiteTests(TestCase):
 
     async def test_items_are_kept_as_they_are(self) -> None:
         feed, account = await self.add(), await self.account("dave")
-        await self.store.follow_feed(account, feed.id, NOW, BOUNDS)
+        await self.store.follow_feed(account, feed.id, NOW, MOST)
         stored = await self.keep(feed, ENTRY)
         self.assertEqual(stored.new, 1)
         (item,) = await self.store.items(account, None, 10)
@@ -135,7 +138,7 @@ class SQLiteTests(TestCase):
         """Their items are in the list of nobody who muted them, and come back with the feed."""
         feed, dave, anna = await self.add(), await self.account("dave"), await self.account("anna")
         for account in (dave, anna):
-            await self.store.follow_feed(account, feed.id, NOW, BOUNDS)
+            await self.store.follow_feed(account, feed.id, NOW, MOST)
         await self.keep(feed, ENTRY)
         (item,) = await self.store.items(anna, None, 10)
         self.assertTrue(await self.store.mute_feed(dave, feed.id, True))
@@ -159,7 +162,7 @@ class SQLiteTests(TestCase):
     async def test_feed_that_is_removed_while_its_items_are_read(self) -> None:
         """PostgreSQL's next statement no longer finds it; on SQLite it is still there."""
         feed, account = await self.add(), await self.account("dave")
-        await self.store.follow_feed(account, feed.id, NOW, BOUNDS)
+        await self.store.follow_feed(account, feed.id, NOW, MOST)
         await self.keep(feed, ENTRY)
         made = items_sql._item_of_row
 
@@ -174,22 +177,22 @@ class SQLiteTests(TestCase):
 
     async def test_bounds(self) -> None:
         feed, account = await self.add(), await self.account("dave")
-        await self.store.follow_feed(account, feed.id, NOW, BOUNDS)
-        await self.keep(feed, *(ReadItem(str(n)) for n in range(9)))
-        await self.keep(feed, ReadItem("new"))
+        await self.store.follow_feed(account, feed.id, NOW, MOST)
+        await self.keep(feed, *(Item(0, 0, str(n), "") for n in range(9)))
+        await self.keep(feed, Item(0, 0, "new", ""))
         items = await self.store.items(account, None, 10)
         self.assertEqual([item.guid for item in items], ["new", "0", "1"])
         rows = [(f"http://x{n}.example/", "", *new_keys().values()) for n in range(4)]
-        results = await self.store.add_and_follow(account, rows, NOW, BOUNDS)
+        results = await self.store.add_and_follow(account, rows, NOW, MOST)
         self.assertEqual(results, [True, True, None, None])
         self.assertIsNone(await self.store.feed_by_url(rows[2][0]))
-        self.assertEqual(await self.store.add_and_follow(account, rows[:1], NOW, BOUNDS), [False])
+        self.assertEqual(await self.store.add_and_follow(account, rows[:1], NOW, MOST), [False])
 
     async def followed_items(self, account: int) -> list[Item]:
         """Have an account follow two of three feeds with items; theirs, in their order."""
         feeds = [await self.add(f"http://x{n}.example/") for n in range(3)]
         for feed in feeds[:2]:
-            await self.store.follow_feed(account, feed.id, NOW, BOUNDS)
+            await self.store.follow_feed(account, feed.id, NOW, MOST)
         found: list[Item] = []
         for number, of in enumerate((0, 0, 1, 2, 2, 1, 0, 2)):
             await self.keep(feeds[of], evolve(ENTRY, guid=f"{number}"))
@@ -242,7 +245,7 @@ class SQLiteTests(TestCase):
         dave, anna = await self.account("dave"), await self.account("anna")
         for account, feeds in ((dave, (old,)), (anna, (old, new))):
             for feed in feeds:
-                await self.store.follow_feed(account, feed.id, NOW, BOUNDS)
+                await self.store.follow_feed(account, feed.id, NOW, MOST)
         moved = await self.store.move_feed(old.id, new.url, {"is_found": True})
         self.assertEqual(moved.id, new.id)
         self.assertIsNone(await self.store.feed(old.id))
@@ -252,7 +255,7 @@ class SQLiteTests(TestCase):
 
     async def test_accounts_take_all_along(self) -> None:
         feed, account = await self.add(), await self.account("dave")
-        await self.store.follow_feed(account, feed.id, NOW, BOUNDS)
+        await self.store.follow_feed(account, feed.id, NOW, MOST)
         await self.store.set_public(account, "dave", True)
         await self.store.mark_seen(account, 7)
         self.assertFalse(await self.store.remove_feed(feed.id))
@@ -277,7 +280,7 @@ class PostgreSQLTests(SQLiteTests):
     async def test_an_item_is_newest_once_no_other_can_appear_before_it(self) -> None:
         """A transaction of another node may have drawn a smaller id, and commit later."""
         feed, account = await self.add(), await self.account("dave")
-        await self.store.follow_feed(account, feed.id, NOW, BOUNDS)
+        await self.store.follow_feed(account, feed.id, NOW, MOST)
         await self.keep(feed, evolve(ENTRY, guid="first"))
         first = await self.store.newest_id()
         with open_database(self.url) as other:
