@@ -1321,7 +1321,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "apps/writing/micropub.py",
-        'if post is not None and self._writing.page_url(post) == url.rstrip("/"):',
+        'if post is not None and self._writing.feeds.page_url(post) == url.rstrip("/"):',
         "if post is not None:",
         "apps.writing.test_micropub",
         "A client that deletes a message of another site deletes one here that has its number.",

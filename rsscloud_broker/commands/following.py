@@ -28,8 +28,7 @@ from rsscloud_broker.commands.connected import cacert_option, outbound, run
 from rsscloud_broker.commands.output import write_no_more
 from rsscloud_broker.http.limits import HTTPLimits, bounded_site
 from rsscloud_broker.interfaces import IEntryHandler, IMarker, parse_directly
-from rsscloud_broker.simplefeed import json
-from rsscloud_broker.simplefeed.entries import Entry
+from rsscloud_broker.simplefeed.entries import Entry, encode_json
 from rsscloud_broker.simplefeed.errors import EntryFailed, FollowError
 from rsscloud_broker.simplefeed.follower import Begin, Follower
 from rsscloud_broker.simplefeed.markers import FileMarker, MemoryMarker
@@ -182,7 +181,7 @@ class JsonLines:
 
     async def handle(self, entries: Sequence[Entry], document: str) -> None:
         """Print entries; raises ``EntryFailed`` if the reader has closed the pipe."""
-        lines = b"".join(json.encode(each, document) + b"\n" for each in entries)
+        lines = b"".join(encode_json(each, document) + b"\n" for each in entries)
         try:
             sys.stdout.buffer.write(lines)
             sys.stdout.buffer.flush()
@@ -206,7 +205,7 @@ class Exec:
     async def handle(self, entries: Sequence[Entry], document: str) -> None:
         """Run the command for each entry in turn; raises ``EntryFailed`` if it fails."""
         for entry in entries:
-            process = _Process(json.encode(entry, document) + b"\n")
+            process = _Process(encode_json(entry, document) + b"\n")
             self._reactor.spawnProcess(
                 process,
                 "/bin/sh",

@@ -310,8 +310,8 @@ def _read_content(element: etree._Element, url: str) -> EntryContent:
     if src := element.get("src", "").strip():
         return EntryContent(kind, src=_joined(url, src))
     if len(element):
-        inner = [element.text or "", *(_with_tail(child) for child in element)]
-        return EntryContent(kind, "".join(inner).strip())
+        inner = (standing_alone(child) + escape(child.tail or "") for child in element)
+        return EntryContent(kind, f"{element.text or ''}{''.join(inner)}".strip())
     text = element.text or ""
     if kind.lower() == _ATOMFEED and (escaped := _CDATA.fullmatch(text)):
         text = escaped[1]
@@ -321,8 +321,3 @@ def _read_content(element: etree._Element, url: str) -> EntryContent:
         except ValueError:
             pass  # some write JSON as it is
     return EntryContent(kind, text)
-
-
-def _with_tail(element: etree._Element) -> str:
-    """An element as XML, with the text after it."""
-    return standing_alone(element) + escape(element.tail or "")

@@ -15,7 +15,11 @@ make the same bytes of the same rows.
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from hashlib import blake2b
 from typing import Final
 
@@ -26,11 +30,11 @@ from twisted.python.filepath import FilePath
 from rsscloud_broker.database.methods import reading
 from rsscloud_broker.interfaces import IClock, IDatabase
 from rsscloud_broker.simplefeed import log
-from rsscloud_broker.simplefeed.archive import Archive
 from rsscloud_broker.simplefeed.atom import FeedUrls, render
 from rsscloud_broker.simplefeed.entries import EntryLink
 from rsscloud_broker.simplefeed.log import LogDocument, LogState
 from rsscloud_broker.simplefeed.markers import InThread
+from rsscloud_broker.util.atomic_files import publish_file
 from rsscloud_broker.util.caches import BoundedDict, TimedCache
 
 #: Seconds for which a recent document is served without reading the log, unless a caller says
@@ -39,6 +43,9 @@ FRESH: Final = 1.0
 
 #: How many recent documents are kept in memory.
 REMEMBERED: Final = 32
+
+_UUID: Final = re.compile(r"urn:uuid:([0-9a-f-]{36})")
+_NAME: Final = re.compile(r"([0-9]{1,18})\.atom(?:\.gz)?")
 
 
 @frozen
@@ -72,8 +79,57 @@ class DocumentGone(LookupError):
     """A document was removed from the archive, as it was too old."""
 
 
-def _no_links(name: str) -> Sequence[EntryLink]:
-    return ()
+class Archive:
+    """The files of archived documents, for web servers: ``N.atom``, and its gzipped twin.
+
+    Each log has a directory below that of the archive, with the UUID of its feed as its name.
+    Nobody ever sees half a file.  The methods block.
+
+    :param directory: the directory with those of all logs; it need not exist yet.
+    """
+
+    def __init__(self, directory: FilePath[str]) -> None:
+        self._directory = directory
+
+    def file(self, feed_id: str, number: int) -> FilePath[str]:
+        """The file of a document, which need not exist.  ``.gz`` added, it is that of its twin.
+
+        :param feed_id: the id of the feed, as ``Log`` has it.
+        """
+        found = _UUID.fullmatch(feed_id)
+        assert found is not None  # ``log`` has made it
+        path: FilePath[str] = self._directory.child(found[1]).child(f"{number}.atom")
+        return path
+
+    def has(self, feed_id: str, number: int) -> bool:
+        """Whether the file of a document exists, and its twin."""
+        file = self.file(feed_id, number)
+        return bool(file.isfile() and file.siblingExtension(".gz").isfile())
+
+    def write(self, feed_id: str, number: int, body: bytes, updated: float) -> None:
+        """Write the file of a document and its twin; when this returns, they are on disk.
+
+        :param updated: the time of its newest entry, in seconds since the epoch.  It becomes the
+            time of the files, so that a web server sends it as Last-Modified.
+        :raises OSError: they cannot be written.
+        """
+        file = self.file(feed_id, number)
+        publish_file(file, body)
+        for each in (file, file.siblingExtension(".gz")):
+            os.utime(each.path, (updated, updated))
+
+    def remove(self, feed_id: str, through: int | None) -> None:
+        """Remove the files of documents, if they exist.
+
+        :param through: the number of the last document to remove; None for all.
+        :raises OSError: one cannot be removed.
+        """
+        directory = self.file(feed_id, through or 1).parent()
+        for name in directory.listdir() if directory.isdir() else ():
+            found = _NAME.fullmatch(name)
+            if found is not None and (through is None or int(found[1]) <= through):
+                with suppress(FileNotFoundError):
+                    directory.child(name).remove()
 
 
 class Feeds:
@@ -83,7 +139,7 @@ class Feeds:
 
     :param in_thread: calls a function in a thread.
     :param urls: returns the URLs of the documents of a log, by its name.
-    :param links: returns further links of a recent document, such as one with the relation ``hub``.
+    :param links: further links of recent documents, such as one with the relation ``hub``.
     """
 
     def __init__(
@@ -93,7 +149,7 @@ class Feeds:
         in_thread: InThread,
         clock: IClock,
         urls: Callable[[str], FeedUrls],
-        links: Callable[[str], Sequence[EntryLink]] = _no_links,
+        links: Sequence[EntryLink] = (),
     ) -> None:
         self._database = database
         self._archive = archive
@@ -157,13 +213,9 @@ class Feeds:
     async def _render(self, document: LogDocument, *, recent: bool) -> Written:
         """Render a document in a thread; no file is written."""
         name = document.log.name
-        body: bytes = await self._in_thread(
-            _render_positional,
-            document,
-            self._urls(name),
-            recent,
-            self._links(name) if recent else (),
-        )
+        links = self._links if recent else ()
+        rendering = partial(render, document, self._urls(name), recent=recent, links=links)
+        body: bytes = await self._in_thread(rendering)
         etag = f'"{blake2b(body, digest_size=12).hexdigest()}"'
         return Written(body, etag, document.updated, document.log.count)
 
@@ -178,20 +230,10 @@ class Feeds:
             raise DocumentGone(
                 f"document {number} of {document.log.name} was removed from the archive"
             )
-        await self._writing.acquire()
-        try:
+        async with self._writing:
             if not self._archive.has(feed_id, number):
                 await self._in_thread(_make_file, self._archive, document, self._urls)
-        finally:
-            self._writing.release()
         return Filed(file)
-
-
-def _render_positional(
-    document: LogDocument, urls: FeedUrls, recent: bool, links: Sequence[EntryLink]
-) -> bytes:
-    """Render a document, for ``in_thread``: that passes all arguments on by their positions."""
-    return render(document, urls, recent=recent, links=links)
 
 
 def _make_file(archive: Archive, document: LogDocument, urls: Callable[[str], FeedUrls]) -> None:

@@ -15,8 +15,7 @@ from rsscloud_broker.simplefeed.documents import (
     index_after,
     parse,
 )
-from rsscloud_broker.simplefeed.entries import Entry, EntryContent, Person
-from rsscloud_broker.simplefeed.json import encode
+from rsscloud_broker.simplefeed.entries import Entry, EntryContent, Person, encode_json
 from tests.simplefeed.logs import some
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -88,7 +87,7 @@ class EntryTests(SynchronousTestCase):
             ("0001-01-01T00:00:00+12:00", "0001-01-01T00:00:00.000000Z"),
         ):
             updated, published = f"<updated>{text}</updated>", f"<published>{text}</published>"
-            written = json.loads(encode(only(updated + published), "http://a.example/3"))
+            written = json.loads(encode_json(only(updated + published), "http://a.example/3"))
             self.assertEqual((written["updated"], written["published"]), (expected, expected))
 
     def test_mixed_times(self) -> None:

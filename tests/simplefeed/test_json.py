@@ -7,13 +7,19 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.simplefeed.entries import Category, Entry, EntryContent, EntryLink, Person
-from rsscloud_broker.simplefeed.json import encode
+from rsscloud_broker.simplefeed.entries import (
+    Category,
+    Entry,
+    EntryContent,
+    EntryLink,
+    Person,
+    encode_json,
+)
 from tests.simplefeed.logs import NOON
 
 
 def written(entry: Entry) -> Any:
-    line = encode(entry, "http://a.example/3")
+    line = encode_json(entry, "http://a.example/3")
     assert b"\n" not in line
     return json.loads(line)
 

@@ -22,11 +22,10 @@ from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.simplefeed import log, pruning
-from rsscloud_broker.simplefeed.archive import Archive
 from rsscloud_broker.simplefeed.atom import FeedUrls
 from rsscloud_broker.simplefeed.documents import parse
 from rsscloud_broker.simplefeed.entries import Entry
-from rsscloud_broker.simplefeed.feeds import DocumentGone, Feeds, Filed
+from rsscloud_broker.simplefeed.feeds import Archive, DocumentGone, Feeds, Filed
 from rsscloud_broker.testing import Clock
 from tests import examples
 from tests.machines import run_machine

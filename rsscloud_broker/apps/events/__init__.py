@@ -11,6 +11,5 @@ once.  The front door serves the documents of the logs, and streams new entries 
 ``cutter``     cuts the feeds from the rows of the store, each half second
 ``documents``  serves the documents of the feeds
 ``stream``     streams new entries to crawlers
-``page``       the page ``/events``, about the feeds
-``door``       the front door, which joins these
+``door``       the front door, which joins these, with the page ``/events`` about the feeds
 """

@@ -21,14 +21,15 @@ from twisted.logger import Logger
 from rsscloud_broker.apps.events import rows
 from rsscloud_broker.apps.events.entries import EntryWriter
 from rsscloud_broker.apps.events.names import CHANGES, PINGS
-from rsscloud_broker.apps.events.rows import EventFeeds, RemovedDocuments
+from rsscloud_broker.apps.events.options import EventsOptions
+from rsscloud_broker.apps.events.rows import RemovedDocuments
 from rsscloud_broker.errors import DocumentFault, Unavailable
 from rsscloud_broker.interfaces import IChangeStore, IClock, IDatabase, Parsing
 from rsscloud_broker.model import host_of
 from rsscloud_broker.model.work import KeptChange
 from rsscloud_broker.simplefeed import log
-from rsscloud_broker.simplefeed.archive import Archive
 from rsscloud_broker.simplefeed.entries import BYTES, EntryContent, content_of
+from rsscloud_broker.simplefeed.feeds import Archive
 
 #: How many pings and how many changes are cut in a transaction, so that no other write waits long.
 #: Each change may be appended to three logs.
@@ -52,7 +53,8 @@ class Cutter(Service):
 
     def __init__(
         self,
-        feeds: EventFeeds,
+        options: EventsOptions,
+        public_url: str,
         changes: IChangeStore,
         database: IDatabase,
         archive: Archive,
@@ -62,7 +64,8 @@ class Cutter(Service):
         is_shown: Callable[[str], bool],
         changed: Callable[[Sequence[str]], None],
     ) -> None:
-        self._feeds = feeds
+        self._options = options
+        self._public_url = public_url
         self._changes = changes
         self._database = database
         self._archive = archive
@@ -71,7 +74,7 @@ class Cutter(Service):
         self._parse = parse
         self._is_shown = is_shown
         self._changed = changed
-        self._writer = EntryWriter(feeds.public_url)
+        self._writer = EntryWriter(public_url)
         # Whether the logs exist, and when old entries are removed next.
         self._opened = False
         self._sweep_at = 0.0
@@ -126,7 +129,8 @@ class Cutter(Service):
         """
         if not self._opened:
             now = self._clock.wall_seconds()
-            await self._database.write(partial(rows.open_feeds, feeds=self._feeds, at=now))
+            opening = partial(rows.open_feeds, public_url=self._public_url, at=now)
+            await self._database.write(opening)
             self._opened = True
         for cut_some in (self._cut_changes, self._cut_pings):
             while await self._cut_gently(cut_some) and self.running:
@@ -160,8 +164,8 @@ class Cutter(Service):
             self._writer.make_change_entries(each, await self._parse_content(each))
             for each in changes
         ]
-        appending = partial(rows.append_changes, feeds=self._feeds, before=before, cut=cut)
-        appended = await self._database.write(appending)
+        appending = partial(rows.append_changes, public_url=self._public_url)
+        appended = await self._database.write(partial(appending, before=before, cut=cut))
         if appended is None:  # another process has appended these changes, or does so now
             return False
         await self._changes.remove_kept_changes(changes[-1].id)
@@ -203,7 +207,7 @@ class Cutter(Service):
         now = self._clock.wall_seconds()
         after: str | None = ""
         while self.running and after is not None:
-            sweeping = partial(rows.sweep, feeds=self._feeds, after=after, now=now)
+            sweeping = partial(rows.sweep, options=self._options, after=after, now=now)
             found = await self._database.write(sweeping)
             if found is None:
                 return  # another process appends; it is tried again after the pause

@@ -52,9 +52,6 @@ ARCHIVED: Final = "public, max-age=31536000, immutable"
 #: How many bytes of documents are kept, and the most of one document with its compressed copy.
 BYTES, LARGEST = 32 * 1024 * 1024, 8 * 1024 * 1024
 
-#: The name of a log, and the number of a document; None for the recent one.
-Key = tuple[str, int | None]
-
 #: Nothing in a document with contents may run in a browser that shows it, since strangers wrote
 #: the contents.  Only the broker's own style sheet is loaded.
 _SAFE: Final = {
@@ -100,11 +97,6 @@ class DocumentQuery:
     number: int | None = None
 
     @property
-    def key(self) -> Key:
-        """The key of the document in the cache: the name of the log, and the number."""
-        return self.name, self.number
-
-    @property
     def has_contents(self) -> bool:
         """Whether the document quotes contents of topics, which strangers have written."""
         return self.name.startswith(TOPIC)
@@ -120,10 +112,6 @@ class ReadyDocument:
 
     answers: FeedAnswers
     until: float
-
-    def send(self, request: Request) -> None:
-        """Answer a request with the document, or with 304 if the client has it."""
-        send(request, self.answers.answer_to(request))
 
 
 def requested_document(path: str, query: str) -> DocumentQuery:
@@ -202,7 +190,7 @@ class EventDocuments(Answers):
         self._in_thread = parts.in_thread
         self._public_url = parts.public_url
         self._has_hub = parts.has_hub
-        self._cache: ByteLimitedCache[Key, ReadyDocument] = ByteLimitedCache(
+        self._cache: ByteLimitedCache[DocumentQuery, ReadyDocument] = ByteLimitedCache(
             BYTES, LARGEST, lambda ready: ready.answers.size
         )
 
@@ -210,7 +198,7 @@ class EventDocuments(Answers):
         """Forget the recent documents of logs that have new entries: they are written anew."""
         for name in names:
             self._feeds.changed(name)
-            self._cache.drop((name, None))
+            self._cache.drop(DocumentQuery(name))
 
     async def read(self, url: str) -> Content | None:
         """The recent document at a URL of this broker, as a topic for the broker; or None."""
@@ -229,10 +217,10 @@ class EventDocuments(Answers):
         except NotAsked as error:
             send(request, Answer(f"{error}\n".encode(), PLAIN, error.status))
             return NOT_DONE_YET
-        found = self._cache.get(wanted.key)
+        found = self._cache.get(wanted)
         if found is None or self._clock.seconds() >= found.until:
             return super().render(request)
-        found.send(request)
+        send(request, found.answers.answer_to(request))
         return NOT_DONE_YET
 
     async def _respond(self, request: Request) -> Answer | None:
@@ -246,9 +234,9 @@ class EventDocuments(Answers):
             if wanted.number is None and wanted.name in _RECENT.values():
                 return _UNMADE
             return Answer(f"{await self._explain_missing(wanted)}\n".encode(), PLAIN, 404)
-        self._cache.keep(wanted.key, found)
+        self._cache.keep(wanted, found)
         if request.channel is not None:  # None: it has hung up
-            found.send(request)
+            send(request, found.answers.answer_to(request))
         return None
 
     async def _find(self, wanted: DocumentQuery) -> ReadyDocument | None:
@@ -263,7 +251,7 @@ class EventDocuments(Answers):
 
     async def _prepare_recent(self, wanted: DocumentQuery, written: Written) -> ReadyDocument:
         """The recent document, or the same at its permanent URL; it is compressed if it is new."""
-        known = self._cache.get(wanted.key)
+        known = self._cache.get(wanted)
         is_same = known is not None and known.answers.plain.etag == written.etag
         if known and is_same:
             packed = known.answers.packed.whole.body

@@ -14,20 +14,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Final
 
+from sqlalchemy import Connection
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
+from twisted.web.server import Request
+from twisted.web.template import Flattenable, tags
 from zope.interface import implementer
 
 from rsscloud_broker.apps.events.cutter import Cutter
 from rsscloud_broker.apps.events.documents import EventDocuments
-from rsscloud_broker.apps.events.names import PREFIX, recent_path, urls_of
+from rsscloud_broker.apps.events.names import CHANGES, PINGS, PREFIX, recent_path, urls_of
 from rsscloud_broker.apps.events.options import EventsOptions, history
-from rsscloud_broker.apps.events.page import EventsPage
-from rsscloud_broker.apps.events.rows import EventFeeds
-from rsscloud_broker.apps.events.stream import EntrySource, EntryStream
-from rsscloud_broker.http.answering import Answers
+from rsscloud_broker.apps.events.stream import EntrySource, answer_stream
+from rsscloud_broker.http.answering import Answer, Answers
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
     IFrontDoor,
@@ -36,12 +39,18 @@ from rsscloud_broker.interfaces import (
     RoutesOnly,
     ServedTopics,
 )
-from rsscloud_broker.simplefeed.archive import Archive
+from rsscloud_broker.simplefeed import log
 from rsscloud_broker.simplefeed.entries import EntryLink
-from rsscloud_broker.simplefeed.feeds import Feeds
+from rsscloud_broker.simplefeed.feeds import Archive, Feeds
+from rsscloud_broker.simplefeed.log import LogState
 from rsscloud_broker.web.broadcast import Broadcast
+from rsscloud_broker.web.callers import viewer_of
 from rsscloud_broker.web.streams import Places
+from rsscloud_broker.web.words import moment
 from rsscloud_broker.wire.links import HUB_PATHS
+
+#: The feeds that the page lists, and what they are called.
+_LISTED: Final = {CHANGES: "All changes", PINGS: "All pings"}
 
 
 @implementer(IFrontDoor, IServesTopics)
@@ -68,11 +77,12 @@ class EventsDoor(RoutesOnly, Service):
             parts.in_thread,
             parts.clock,
             lambda name: urls_of(url, name),
-            lambda name: hub,
+            hub,
         )
         self._documents = EventDocuments(feeds, parts)
         self._cutter = Cutter(
-            EventFeeds(options, url),
+            options,
+            url,
             changes,
             database,
             archive,
@@ -90,11 +100,10 @@ class EventsDoor(RoutesOnly, Service):
             "the events",
             "As many watch the events as may. Please come again later.",
         )
-        page = EventsPage(database, parts)
-        self._page = Answers(page.show)
-        self._resources = {
-            f"{PREFIX}/stream": Answers(EntryStream(broadcast, as_lines=False).answer),
-            f"{PREFIX}/stream.jsonl": Answers(EntryStream(broadcast, as_lines=True).answer),
+        self._database, self._parts = database, parts
+        self._streams = {
+            f"{PREFIX}/stream": Answers(partial(answer_stream, broadcast)),
+            f"{PREFIX}/stream.jsonl": Answers(partial(answer_stream, broadcast, only_lines=True)),
         }
         self.topics = [ServedTopics(f"{url}{PREFIX}/", self._documents.read)]
 
@@ -102,12 +111,29 @@ class EventsDoor(RoutesOnly, Service):
         paths = ("recent", "documents/*", "pings/recent", "pings/documents/*", "topic", "host")
         of_feeds = {f"{PREFIX}/{path}": self._documents for path in paths}
         return [
-            Route(PREFIX, "GET", self._page),
+            Route(PREFIX, "GET", Answers(self._show_page)),
             *(
                 Route(path, "GET", resource, for_everybody=True)
-                for path, resource in {**of_feeds, **self._resources}.items()
+                for path, resource in {**of_feeds, **self._streams}.items()
             ),
         ]
+
+    async def _show_page(self, request: Request) -> Answer:
+        """The page about the feeds, for anybody: for people who follow them or write programs."""
+        parts = self._parts
+        viewer = await viewer_of(parts.callers, request)
+        found = await self._database.read(_find_listed_logs)
+        now = parts.clock.wall_seconds()
+        page = await parts.pages.render(
+            "Feeds of events",
+            "rsscloud_broker.apps.events:page.html",
+            viewer,
+            here="/events",
+            url=parts.public_url,
+            feeds=[_describe_feed(each, now) for each in found],
+            none="" if found else "none",
+        )
+        return Answer(page, headers={"cache-control": "no-cache" if viewer is None else "no-store"})
 
     def startService(self) -> None:
         super().startService()
@@ -140,3 +166,20 @@ class EventsDoor(RoutesOnly, Service):
             self._timer = self._clock.callLater(5.0, self._notify_subscribers)
         for name in sorted(waiting):
             self._published(recent_path(name))
+
+
+def _find_listed_logs(conn: Connection) -> list[LogState]:
+    """The logs of the feeds that the page lists, as far as they exist."""
+    return [found for name in _LISTED if (found := log.find_log(conn, name)) is not None]
+
+
+def _describe_feed(found: LogState, now: float) -> Flattenable:
+    """A feed in the list: its name, its path, how many entries it has, and when the newest came."""
+    path = recent_path(found.name)
+    noun = "entry" if found.count == 1 else "entries"
+    newest = ["the newest ", moment(found.updated, now)] if found.count else ["none yet"]
+    return tags.div(
+        tags.dt(tags.a(_LISTED[found.name], href=path)),
+        tags.dd(tags.code(path)),
+        tags.dd(f"{found.count:,} {noun} so far, ", *newest),
+    )

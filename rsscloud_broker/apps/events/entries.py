@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
 from rsscloud_broker.apps.events.names import HOST, TOPIC, recent_path
 from rsscloud_broker.model import Ping, host_of
@@ -42,10 +42,11 @@ class Cut:
     url: str
     entry: Entry
     of_topic: Entry | None = None
-    host: str = field(init=False)
 
-    def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "host", host_of(self.url)[:255])
+    @property
+    def host(self) -> str:
+        """The host of the topic, as the name of its log has it."""
+        return host_of(self.url)[:255]
 
 
 class EntryWriter:

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 from attrs import field, frozen
-from attrs.validators import ge
+from attrs.validators import deep_iterable, ge
 
 from rsscloud_broker.apps.events.names import PREFIX, TOPIC, recent_path
 from rsscloud_broker.model.work import History
@@ -20,11 +20,6 @@ def _require_prefix(_: object, key: attrs.Attribute[Any], text: str) -> None:
             f"'{key.name}' has {text!r}, which is not the beginning of URLs with a whole host; "
             'write it as "https://source.example/"'
         )
-
-
-def _require_prefixes(instance: object, key: attrs.Attribute[Any], texts: Sequence[str]) -> None:
-    for text in texts:
-        _require_prefix(instance, key, text)
 
 
 @frozen
@@ -55,7 +50,7 @@ class EventsOptions:
     days: float = field(default=0.0, validator=ge(0))
     pings_days: float = field(default=30.0, validator=ge(0))
     keep: tuple[KeptTopics, ...] = ()
-    leave_out: tuple[str, ...] = field(default=(), validator=_require_prefixes)
+    leave_out: tuple[str, ...] = field(default=(), validator=deep_iterable(_require_prefix))
 
     def kept(self, url: str) -> KeptTopics:
         """How long the contents of a topic are kept, by the longest prefix that it has.

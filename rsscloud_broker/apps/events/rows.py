@@ -32,26 +32,10 @@ MAX_TOPICS: Final = 1000
 SWEPT_AT_ONCE: Final = 50
 
 
-@frozen
-class EventFeeds:
-    """The configuration of the feeds: what their logs are called and how long they are kept.
-
-    :ivar public_url: the URL of the broker.
-    """
-
-    options: EventsOptions
-    public_url: str
-
-    def open(self, conn: Connection, name: str, at: float) -> LogState:
-        """The state of a log, which is made if it is new."""
-        described = description_of(name, self.public_url)
-        return log.open_log(conn, described, at)
-
-
-def open_feeds(conn: Connection, feeds: EventFeeds, at: float) -> None:
+def open_feeds(conn: Connection, public_url: str, at: float) -> None:
     """Make the logs of changes and of pings, if they are new."""
     for name in (CHANGES, PINGS):
-        feeds.open(conn, name, at)
+        log.open_log(conn, description_of(name, public_url), at)
 
 
 def append_pings(conn: Connection, before: int, last: int, entries: Sequence[Entry]) -> bool:
@@ -80,7 +64,7 @@ class Appended:
 
 
 def append_changes(
-    conn: Connection, feeds: EventFeeds, before: int, cut: Sequence[Cut]
+    conn: Connection, public_url: str, before: int, cut: Sequence[Cut]
 ) -> Appended | None:
     """Append the entries of changes to the log of changes, and to those of hosts and topics.
 
@@ -105,7 +89,7 @@ def append_changes(
     ]
     for name, entries in others.items():
         if name not in known:
-            feeds.open(conn, name, entries[0].updated)
+            log.open_log(conn, description_of(name, public_url), entries[0].updated)
         log.append(conn, name, entries)
     return Appended([CHANGES, *others], removed)
 
@@ -151,7 +135,7 @@ class RemovedDocuments:
 
 
 def sweep(
-    conn: Connection, feeds: EventFeeds, after: str, now: float
+    conn: Connection, options: EventsOptions, after: str, now: float
 ) -> tuple[str | None, list[RemovedDocuments]] | None:
     """Remove the entries, documents and logs that are too old, from some of the logs.
 
@@ -164,7 +148,7 @@ def sweep(
     found = log.logs(conn, after, SWEPT_AT_ONCE)
     removed: list[RemovedDocuments] = []
     for one in found:
-        swept, more = _sweep_log(conn, feeds.options, one, now)
+        swept, more = _sweep_log(conn, options, one, now)
         if more:
             return after, removed
         after = one.name

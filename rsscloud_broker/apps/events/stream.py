@@ -40,8 +40,8 @@ from rsscloud_broker.apps.events.names import CHANGES, PINGS
 from rsscloud_broker.http.answering import Answer, plain
 from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import IClock, IDatabase
-from rsscloud_broker.simplefeed import json, log
-from rsscloud_broker.simplefeed.entries import Entry
+from rsscloud_broker.simplefeed import log
+from rsscloud_broker.simplefeed.entries import Entry, encode_json
 from rsscloud_broker.util.caches import TimedCache
 from rsscloud_broker.web.broadcast import ADDRESS_SHARE, EVENTS, Broadcast, EventPage, address_of
 from rsscloud_broker.wire.negotiation import preferred
@@ -134,7 +134,7 @@ def read_page(conn: Connection, after: StreamPosition, until: StreamPosition) ->
             position = evolve(position, changes=position.changes + 1)
         else:
             position = evolve(position, pings=position.pings + 1)
-        lines.append(_make_line(kind, position, json.encode(entry, "")))
+        lines.append(_make_line(kind, position, encode_json(entry, "")))
     return EntryPage(lines, position)
 
 
@@ -203,11 +203,8 @@ class EntrySource:
         """Read the entries between two positions; at most two such reads run at a time."""
         after, until = between
         operation = partial(read_page, after=after, until=until)
-        await self._reads.acquire()
-        try:
+        async with self._reads:
             page: EntryPage = await self._database.read(operation)
-        finally:
-            self._reads.release()
         return page
 
     def heartbeat(self, wanted: WantedEntries, position: StreamPosition | None) -> bytes:
@@ -217,40 +214,34 @@ class EntrySource:
         return b"id: %s\n\n" % str(position).encode() if position else b":\n\n"
 
 
-class EntryStream:
-    """The resource of the stream.
+async def answer_stream(
+    broadcast: Broadcast[StreamPosition, WantedEntries],
+    request: Request,
+    *,
+    only_lines: bool = False,
+) -> Answer | None:
+    """Begin a stream, or say why there is none.
 
-    :param as_lines: whether all clients get lines of JSON.
+    :param only_lines: whether all clients get lines of JSON.
     """
-
-    def __init__(
-        self, broadcast: Broadcast[StreamPosition, WantedEntries], *, as_lines: bool
-    ) -> None:
-        self._broadcast = broadcast
-        self._as_lines = as_lines
-
-    async def answer(self, request: Request) -> Answer | None:
-        """Begin a stream, or say why there is none."""
-        only, after = parameter(request, "only"), parameter(request, "after")
-        if only not in _KINDS:
-            return plain(
-                400, f"only={clean(only)[:30]} is not known: write only=pings or only=changes"
-            )
-        if after and StreamPosition.of(after) is None:
-            return plain(
-                400,
-                f"after={clean(after)[:60]} is not a position: send the last one that you have "
-                'seen, which is such as "12-345"',
-            )
-        position = StreamPosition.of(request.getHeader("last-event-id") or after)
-        wanted = preferred(request.getHeader("accept"), ("text/event-stream", LINES))
-        as_lines = self._as_lines or wanted == LINES
-        if not self._as_lines:
-            request.setHeader("vary", "Accept")
-        return self._broadcast.answer(
-            request,
-            WantedEntries(_KINDS[only], as_lines),
-            position,
-            {address_of(request): ADDRESS_SHARE},
-            LINES if as_lines else EVENTS,
+    only, after = parameter(request, "only"), parameter(request, "after")
+    if only not in _KINDS:
+        return plain(400, f"only={clean(only)[:30]} is not known: write only=pings or only=changes")
+    if after and StreamPosition.of(after) is None:
+        return plain(
+            400,
+            f"after={clean(after)[:60]} is not a position: send the last one that you have "
+            'seen, which is such as "12-345"',
         )
+    position = StreamPosition.of(request.getHeader("last-event-id") or after)
+    wanted = preferred(request.getHeader("accept"), ("text/event-stream", LINES))
+    as_lines = only_lines or wanted == LINES
+    if not only_lines:
+        request.setHeader("vary", "Accept")
+    return broadcast.answer(
+        request,
+        WantedEntries(_KINDS[only], as_lines),
+        position,
+        {address_of(request): ADDRESS_SHARE},
+        LINES if as_lines else EVENTS,
+    )

@@ -11,9 +11,8 @@ A save is one transaction: the new version, the ping, and the beginning of the f
 ``saving``     the SQL that saves them, for many callers at once
 ``store``      the store: each method is one transaction
 ``hosting``    the verbs: save, restore and delete
-``cache``      keeps the files in memory that are often read
 ``gate``       who makes a request: names with passwords, tokens
-``serving``    GET of the files
+``serving``    GET of the files; those that are often read are kept in memory
 ``uploading``  PUT and DELETE of the files
 ``calls``      ``rssCloud.saveRss`` by XML-RPC, SOAP and REST
 ``page``       the page ``/feeds``

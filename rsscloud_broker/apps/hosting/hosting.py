@@ -13,13 +13,12 @@ from typing import Any
 from attrs import evolve, frozen
 
 from rsscloud_broker.apps.hosting import documents, rows
-from rsscloud_broker.apps.hosting.answers import FileAnswers
-from rsscloud_broker.apps.hosting.cache import Cache, CachedFile, Key
 from rsscloud_broker.apps.hosting.documents import HostedDocument, NotStored, is_path
 from rsscloud_broker.apps.hosting.gate import MayNot
 from rsscloud_broker.apps.hosting.options import PREFIX, HostingOptions
 from rsscloud_broker.apps.hosting.rows import File, Public, Served, Version
 from rsscloud_broker.apps.hosting.saving import AccountLimits, Save, Saved, save_all
+from rsscloud_broker.apps.hosting.serving import Cache, CachedFile, FileAnswers, Key
 from rsscloud_broker.apps.hosting.store import HostingStore
 from rsscloud_broker.database.methods import Batched
 from rsscloud_broker.errors import DocumentUnread, TooMany
@@ -121,7 +120,7 @@ class Hosting:
         found = next((each for each in files if each.path == path), None)
         if found is None:
             return False
-        operation = partial(_remove_file, caller=caller, path=path)
+        operation = partial(rows.remove, account=caller.account, path=path)
         url, reason = self.url_of(*key), "its author has deleted it"
         with self.cache.changing(key):
             if not found.is_topic:
@@ -136,7 +135,7 @@ class Hosting:
         :raises Unavailable: the database cannot be used.
         """
         while (file := await self._store.next_file_of(account)) is not None:
-            await self._withdraw(file, "the account of its author was removed", _record_nothing)
+            await self._withdraw(file, "the account of its author was removed", lambda conn: None)
         await self._store.disown(account)
 
     async def published_by(self, name: str, limit: int) -> list[PublishedWork]:
@@ -235,14 +234,10 @@ class Hosting:
             raise NotStored(f"This is not stored: {error.reason}.") from error
         return HostedDocument(body, *facts)
 
-    def _check_scope(self, caller: Caller) -> None:
-        """Raise ``MayNot`` if the token of a caller does not allow to save."""
-        if "publish" not in caller.scopes:
-            raise MayNot("This token does not allow to save: it needs the scope publish.")
-
     def _admit(self, caller: Caller) -> None:
         """Let a caller change files now, or raise ``MayNot`` or ``TooMany``."""
-        self._check_scope(caller)
+        if "publish" not in caller.scopes:
+            raise MayNot("This token does not allow to save: it needs the scope publish.")
         if pause := self._seconds_to_wait(caller.name):
             raise TooMany("your account saves too often", pause)
 
@@ -272,17 +267,9 @@ class Hosting:
         return FileAnswers.of(content, link, self._clock.wall_seconds(), self._sheet)
 
 
-def _record_nothing(conn: Any) -> None:
-    """Record nothing."""
-
-
 def _take_down_and_record(conn: Any, file: Public, record: Callable[[Any], None]) -> bool:
     """Delete a file of any account, and record that; returns whether it was there."""
     was_there = rows.take_down(conn, file.account, file.path)
     if was_there:
         record(conn)
     return was_there
-
-
-def _remove_file(conn: Any, caller: Caller, path: str) -> bool:
-    return rows.remove(conn, caller.account, path)

@@ -49,7 +49,6 @@ def prefixes_of(base: str) -> list[str]:
 
 
 def _normalize_base(url: str) -> str:
-    """A URL in normal form, without a slash at the end."""
     return normal_form(url).rstrip("/")
 
 

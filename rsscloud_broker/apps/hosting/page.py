@@ -7,7 +7,6 @@ shows one of them as plain text.  Forms are sent by ``POST /feeds`` with ``csrf`
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote
 
@@ -15,18 +14,18 @@ from twisted.web.server import Request
 from twisted.web.template import Tag, tags
 from zope.interface import implementer
 
-from rsscloud_broker.apps.hosting.answers import SAFE
 from rsscloud_broker.apps.hosting.documents import FEED
 from rsscloud_broker.apps.hosting.hosting import Hosting, Usage
 from rsscloud_broker.apps.hosting.options import PREFIX
 from rsscloud_broker.apps.hosting.rows import File, Version
+from rsscloud_broker.apps.hosting.serving import SAFE
 from rsscloud_broker.errors import ForgedForm, Refused, TooMany
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers
 from rsscloud_broker.http.requests import client_address, number_parameter, parameter
 from rsscloud_broker.interfaces import AppParts, Caller, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.web.callers import NO_STORE, redirect, refused
+from rsscloud_broker.web.words import clock_time, dated
 from rsscloud_broker.wire.text import parse_number, sentence
-from rsscloud_broker.wire.times import iso_time
 
 _TEMPLATE: Final = "rsscloud_broker.apps.hosting:feeds.html"
 _DONE: Final = {
@@ -142,7 +141,7 @@ class FeedsDoor(RoutesOnly):
             **{"aria-label": f"{versions} of {file.path}"},
         )
         facts = tags.span(
-            f"{file.size:,} bytes, saved ", _time(file.saved_at), ", ", where, ".", class_="where"
+            f"{file.size:,} bytes, saved ", dated(file.saved_at), ", ", where, ".", class_="where"
         )
         return tags.li(
             tags.span(link), facts, _one_button_form("Delete", caller, file.path, do="delete")
@@ -152,12 +151,12 @@ class FeedsDoor(RoutesOnly):
 def _version_item(path: str, version: Version, caller: Caller) -> Tag:
     """An item of the list of versions."""
     address = f"{PREFIX}?file={quote(path, safe='')}&version={version.id}"
-    link = tags.a(_time(version.saved_at), href=address)
+    link = tags.a(dated(version.saved_at), href=address)
     facts = tags.span(f"{version.size:,} bytes, {version.media_type}", class_="where")
     if version.is_present:
         return tags.li(tags.span(link), facts, tags.span("This one is served."))
     fields = {"do": "restore", "version": str(version.id)}
-    what = f"the version of {_time_in_words(version.saved_at)}"
+    what = f"the version of {clock_time(version.saved_at).removesuffix(' UTC')}"
     return tags.li(
         tags.span(link), facts, _one_button_form("Restore", caller, path, what, **fields)
     )
@@ -180,13 +179,3 @@ def _usage_in_words(usage: Usage) -> str:
         f"{files} of at most {usage.limits.files}, with {usage.bytes:,} of at most "
         f"{usage.limits.bytes:,} bytes"
     )
-
-
-def _time(seconds: float) -> Tag:
-    """A time for people, in UTC."""
-    return tags.time(_time_in_words(seconds), datetime=iso_time(seconds))
-
-
-def _time_in_words(seconds: float) -> str:
-    """A time to the second, in UTC: "2026-11-21 02:30:00"."""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -16,7 +16,7 @@ from rsscloud_broker.apps.hosting.documents import HostedDocument, NotStored
 from rsscloud_broker.apps.hosting.rows import FILES, NOBODY
 from rsscloud_broker.apps.hosting.schema import feed, version
 from rsscloud_broker.database.columns import MICROSECONDS, to_micros, to_seconds
-from rsscloud_broker.database.methods import Batched, in_turns
+from rsscloud_broker.database.methods import in_turns
 from rsscloud_broker.interfaces import Account
 from rsscloud_broker.web.feed_answers import later_second
 
@@ -92,14 +92,6 @@ def save_all(conn: Connection, saves: Sequence[Save]) -> list[Saved | NotStored]
     for some in in_turns(saves, lambda each: [each.account.name]):
         outcomes += _save_for_different(conn, some)
     return outcomes
-
-
-def save(conn: Connection, wanted: Save) -> Saved:
-    """Store a new version of a file.
-
-    :raises NotStored: the account has no room for it.
-    """
-    return Batched(save_all, wanted)(conn)
 
 
 @frozen
@@ -211,12 +203,8 @@ def _add_versions(conn: Connection, places: Sequence[_Place]) -> None:
         for each, key in zip(places, made, strict=True)
     ]
     conn.execute(_ADD_TO_COUNTS, present)
-    _prune(conn, [row.id for row in (each.known for each in places) if row and _is_full(row)])
-
-
-def _is_full(row: Row[Any]) -> bool:
-    """Whether a file has as many versions as are kept."""
-    return int(row.versions) >= VERSIONS
+    known = [each.known for each in places if each.known is not None]
+    _prune(conn, [row.id for row in known if row.versions >= VERSIONS])
 
 
 def _version_columns(place: _Place) -> dict[str, object]:

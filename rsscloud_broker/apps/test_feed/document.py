@@ -14,17 +14,6 @@ from rsscloud_broker.apps.test_feed.items import TestItem
 from rsscloud_broker.wire import rss_feed
 from rsscloud_broker.wire.cloud import Cloud
 from rsscloud_broker.wire.feed_document import FeedDocument, FeedEntry
-from rsscloud_broker.wire.rss_feed import MEDIA_TYPE
-
-__all__ = [
-    "MEDIA_TYPE",
-    "FeedInfo",
-    "TestFeedDocument",
-    "clock_of",
-    "document_of",
-    "in_words",
-    "title_of",
-]
 
 
 @frozen

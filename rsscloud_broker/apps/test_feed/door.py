@@ -15,21 +15,17 @@ from twisted.web.server import Request
 from twisted.web.template import Tag, tags
 from zope.interface import implementer
 
-from rsscloud_broker.apps.test_feed.document import (
-    MEDIA_TYPE,
-    clock_of,
-    in_words,
-    title_of,
-)
+from rsscloud_broker.apps.test_feed.document import clock_of, in_words, title_of
 from rsscloud_broker.apps.test_feed.feed import TestFeed
 from rsscloud_broker.apps.test_feed.items import TestItem
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers
-from rsscloud_broker.interfaces import AppParts, IClock, IFrontDoor, Route, RoutesOnly
+from rsscloud_broker.interfaces import AppParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.web.assets import Asset
 from rsscloud_broker.web.callers import viewer_of
 from rsscloud_broker.web.feed_answers import FeedAnswers
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire.cloud import encode as encode_cloud
+from rsscloud_broker.wire.rss_feed import MEDIA_TYPE
 from rsscloud_broker.wire.times import iso_time
 
 PAGE_PATH: Final = "/test"
@@ -49,8 +45,12 @@ class TestFeedDoor(RoutesOnly):
     name = "test_feed"
 
     def __init__(self, feed: TestFeed, parts: AppParts) -> None:
+        self._feed = feed
+        self._clock = parts.clock
+        hub = [(feed.about.hub, "hub")] if feed.about.hub else []
+        self._link = links.encode([*hub, (feed.about.url, "self")])
         self._routes = [
-            Route(FEED_PATH, "GET", FeedResource(feed, parts.clock), for_everybody=True),
+            Route(FEED_PATH, "GET", Answers(self._answer_feed), for_everybody=True),
             Route(PAGE_PATH, "GET", Answers(TestPage(feed, parts).show)),
             Route(SCRIPT_PATH, "GET", Asset(_SCRIPT, "text/javascript; charset=utf-8")),
         ]
@@ -58,19 +58,8 @@ class TestFeedDoor(RoutesOnly):
     def routes(self) -> Sequence[Route]:
         return self._routes
 
-
-class FeedResource(Answers):
-    """Serves the feed; 503 until its first item is there."""
-
-    def __init__(self, feed: TestFeed, clock: IClock) -> None:
-        super().__init__(self._feed_answer)
-        self._feed = feed
-        self._clock = clock
-        hub = [(feed.about.hub, "hub")] if feed.about.hub else []
-        self._link = links.encode([*hub, (feed.about.url, "self")])
-
-    async def _feed_answer(self, request: Request) -> Answer:
-        """Answer with the feed, or 304 if the client has it; 503 before its first item."""
+    async def _answer_feed(self, request: Request) -> Answer:
+        """Answer with the feed, or 304 if the client has it; 503 until its first item is there."""
         await self._feed.refresh()
         document = self._feed.document
         if document is None:

@@ -21,7 +21,6 @@ from uuid import uuid4
 from twisted.logger import Logger
 
 from rsscloud_broker.apps.test_feed.document import (
-    MEDIA_TYPE,
     FeedInfo,
     TestFeedDocument,
     document_of,
@@ -32,6 +31,7 @@ from rsscloud_broker.errors import Forbidden, Unavailable
 from rsscloud_broker.interfaces import AppParts
 from rsscloud_broker.model import Content
 from rsscloud_broker.web.feed_answers import later_second
+from rsscloud_broker.wire.rss_feed import MEDIA_TYPE
 
 #: How many items are in the feed.
 MAX_ITEMS: Final = 20

@@ -16,12 +16,11 @@ from twisted.trial.unittest import TestCase
 from rsscloud_broker.apps.events import names, rows
 from rsscloud_broker.apps.events.cutter import Cutter
 from rsscloud_broker.apps.events.options import EventsOptions
-from rsscloud_broker.apps.events.rows import EventFeeds
 from rsscloud_broker.database.threads import StoreThreads
 from rsscloud_broker.model import Ping
 from rsscloud_broker.model.work import Bounds, History
 from rsscloud_broker.simplefeed import log
-from rsscloud_broker.simplefeed.archive import Archive
+from rsscloud_broker.simplefeed.feeds import Archive
 from rsscloud_broker.simplefeed.schema import TABLES
 from rsscloud_broker.storage import Store, migrate
 from rsscloud_broker.testing.parsing import parse_here
@@ -43,7 +42,8 @@ class Node:
         self.store.startService()
         case.addCleanup(self.store.stopService)
         self.cutter = Cutter(
-            EventFeeds(EventsOptions(pings_days=0), URL),
+            EventsOptions(pings_days=0),
+            URL,
             self.store,
             self.threads,
             Archive(FilePath(case.mktemp())),

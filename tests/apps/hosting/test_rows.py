@@ -13,9 +13,16 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.apps.hosting import rows, saving
 from rsscloud_broker.apps.hosting.documents import HostedDocument, NotStored
 from rsscloud_broker.apps.hosting.rows import StoredFile
-from rsscloud_broker.apps.hosting.saving import VERSIONS, AccountLimits, Save, Saved
+from rsscloud_broker.apps.hosting.saving import (
+    VERSIONS,
+    AccountLimits,
+    Save,
+    Saved,
+    save_all,
+)
 from rsscloud_broker.apps.hosting.schema import TABLES
 from rsscloud_broker.database.engine import for_writing, open_engine
+from rsscloud_broker.database.methods import Batched
 from rsscloud_broker.interfaces import Account
 from rsscloud_broker.storage import migrate
 from tests.postgresql import empty_database
@@ -56,7 +63,7 @@ class RowsTests(SynchronousTestCase):
         limits: AccountLimits = LIMITS,
     ) -> Saved:
         with self.writing() as conn:
-            return saving.save(conn, Save(account, path, a_document(body), at, limits))
+            return Batched(save_all, Save(account, path, a_document(body), at, limits))(conn)
 
     def present(self, path: str = PATH, known: int = 0, name: str = "dave") -> StoredFile | None:
         with self.engine.connect() as conn:
@@ -149,7 +156,7 @@ class RowsTests(SynchronousTestCase):
         self.assertEqual(len(self.versions()), 1)
         with self.writing() as conn:
             other = a_document(media_type="text/xml")
-            self.assertTrue(saving.save(conn, Save(DAVE, PATH, other, 2000, LIMITS)).changed)
+            self.assertTrue(Batched(save_all, Save(DAVE, PATH, other, 2000, LIMITS))(conn).changed)
 
     def test_last_versions_are_kept(self) -> None:
         for number in range(VERSIONS + 5):
