@@ -65,10 +65,7 @@ class Beginning:
 
 
 class DocumentReader:
-    """Fetches and parses documents.
-
-    :param parse: parses documents of strangers.
-    """
+    """Fetches and parses documents."""
 
     def __init__(self, outbound: IOutbound, parse: Parsing) -> None:
         self._outbound = outbound
@@ -136,7 +133,6 @@ async def walk_back(
     If no document has that entry with its time, but some have its id (the entry was edited), this
     goes to the oldest of those.
 
-    :param read: fetches a document.
     :param position: None to go back to the oldest document.
     :param most: how many documents to pass at most.
     :raises FollowError: the documents link in a circle, or there are too many.

@@ -74,7 +74,6 @@ class AtomDocument:
 
     :ivar url: where it was read, after redirects.
     :ivar digest: a hash of its bytes.
-    :ivar headers: those of the answer.
     :ivar links: the URLs of the first links of each relation, without fragments.
     :ivar is_archived: whether the document says that it is archived (RFC 5005, section 4).
     :ivar found: the entries as they stand there.

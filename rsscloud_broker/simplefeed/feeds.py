@@ -52,7 +52,6 @@ _NAME: Final = re.compile(r"([0-9]{1,18})\.atom(?:\.gz)?")
 class Written:
     """A document that may still change.
 
-    :ivar body: the document as Atom.
     :ivar etag: the value of the ETag header: a hash of the body.
     :ivar updated: the time of its newest entry, in seconds since the epoch.
     :ivar newest: the number of the newest entry of the log.
@@ -84,18 +83,13 @@ class Archive:
 
     Each log has a directory below that of the archive, with the UUID of its feed as its name.
     Nobody ever sees half a file.  The methods block.
-
-    :param directory: the directory with those of all logs; it need not exist yet.
     """
 
     def __init__(self, directory: FilePath[str]) -> None:
         self._directory = directory
 
     def file(self, feed_id: str, number: int) -> FilePath[str]:
-        """The file of a document, which need not exist.  ``.gz`` added, it is that of its twin.
-
-        :param feed_id: the id of the feed, as ``Log`` has it.
-        """
+        """The file of a document, which need not exist.  ``.gz`` added, it is that of its twin."""
         found = _UUID.fullmatch(feed_id)
         assert found is not None  # ``log`` has made it
         path: FilePath[str] = self._directory.child(found[1]).child(f"{number}.atom")
@@ -137,7 +131,6 @@ class Feeds:
 
     All methods raise ``Unavailable`` if the database cannot be used now.
 
-    :param in_thread: calls a function in a thread.
     :param urls: returns the URLs of the documents of a log, by its name.
     :param links: further links of recent documents, such as one with the relation ``hub``.
     """

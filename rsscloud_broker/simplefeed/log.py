@@ -56,7 +56,6 @@ class UnknownLog(LookupError):
 class Description:
     """What a log is.
 
-    :ivar name: by which callers know it.
     :ivar title, author: of its feed.
     :ivar per_document: how many entries a document has.
     """
@@ -96,7 +95,6 @@ class LogState:
 class LogDocument:
     """A document of a log.
 
-    :ivar number: its number; the first is 1.
     :ivar entries: its entries, newest first; empty if they are not in the database.
     :ivar archived: whether it is archived, so that it never changes.
     :ivar gone: whether its entries were removed, as they were too old.

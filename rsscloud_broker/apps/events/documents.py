@@ -75,10 +75,7 @@ _UNMADE: Final = Answer(
 
 
 class NotAsked(Exception):
-    """A request names no document.  The text says what to ask for.
-
-    :ivar status: the status of the answer.
-    """
+    """A request names no document.  The text says what to ask for."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -90,7 +87,6 @@ class DocumentQuery:
     """The document of a feed that a request asks for.
 
     :ivar name: the name of the log that the feed shows: see ``names``.
-    :ivar number: the number of a document; None for the recent one.
     """
 
     name: str
@@ -106,7 +102,6 @@ class DocumentQuery:
 class ReadyDocument:
     """A document in memory.
 
-    :ivar answers: the answers to requests for it.
     :ivar until: when it must be looked up again, by the monotonic clock.
     """
 
@@ -266,7 +261,6 @@ class EventDocuments(Answers):
         return self._make_answers(wanted, written.body, packed, tag, at, RECENT, until, link)
 
     async def _prepare_archived(self, wanted: DocumentQuery, found: Filed) -> ReadyDocument:
-        """An archived document, read from its file and from the compressed twin of that."""
         body, packed, at = await self._in_thread(_read_file_and_copy, found)
         tag = f"{found.file.parent().basename()}-{found.file.basename()}"
         # So a document that is removed, as it is too old, may still be served for a minute.
@@ -287,8 +281,6 @@ class EventDocuments(Answers):
         """Make the answers for a document.
 
         :param packed: the body compressed by gzip.
-        :param at: the time for Last-Modified.
-        :param until: when the document must be looked up again, by the monotonic clock.
         """
         more = {"cache-control": cache_control, **(_SAFE if wanted.has_contents else {})}
         now = self._clock.wall_seconds()
@@ -296,7 +288,6 @@ class EventDocuments(Answers):
         return ReadyDocument(answers, until)
 
     async def _explain_missing(self, wanted: DocumentQuery) -> str:
-        """Why there is no such document, for people."""
         kind, _, of = wanted.name.partition(":")
         if wanted.number is not None and await self._feeds.recent(wanted.name) is not None:
             recent = recent_path(wanted.name)
@@ -310,7 +301,6 @@ class EventDocuments(Answers):
 
 
 def _requested_by(request: Request) -> DocumentQuery:
-    """The document that a request asks for; raises ``NotAsked``."""
     return _parse_target(request.path, request.uri.partition(b"?")[2])
 
 

@@ -32,7 +32,6 @@ _SENTENCES: Final = {
 class Cut:
     """The entries that a change becomes.
 
-    :ivar id: the id of the change in the store.
     :ivar entry: the entry in the feed of all changes, and in that of the host.
     :ivar of_topic: the entry with the content, in the feed of the topic; None if its contents are
         not kept.
@@ -50,10 +49,7 @@ class Cut:
 
 
 class EntryWriter:
-    """Makes entries of pings and of changes.
-
-    :param public_url: the URL of the broker.
-    """
+    """Makes entries of pings and of changes."""
 
     def __init__(self, public_url: str) -> None:
         self._public_url = public_url
@@ -62,10 +58,7 @@ class EntryWriter:
     def make_ping_entries(
         self, pings: Sequence[Ping], is_shown: Callable[[str], bool]
     ) -> list[Entry]:
-        """Make entries of pings, but of none that names a URL which may not be shown.
-
-        :param is_shown: whether a URL may be in the feeds.
-        """
+        """Make entries of pings, but of none that names a URL which may not be shown."""
         return [entry_of(each) for each in pings if all(map(is_shown, each.named_urls))]
 
     def make_change_entries(self, change: KeptChange, content: EntryContent | None) -> Cut:

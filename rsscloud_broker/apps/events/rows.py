@@ -55,7 +55,6 @@ def append_pings(conn: Connection, before: int, last: int, entries: Sequence[Ent
 class Appended:
     """What the appending of changes has done.
 
-    :ivar names: the names of the logs that have new entries.
     :ivar removed: the ids of the feeds that were removed, since there were too many.
     """
 

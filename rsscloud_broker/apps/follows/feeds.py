@@ -127,11 +127,7 @@ class PingTaker:
 
 
 class FeedFollower:
-    """Follows one feed.
-
-    :ivar url: the URL of its recent document.
-    :ivar is_pushed: whether it is also read when its hub says that it has changed.
-    """
+    """Follows one feed."""
 
     log = Logger()
 
@@ -220,7 +216,6 @@ class FeedFollower:
         await self._follower.run()
 
     def _log_recovery(self) -> None:
-        """Log that the feed can be read again, if a fault was logged before."""
         if self._logged_fault:
             self._logged_fault = ""
             self.log.info("{url} can be read again.", url=self._feed.url)

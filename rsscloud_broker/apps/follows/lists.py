@@ -44,12 +44,7 @@ SHORT_COVERS, LONG_COVERS = 300.0, 3600.0
 
 
 class ListFollower:
-    """Follows one list.
-
-    :ivar url: the URL of the list.
-    :ivar is_pushed: whether it is also read when its hub says that it has changed.
-    :ivar hub: see ``Pushed``.
-    """
+    """Follows one list."""
 
     log = Logger()
 
@@ -73,10 +68,7 @@ class ListFollower:
         self._run: Deferred[None] | None = None
 
     def start(self, state: FollowedList) -> None:
-        """Begin to read.
-
-        :param state: how far the list was read.
-        """
+        """Begin to read."""
         self._state, self._complete_until = state, state.complete_until
         self._run = Deferred.fromCoroutine(self._work())
 
@@ -264,7 +256,6 @@ class ListFollower:
         return {"missing_from": begin, "missing_to": end} if begin <= end else {}
 
     async def _catch_up(self) -> None:
-        """Read some archives of missing hours, and store which hours are missing then."""
         first, last = self._state.missing_from, self._state.missing_to
         if first is None:
             first, last = self._missing_hours.begin_second_look() or (None, None)

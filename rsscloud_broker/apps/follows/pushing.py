@@ -65,7 +65,6 @@ class Pushed(Protocol):
 class _Hinter:
     """Hints to a follower that it is time to read, but at most every two seconds.
 
-    :ivar followed: the follower.
     :ivar at: when it was hinted at last.
     :ivar next: the call that will hint next.
     """
@@ -104,10 +103,7 @@ def hub_named(headers: Mapping[str, str], url: str) -> tuple[str, str] | None:
 
 
 class ListSubscriptions:
-    """Keeps the subscriptions.
-
-    :param public_url: the broker's own URL, without a slash at the end.
-    """
+    """Keeps the subscriptions."""
 
     log = Logger()
 
@@ -144,7 +140,6 @@ class ListSubscriptions:
                 each.next.cancel()
 
     def _subscribe_at_hubs(self) -> None:
-        """Subscribe at the hubs that are known by now, unless that was done already."""
         for key, each in self._hints.items():
             if (hub := each.followed.hub) is not None:  # None: not read yet, or it names none
                 self._subscriber.keep_subscribed(key, *hub, self._callbacks)

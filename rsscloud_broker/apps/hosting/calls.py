@@ -140,7 +140,6 @@ class SaveRssDoor:
         ]
 
     async def _answer_soap(self, values: Mapping[str, Any], request: Request) -> str:
-        """Answer a call of the SOAP operation: save the feed, and return its public URL."""
         if absent := [name for name in _NAMES if values.get(name) is None]:
             raise Refused(rsscloud.missing(absent))
         return await self._save_rss.save(request, *(values[name] for name in _NAMES))

@@ -31,10 +31,7 @@ from rsscloud_broker.wire.links import HUB_PATHS, encode
 
 @frozen
 class Usage:
-    """How much an account has stored.
-
-    :ivar bytes: the bytes of its files.
-    """
+    """How much an account has stored."""
 
     files: list[File]
     limits: AccountLimits
@@ -49,7 +46,6 @@ class Hosting:
     """Stores the files of accounts.
 
     :ivar base: the URL below which the files are public, without a slash at the end.
-    :ivar cache: the files as they are served.
     """
 
     def __init__(self, options: HostingOptions, parts: AppParts) -> None:
@@ -72,10 +68,7 @@ class Hosting:
         self.cache = Cache(self._store.present, self._make_answers, parts.clock)
 
     def url_of(self, name: str, path: str = "") -> str:
-        """The public URL of a file, or of the files of an account.
-
-        :param name: the name of the account.
-        """
+        """The public URL of a file, or of the files of an account."""
         return f"{self.base}/{name}/{path}"
 
     async def save(
@@ -84,7 +77,6 @@ class Hosting:
         """Store a new version of a file, and notify its subscribers.
 
         :param path: a path that ``documents.check_path`` has returned.
-        :param source: the address of the caller.
         :param content_type: the Content-Type header that came with the body; empty if none came.
         :raises NotStored: the body is not what is stored here, or there is no room for it.
         :raises MayNot: the caller may not save.
@@ -131,7 +123,6 @@ class Hosting:
     async def delete_all_of(self, account: int) -> None:
         """Delete the files of an account that is gone; their topics end.  See ``AccountData``.
 
-        :param account: its id.
         :raises Unavailable: the database cannot be used.
         """
         while (file := await self._store.next_file_of(account)) is not None:
@@ -268,7 +259,6 @@ class Hosting:
 
 
 def _take_down_and_record(conn: Any, file: Public, record: Callable[[Any], None]) -> bool:
-    """Delete a file of any account, and record that; returns whether it was there."""
     was_there = rows.take_down(conn, file.account, file.path)
     if was_there:
         record(conn)

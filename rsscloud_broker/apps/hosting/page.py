@@ -73,7 +73,6 @@ class FeedsDoor(RoutesOnly):
         return Answer(found.body, shown_as, 200, {**SAFE, **NO_STORE})
 
     async def _act(self, request: Request) -> Answer:
-        """Do what a form asks for; if that is refused, show the page with the reason."""
         caller = await self._callers.caller(request)
         if caller is None or caller.session is None:
             return redirect(f"/signin?next={PREFIX}")
@@ -88,7 +87,6 @@ class FeedsDoor(RoutesOnly):
             return await self._render(caller, path, problem=sentence(str(error)), status=status)
 
     async def _delete_or_restore(self, request: Request, caller: Caller, path: str) -> Answer:
-        """Delete a file or restore a version, as a form asks for, and answer."""
         source, do = client_address(request), parameter(request, "do")
         if do == "delete":
             if await self._hosting.remove(caller, path, source):
@@ -132,7 +130,6 @@ class FeedsDoor(RoutesOnly):
         return Answer(page, status=status if problem else 200, headers=NO_STORE)
 
     def _file_item(self, file: File, caller: Caller) -> Tag:
-        """An item of the list of files."""
         link = tags.a(file.path, href=self._hosting.url_of(caller.name, file.path))
         versions = "1 version" if file.versions == 1 else f"{file.versions} versions"
         where = tags.a(
@@ -149,7 +146,6 @@ class FeedsDoor(RoutesOnly):
 
 
 def _version_item(path: str, version: Version, caller: Caller) -> Tag:
-    """An item of the list of versions."""
     address = f"{PREFIX}?file={quote(path, safe='')}&version={version.id}"
     link = tags.a(dated(version.saved_at), href=address)
     facts = tags.span(f"{version.size:,} bytes, {version.media_type}", class_="where")

@@ -32,7 +32,6 @@ class AccountLimits:
     """How much an account may have.
 
     :ivar bytes: how many bytes all files together, and how many bytes all versions of all files.
-    :ivar files: how many files.
     """
 
     bytes: int
@@ -290,7 +289,6 @@ def _make_room(
 
 
 def _prune(conn: Connection, feed_ids: Sequence[int]) -> None:
-    """Delete the oldest versions of files that have more than ``VERSIONS``."""
     if not feed_ids:
         return
     kept: Counter[int] = Counter()
@@ -304,7 +302,6 @@ def _prune(conn: Connection, feed_ids: Sequence[int]) -> None:
 
 
 def _delete_versions(conn: Connection, rows: Sequence[Any]) -> None:
-    """Delete versions, given their rows."""
     conn.execute(_DELETE_VERSION, [{"key": row.id} for row in rows])
     conn.execute(
         _ADD_TO_COUNTS, [{"key": row.feed_id, "more": -row.size, "one": -1} for row in rows]

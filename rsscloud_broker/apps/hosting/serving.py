@@ -81,7 +81,6 @@ class FileAnswers:
         """Make the answers for a file.
 
         :param link: the value of its Link header; empty for none.
-        :param now: the present time, in seconds since the epoch.
         :param sheet: the URL of the style sheet for feeds.
         """
         tag, at = content.digest.hex()[:32], content.modified_at
@@ -121,7 +120,6 @@ class FileAnswers:
 class CachedFile:
     """A file in memory.
 
-    :ivar answers: the answers to requests for it.
     :ivar checked_at: when it was compared with the store.
     """
 
@@ -139,7 +137,6 @@ class Cache:
     Other processes may use the same database, so an entry is compared with the store once a second.
 
     :param present: reads a file from the store: see ``rows.present``.
-    :param answers: makes the answers for a file.
     """
 
     def __init__(
@@ -211,10 +208,7 @@ class Cache:
 
 
 class FileResource(Answers):
-    """Serves the files below a path.
-
-    :param prefix: the path, without a slash at the end.
-    """
+    """Serves the files below a path."""
 
     def __init__(self, cache: Cache, prefix: str) -> None:
         super().__init__(self._answer_from_store)

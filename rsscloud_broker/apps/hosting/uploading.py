@@ -68,7 +68,6 @@ class UploadDoor(RoutesOnly):
         ]
 
     async def _put(self, prefix: str, request: Request) -> Answer:
-        """Save the body of a request as a file."""
         try:
             caller, path = await self._caller_and_path(prefix, request)
             said = header(request, "content-type")
@@ -83,7 +82,6 @@ class UploadDoor(RoutesOnly):
         return Answer(b"", PLAIN, 201 if saved.created else 204, headers)
 
     async def _delete(self, prefix: str, request: Request) -> Answer:
-        """Delete the file at the URL of a request; 404 if there is none."""
         try:
             caller, path = await self._caller_and_path(prefix, request)
             was_there = await self._hosting.remove(caller, path, client_address(request))

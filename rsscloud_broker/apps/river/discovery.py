@@ -77,11 +77,7 @@ def typed_url(text: str) -> str:
 
 
 class Discovery:
-    """Finds feeds.
-
-    :param web: makes the requests.
-    :param parse: parses documents of strangers.
-    """
+    """Finds feeds."""
 
     def __init__(self, web: IOutbound, parse: Parsing) -> None:
         self._web = web
@@ -90,7 +86,6 @@ class Discovery:
     async def find(self, url: str) -> FoundFeed:
         """Find the feed at a URL, or the feed of the page at a URL.
 
-        :param url: as ``typed_url`` returns it.
         :raises InvalidFeed: there is none.
         :raises OutboundError: there was no answer.
         """
@@ -115,7 +110,6 @@ class Discovery:
         )
 
     async def _find_or_none(self, url: str) -> FoundFeed | None:
-        """The feed at a URL; None if there is none, or no answer."""
         try:
             reply = await self._get(url)
             return await self._read_as_feed(url, reply) if reply.success else None
@@ -159,10 +153,7 @@ def _header_alternates(reply: OutboundReply) -> list[str]:
 
 
 def feeds_in_page(page: bytes, url: str) -> list[str]:
-    """The URLs of the feeds that the head of a page names.
-
-    :param url: the URL of the page.
-    """
+    """The URLs of the feeds that the head of a page names."""
     try:
         parsed = html.document_fromstring(page)
     except (etree.ParserError, ValueError):  # the page is empty

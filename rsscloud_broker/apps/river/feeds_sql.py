@@ -245,10 +245,7 @@ def stopped_at(conn: Connection, account_id: int) -> int | None:
 
 
 def set_public(conn: Connection, account_id: int, name: str, public: bool) -> None:
-    """Store whether everybody may read the river of an account.
-
-    :param name: the name of the account.
-    """
+    """Store whether everybody may read the river of an account."""
     _make_reader(conn, account_id)
     mine = reader.c.account_id == account_id
     conn.execute(update(reader).where(mine).values(is_public=public, name=name))
@@ -267,7 +264,6 @@ def is_public(conn: Connection, account_id: int) -> bool:
 
 
 def _make_reader(conn: Connection, account_id: int) -> None:
-    """Store a row for an account in the table of readers, if it has none."""
     mine = select(reader.c.account_id).where(reader.c.account_id == account_id)
     if conn.execute(mine).first() is None:
         conn.execute(insert(reader).values(account_id=account_id, seen=0, is_public=False, name=""))
@@ -277,7 +273,6 @@ def _make_reader(conn: Connection, account_id: int) -> None:
 
 
 def _select_feed(conn: Connection, condition: Any) -> FeedRecord | None:
-    """The feed that a condition selects; None if there is none."""
     row = conn.execute(select(*_COLUMNS).where(condition)).first()
     return None if row is None else _record_of_row(row)
 

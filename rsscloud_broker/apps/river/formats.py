@@ -30,7 +30,6 @@ def json_feed(
 ) -> bytes:
     """A river as a JSON Feed.
 
-    :param url: the URL at which it is served.
     :param seen: the newest item that was marked as seen.
     :param next_url: where older items are; empty if there are none.
     """
@@ -122,7 +121,6 @@ def _group(feed: Feed, items: list[Item]) -> dict[str, Any]:
 
 
 def _river_item(item: Item) -> dict[str, Any]:
-    """An item as it is in river.js."""
     at = item.arrived_at if item.published_at is None else item.published_at
     written: dict[str, Any] = {
         "title": escape(item.title, quote=False),

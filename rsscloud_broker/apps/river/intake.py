@@ -123,7 +123,6 @@ class RiverIntake:
 
         If polls found new items several times in a row, call ``on_silent``.
 
-        :param whole: whether the broker has read it; False if a hub has pushed it.
         :returns: None if nobody follows the feed any more.
         """
         now = self._clock.wall_seconds()

@@ -55,11 +55,7 @@ ITEMS_PER_FEED: Final = 200
 
 @frozen
 class StoredItems:
-    """What was stored of a document.
-
-    :ivar feed: the feed as it is now.
-    :ivar new: how many items are new.
-    """
+    """What was stored of a document."""
 
     feed: FeedRecord
     new: int
@@ -150,10 +146,7 @@ def _remove_old(conn: Connection, feed_id: int, turn: int, before: float) -> Non
 
 
 def items_before(conn: Connection, account_id: int, before: int | None, limit: int) -> list[Item]:
-    """The newest items of the feeds that an account follows and has not muted, newest first.
-
-    :param before: only items with a smaller id; None at first.
-    """
+    """The newest items of the feeds that an account follows and has not muted, newest first."""
     edge = _LAST if before is None else before
     return list(
         map(_item_of_row, conn.execute(_next_items(account_id, edge, limit, forwards=False)))

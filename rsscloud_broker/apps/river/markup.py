@@ -53,10 +53,7 @@ _LISTS: Final = frozenset({"ul", "ol"})
 
 
 def elements(text: str) -> list[Any]:
-    """The HTML of a text as contents of an element of a page.
-
-    :param text: HTML, which need not be well-formed.
-    """
+    """The HTML of a text as contents of an element of a page."""
     root = _parse(text)
     return [] if root is None else _convert_inside(root, "div", 0, in_link=False)
 
@@ -83,7 +80,6 @@ def _parse(text: str) -> Any:
 
 
 def _visible_texts(element: Any) -> list[str]:
-    """The texts in an element that people read."""
     found = [element.text or ""]
     for child in element:
         if isinstance(child.tag, str) and child.tag not in _SILENT:
@@ -111,7 +107,6 @@ def _convert_inside(element: Any, parent: str, depth: int, *, in_link: bool) -> 
 
 
 def _convert(element: Any, parent: str, depth: int, in_link: bool) -> Any:
-    """What an element becomes."""
     name = _OTHERS.get(element.tag, element.tag)
     if name == "img":
         made = _convert_image(element)
@@ -174,7 +169,6 @@ def host_of(url: str) -> str:
 
 
 def _kept_attributes(element: Any) -> dict[str, str]:
-    """What stays of the attributes of an element."""
     kept = {}
     if (direction := (element.get("dir") or "").lower()) in {"ltr", "rtl", "auto"}:
         kept["dir"] = direction
@@ -184,6 +178,5 @@ def _kept_attributes(element: Any) -> dict[str, str]:
 
 
 def _number_attributes(element: Any) -> dict[str, str]:
-    """Sizes of pictures, cells and the like."""
     found = {name: element.get(name) or "" for name in _NUMBERS.get(element.tag, ())}
     return {name: value for name, value in found.items() if _NUMBER.fullmatch(value)}

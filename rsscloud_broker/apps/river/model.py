@@ -70,10 +70,8 @@ class Feed:
 class Offer:
     """A hub or a cloud that a feed names, which pushes the feed's changes.
 
-    :ivar kind: its protocol.
     :ivar url: where to subscribe.
     :ivar topic: the URL by which it knows the feed.
-    :ivar cloud: the cloud; None for a hub.
     :ivar in_header: whether a Link header names it, and not the document.
     """
 
@@ -145,10 +143,8 @@ class ItemEnclosure:
 class SubItem:
     """An item below another one: ``rssCloud:item``.
 
-    :ivar title: its title as plain text; perhaps empty.
     :ivar text_html: its text, as ``Item.text_html``.
     :ivar link: http or https; perhaps empty.
-    :ivar items: the items below it.
     """
 
     title: str
@@ -168,11 +164,7 @@ class Item:
     :ivar text_html: its text as HTML that is safe to show: without scripts, styles and forms, and
         with links and images by http and https only.
     :ivar link: the URL of its page, http or https; empty if it has none.
-    :ivar enclosures: the files that belong to it.
-    :ivar items: the items below it.
     :ivar published_at: when it was published, as the feed says; None if it does not.
-    :ivar arrived_at: when it reached the river.
-    :ivar how: how it reached the river first.
     """
 
     id: int

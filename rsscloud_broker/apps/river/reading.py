@@ -60,10 +60,7 @@ def read_document(body: bytes, content_type: str, url: str) -> ReadDocument:
 
 
 def header_offers(link: str, url: str) -> tuple[Offer, ...]:
-    """The hubs that a Link header names (section 4 of WebSub).
-
-    :param url: the URL that gave the header.
-    """
+    """The hubs that a Link header names (section 4 of WebSub)."""
     found = links.parse_or_empty(link)
     own = links.targets(found, "self")
     topic = cleaning.web_url(own[0], url) if own else ""
@@ -218,7 +215,6 @@ def _text_member(holder: Any, name: str) -> str:
 
 
 def _read_json_items(body: bytes, url: str) -> list[Item]:
-    """The items of a JSON Feed, at most ``MAX_ENTRIES``; what is no object is left out."""
     feed = msgspec.json.decode(body.removeprefix(b"\xef\xbb\xbf"))
     found = feed.get("items") if isinstance(feed, dict) else None
     items = [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []

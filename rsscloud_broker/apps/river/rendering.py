@@ -79,12 +79,10 @@ def groups(
 
 
 def _since_line() -> Tag:
-    """The line between what is new and what is not."""
     return tags.p("New since your last visit", class_="since", id="since")
 
 
 def _stop_line() -> Tag:
-    """The line where somebody stopped."""
     return tags.p("You stopped here", class_="since", id="stopped")
 
 
@@ -124,7 +122,6 @@ def article(item: Item, is_new: bool = False) -> Tag:
 
 
 def _fold_text(text: str) -> list[Any]:
-    """The text of an item, folded if it is long."""
     if len(text) <= LONG or len(words := plain(text, LONG)) <= LONG:
         return elements(text)
     return [
@@ -136,7 +133,6 @@ def _fold_text(text: str) -> list[Any]:
 
 
 def _fold_sub_items(items: Sequence[SubItem], level: int) -> Tag | str:
-    """The items below an item, folded."""
     if not items or level > MAX_LEVELS:
         return ""
     return tags.details(
@@ -147,7 +143,6 @@ def _fold_sub_items(items: Sequence[SubItem], level: int) -> Tag | str:
 
 
 def _sub_item_parts(item: SubItem, level: int) -> list[Any]:
-    """The title and the text of an item below another one, and what is below it."""
     title: Any = strangers(item.title, _TITLE) if item.title.strip() else ""
     if title:
         title = tags.div(linked(item.link, title) if is_web(item.link) else title)
@@ -174,7 +169,6 @@ def _figure_of(enclosure: ItemEnclosure) -> Tag:
 
 
 def _type_and_size(enclosure: ItemEnclosure) -> list[Any]:
-    """The media type and the size of a file, in parentheses."""
     size = _size(enclosure.size)
     kind = strangers(enclosure.media_type) if enclosure.media_type else ""
     if not (kind or size):
@@ -183,7 +177,6 @@ def _type_and_size(enclosure: ItemEnclosure) -> list[Any]:
 
 
 def _file_name(url: str) -> str:
-    """What a file is called, for people."""
     try:
         path = unquote(urlsplit(url).path)
     except ValueError:
@@ -216,7 +209,6 @@ def event(arrival: Arrival) -> bytes:
 
 
 def _encode_event(arrival: Arrival, made: Tag) -> bytes:
-    """An event with the element of an item, in its section."""
     item = arrival.item
     html = _flatten(section(item.feed_id, arrival.title, arrival.link, [made]))
     data = json.dumps({"id": item.id, "feed": item.feed_id, "html": html}, ensure_ascii=False)
@@ -224,7 +216,6 @@ def _encode_event(arrival: Arrival, made: Tag) -> bytes:
 
 
 def _shortened_article(item: Item) -> Tag:
-    """The beginning of an item, and a link to the page with the whole of it."""
     words = escape(clipped(plain(item.text_html, EXCERPT), EXCERPT), quote=False)
     made = article(evolve(item, text_html=words, enclosures=(), items=()), is_new=True)
     url = f"/river?before={item.id + 1}"

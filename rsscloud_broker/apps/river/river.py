@@ -50,10 +50,7 @@ FIND_WITHIN: Final = 45.0
 
 
 class River:
-    """The reading lists of all accounts.
-
-    :ivar store: has the items of their feeds, and what else each account knows and wants.
-    """
+    """The reading lists of all accounts."""
 
     log = Logger()
 
@@ -94,7 +91,6 @@ class River:
         If the account follows it already, nothing changes.
 
         :param url: as somebody typed it; ``https://`` may be missing.
-        :param source: the address of the caller, for the log.
         :raises InvalidFeed: there is no feed, or the account follows as many as it may.
         :raises TooMany: the account asks too often.
         :raises Forbidden, Unavailable: see ``IBroker.subscribe``.
@@ -197,7 +193,6 @@ class River:
         return self._view_of(record, 0.0)
 
     async def _end_unless_followed(self, record: FeedRecord) -> None:
-        """Remove a feed, unless somebody follows it."""
         try:
             await self._tending.end(record)
         except Unavailable as error:  # the next sweep removes it
@@ -208,7 +203,6 @@ class River:
     async def import_opml(self, caller: Caller, data: bytes, source: str) -> ImportedFeeds:
         """Follow all feeds in an OPML document.  They are read afterwards.
 
-        :param source: the address of the caller, for the log.
         :raises InvalidFeed: the document is no OPML, names no feed, or too many.
         :raises TooMany: the account imports too often.
         """
@@ -282,7 +276,6 @@ class River:
 
 
 def _why_empty(named: FeedList) -> str:
-    """Why a list names no feed, and what to do."""
     if not named.included:
         return "the list names no feed: no outline in it has an xmlUrl"
     return (

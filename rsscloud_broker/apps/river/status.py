@@ -38,7 +38,6 @@ def feed_view(record: FeedRecord, added_at: float, now: float, *, own: bool) -> 
 
 
 def _status_in_words(record: FeedRecord, how: How) -> str:
-    """All that is known of how a feed is read, in a sentence."""
     if record.reads_until is None and record.problem:
         return f"cannot be read now: {record.problem}; tried again {iso_time(record.read_due_at)}"
     if record.reads_until is None:

@@ -142,7 +142,6 @@ class Tending(MultiService):
             await self._put_off(feed, "the broker made a mistake")
 
     async def _do_what_is_due(self, feed: FeedRecord) -> None:
-        """Do what is due for a feed: subscribe at the broker, then at its hub or cloud."""
         if self._is_due(feed.read_due_at):
             await self._find_and_subscribe(feed)
         current = await self._store.feed(feed.id)
@@ -155,7 +154,6 @@ class Tending(MultiService):
         return at is not None and not now < at < now + FURTHEST
 
     async def _find_and_subscribe(self, feed: FeedRecord) -> None:
-        """Find a feed if need be, and subscribe to it at the broker."""
         try:
             if feed.is_found:
                 await self.subscribe(feed)
@@ -207,7 +205,6 @@ class Tending(MultiService):
         await self._store.change_feed(feed.id, {**values, "failures": 0, "is_found": True})
 
     async def _put_off(self, feed: FeedRecord, reason: str) -> None:
-        """Try again later to subscribe to a feed."""
         pause = backoff(FIRST_PAUSE, feed.failures, LONGEST_PAUSE)
         due = self._clock.wall_seconds() + pause
         problem = clean(reason).rstrip(".")[:300]

@@ -56,10 +56,7 @@ _FORM: Final = frozenset({"application/x-www-form-urlencoded"})
 
 @implementer(IFrontDoor)
 class WritingDoor:
-    """Serves messages and feeds to everybody, and the page to write on; answers programs.
-
-    :param options: the limits.
-    """
+    """Serves messages and feeds to everybody, and the page to write on; answers programs."""
 
     name = "writing"
 
@@ -117,7 +114,6 @@ class WritingDoor:
         return Answer(rsd_document(self._public_url, home), f"{MEDIA_TYPE}; charset=utf-8")
 
     async def _answer_below_people(self, request: Request) -> Answer | None:
-        """Answer a request below ``/people/``."""
         path = request.path.decode("latin-1")
         if found := _PAGE.fullmatch(path):
             number = int(found[2]) if found[2] else None
@@ -129,7 +125,6 @@ class WritingDoor:
         return NOTHING_HERE
 
     async def _send_feed(self, request: Request, name: str, file: str) -> Answer | None:
-        """Send a feed of an author, and return None; or an answer if there is none."""
         author = await self._writing.store.author_named(name)
         if author is None or not author.is_public:
             return await self._people.nothing_of(name)

@@ -83,22 +83,14 @@ _PARAMETERS: Final = {
 
 @frozen
 class EditorCall:
-    """A call whose caller is known.
-
-    :ivar source: the address from which it came.
-    """
+    """A call whose caller is known."""
 
     caller: Caller
     source: str
 
 
 class Editors:
-    """What the handlers of all these APIs use.
-
-    :param allow_plain_passwords: whether passwords may come over http from other machines.
-    :ivar writing: does what the calls ask for.
-    :ivar parts: what the broker gives the application.
-    """
+    """What the handlers of all these APIs use."""
 
     def __init__(self, writing: Writing, parts: AppParts, allow_plain_passwords: bool) -> None:
         self.writing = writing
@@ -110,7 +102,6 @@ class Editors:
     ) -> tuple[EditorCall, Mapping[str, Any]]:
         """Find out who calls and which message is meant: see `editing`.
 
-        :param sent: the parameters by name.
         :returns: the call, and the arguments of the method that answers it.
         """
         given = {name: value for name, value in sent.items() if name not in _IGNORED}
@@ -170,8 +161,6 @@ class Editors:
     ) -> NewPost:
         """A message whose text and pictures are those of some HTML: see ``pictures.with_html``.
 
-        :param caller: who has sent it.
-        :param new: the other parts of the message.
         :param old: the message until now; None if it is new.
         :param enclosure: the URL of its new enclosure, empty for none; None if the old one stays.
         """
@@ -195,7 +184,6 @@ async def call_with_html(
 ) -> T:
     """Call a function that reads some HTML: another process does, if the HTML is not small.
 
-    :param caller: who has sent it.
     :raises InvalidPost: it takes too much to read, or the function says so.
     """
     if len(html) <= SMALL:
@@ -220,7 +208,6 @@ class EditorAPI(XMLRPC):
         self._writing = editors.writing
 
     def _blogs(self, caller: Caller) -> list[dict[str, Any]]:
-        """The one blog of an account, in a list."""
         return [
             {
                 "blogid": BLOG_ID,
@@ -233,15 +220,11 @@ class EditorAPI(XMLRPC):
         ]
 
     async def _newest_posts(self, call: EditorCall, count: Any) -> list[Post]:
-        """The newest messages.
-
-        :param count: how many the client wants.
-        """
+        """The newest messages."""
         # A call returns at most a hundred messages.
         return await self._writing.posts(call.caller, count_in(count, 100))
 
     async def _categories(self, call: EditorCall) -> list[dict[str, Any]]:
-        """The categories that were used, as structs."""
         names = await self._writing.categories(call.caller)
         return [category_of(self._writing, call.caller.name, name) for name in names]
 
@@ -288,10 +271,7 @@ class EditorAPI(XMLRPC):
 
 
 def category_of(writing: Writing, owner: str, name: str) -> dict[str, Any]:
-    """A category as a struct, with the members that one or the other editor looks for.
-
-    :param owner: the name of the account.
-    """
+    """A category as a struct, with the members that one or the other editor looks for."""
     number = str(number_of(name))
     return {
         "categoryId": number,

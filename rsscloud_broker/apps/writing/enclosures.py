@@ -33,8 +33,6 @@ class Enclosures:
     """Finds the enclosures of messages.
 
     :ivar web: calls no addresses that the operator forbids for topics.
-    :ivar files: the URLs of uploaded files.
-    :ivar store: the tables.
     """
 
     web: IOutbound
@@ -54,7 +52,6 @@ class Enclosures:
         return evolve(file or await self._find_file(url), text=new.enclosure_text)
 
     async def _find_file(self, url: str) -> Enclosure:
-        """The file at a URL, with its type and size."""
         own = self.files.parse_url(url)
         if own is None:
             return await facts_of(self.web, url)

@@ -41,7 +41,6 @@ async def read_entry(
 
     :param old: the message until now; None if it is new.
     :param publish: whether it is published; None if the call does not say.
-    :param sent: the struct as it came, of any type.
     :raises Fault: a member is of a wrong type or cannot be kept.
     """
     entry = struct_in(sent, "the message")
@@ -110,10 +109,7 @@ def is_draft(status: Any, publish: bool | None, otherwise: bool) -> bool:
 
 
 def check_date(entry: Mapping[str, Any], now: float) -> None:
-    """Check that a message shall not be published later: that is not offered here.
-
-    :raises Fault: its date is in the future.
-    """
+    """Check that a message shall not be published later: that is not offered here."""
     today = datetime.fromtimestamp(int(now), UTC)
     for name, tolerance in _DATES.items():
         date = entry.get(name)

@@ -30,18 +30,12 @@ def is_digest(text: str) -> bool:
 
 @frozen
 class FileUrls:
-    """The URLs of the files of all accounts.
-
-    :param public_url: the broker's own URL, without a slash at the end.
-    """
+    """The URLs of the files of all accounts."""
 
     public_url: str
 
     def url(self, account: str, upload: StoredUpload) -> str:
-        """Where everybody can get a file.
-
-        :param account: the name of the account.
-        """
+        """Where everybody can get a file."""
         ending = ENDINGS[upload.media_type]
         return f"{self.public_url}/people/{account}/files/{upload.digest}.{ending}"
 

@@ -79,7 +79,6 @@ class MarkupLink:
 class MarkupContent:
     """What a message keeps of some HTML.
 
-    :ivar text: the plain text.
     :ivar title: the text of a ``title`` element, with which editors of the Blogger API send the
         title of a message; empty if there is none.
     :ivar links: the links whose text is not their URL, each URL once, in order.
@@ -240,7 +239,6 @@ def to_html(text: str) -> str:
 
 
 def _paragraph_html(paragraph: str) -> str:
-    """A paragraph of plain text as HTML: URLs become links, line breaks ``br``."""
     parts: list[str] = []
     end = 0
     for found in _URL.finditer(paragraph):

@@ -86,10 +86,7 @@ _POST_TYPES: Final = {
 
 
 class Micropub:
-    """Answers the requests of both endpoints.
-
-    :param options: the limits.
-    """
+    """Answers the requests of both endpoints."""
 
     def __init__(self, writing: Writing, parts: AppParts, options: WritingOptions) -> None:
         self._writing = writing
@@ -179,10 +176,7 @@ class Micropub:
         return await call_with_html(self._parts, caller, html, new_post, properties, old)
 
     def _check_with_files(self, new: NewPost, files: Sequence[tuple[str, str, bytes]]) -> None:
-        """Check a message before its files are stored, which would be left over otherwise.
-
-        :raises InvalidPost: it breaks a rule.
-        """
+        """Check a message before its files are stored, which would be left over otherwise."""
         most = self._options.max_upload_bytes
         for field, _, data in files:
             if field.removesuffix("[]") not in _FILES:
@@ -223,7 +217,6 @@ class Micropub:
         }
 
     async def _categories(self, caller: Caller, request: Request) -> list[str]:
-        """The categories of the caller whose names contain the parameter ``filter``."""
         part = parameter(request, "filter").casefold()
         names = await self._writing.categories(caller)
         return [name for name in names if part in name.casefold()]
@@ -288,7 +281,6 @@ class Micropub:
 
 
 def _wanted_properties(request: Request) -> list[str]:
-    """The names of the properties that a query asks for."""
     arguments = request.args or {}
     return [
         decode(value)
@@ -308,7 +300,6 @@ def _source_of(properties: Mapping[str, Any], names: list[str]) -> dict[str, Any
 
 
 def _number_of(request: Request, name: str, otherwise: int) -> int:
-    """A parameter that is a number, or ``otherwise`` if it is not there."""
     number = parse_number(parameter(request, name) or str(otherwise))
     if number is None:
         raise InvalidPost(f"{name} must be a number")

@@ -35,11 +35,7 @@ MAX_OVERHEAD: Final = 1024 * 1024
 
 
 class Refusal(Exception):
-    """A request gets an error (W3C Micropub, section 3.8).
-
-    :ivar status: the HTTP status.
-    :ivar error: the error code.
-    """
+    """A request gets an error (W3C Micropub, section 3.8)."""
 
     def __init__(self, status: int, error: str, text: str) -> None:
         super().__init__(text)
@@ -118,10 +114,7 @@ class Requests:
         return caller
 
     async def _read_body(self, request: Request) -> Sent:
-        """Read the body of a request.
-
-        :raises Refused: it cannot be read.
-        """
+        """Read the body of a request."""
         body = body_of(request)
         kind = media_type(request)
         if kind == MULTIPART:
@@ -153,7 +146,6 @@ def _sent_form(form: Form) -> Sent:
 
 
 def _read_json(body: bytes) -> Sent:
-    """Read JSON, which must be an object."""
     try:
         document = json.loads(body)
     except RecursionError:

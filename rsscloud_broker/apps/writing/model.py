@@ -28,8 +28,6 @@ class Missing(InvalidPost):
 class Enclosure:
     """A file that belongs to a message, such as a picture (RSS 2.0, ``enclosure``).
 
-    :ivar url: where the file is.
-    :ivar media_type: such as ``audio/mpeg``.
     :ivar size: the number of its bytes; 0 if its server does not tell.
     :ivar text: what stands for it where it is not seen: what a picture shows, or the name of a
         file; empty for nothing.
@@ -45,10 +43,7 @@ class Enclosure:
 class OutlineItem:
     """An item of the outline below a message.
 
-    :ivar text: plain text.
-    :ivar title: empty for none.
     :ivar link: an http or https URL; empty for none.
-    :ivar items: the items below this one.
     """
 
     text: str
@@ -62,13 +57,11 @@ class NewPost:
     """What somebody wants to publish: a new message, or the new state of one that exists.
 
     :ivar text: plain text; HTML in it is shown as it was typed.
-    :ivar title: empty for none.
     :ivar link: the http or https URL of what the message is about; empty for none.
     :ivar enclosure_url: the URL of a file that belongs to the message, perhaps one that was
         uploaded before; empty for none.  Its type and size are found out.
     :ivar enclosure_text: what stands for that file: see `Enclosure`.
     :ivar categories: words or paths by which readers can find the message.
-    :ivar items: the outline below the message.
     :ivar is_draft: whether only the author sees it.
     """
 
@@ -88,13 +81,10 @@ class Post:
 
     :ivar id: a number that no other message of the account ever has.
     :ivar guid: the id by which feed readers know the message; it never changes.
-    :ivar account_id: the account that wrote it.
     :ivar created_at: when it was published, in seconds since the epoch; of a draft, when it was
         first stored.
-    :ivar changed_at: when it was last changed.
     :ivar position: the version of the author's messages that published it: the larger, the newer;
         0 for a draft.
-    :ivar author: the name of the account.
 
     The others are those of `NewPost`.
     """

@@ -86,10 +86,7 @@ class PeoplePages:
         return Answer(page, headers=private(viewer))
 
     async def of_author(self, request: Request, name: str, number: int | None) -> Answer:
-        """The messages of an author, or one of them.
-
-        :param number: the id of that message; None for all.
-        """
+        """The messages of an author, or one of them."""
         author = await self._writing.store.author_named(name)
         if author is None or not author.is_public:
             return await self.nothing_of(name)
@@ -135,7 +132,6 @@ class PeoplePages:
         return Answer(page, headers=private(viewer) | links_to_apis)
 
     async def _show_message(self, request: Request, author: Author, post: Post) -> Answer:
-        """The page of one message, with a link to edit it for its author."""
         viewer = await viewer_of(self._callers, request)
         is_own = viewer is not None and viewer.account.id == author.account_id
         page = await self._pages.render(
@@ -175,10 +171,7 @@ class PeoplePages:
         return links
 
     def article(self, post: Post, *, alone: bool) -> Tag:
-        """A message.
-
-        :param alone: whether it is the only one on the page.
-        """
+        """A message."""
         parts: list[Flattenable] = []
         if post.title:
             title = linked(post.link, post.title) if post.link else post.title
@@ -250,5 +243,4 @@ def title_of(post: Post) -> str:
 
 
 def _count_items(items: tuple[OutlineItem, ...]) -> int:
-    """How many items an outline has, on all levels."""
     return sum(1 + _count_items(each.items) for each in items)

@@ -136,10 +136,7 @@ def new_post(properties: dict[str, list[Any]], old: Post | None = None) -> NewPo
 
 
 def properties_of(post: Post, url: str) -> dict[str, list[Any]]:
-    """The properties of a message.
-
-    :param url: the URL of its page.
-    """
+    """The properties of a message."""
     found: dict[str, list[Any]] = {
         "content": [post.text],
         "published": [iso_time(post.created_at)],

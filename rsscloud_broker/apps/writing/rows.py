@@ -40,7 +40,6 @@ class Author:
 
     :ivar base: the URL with which the ids of its messages begin.
     :ivar version: how often its messages have changed.
-    :ivar next_id: the id of its next message.
     :ivar changed_at: when its feeds last changed; 0 if it has published nothing yet.
     """
 
@@ -74,8 +73,6 @@ class Snapshot:
 class ChangeOfPosts:
     """A change: a message in its new state, or one that is deleted.
 
-    :ivar author: the author before the change.
-    :ivar new: None if the message is deleted.
     :ivar is_public: whether the feeds change.
     :ivar at: the time of the change, in seconds since the epoch.
     """
@@ -208,8 +205,6 @@ def snapshot(conn: Connection, owner: Author, limit: int, post_id: int | None) -
     """The state of an author's messages on which a change is based.
 
     :param owner: only its account is used: the version may have changed meanwhile.
-    :param limit: how many published messages.
-    :param post_id: the message that is to be changed; None for a new one.
     """
     present = author_of(conn, owner.account_id) or owner
     old = None if post_id is None else find_post(conn, present, post_id)
@@ -217,10 +212,7 @@ def snapshot(conn: Connection, owner: Author, limit: int, post_id: int | None) -
 
 
 def published(conn: Connection, owner: Author, limit: int, before: int | None = None) -> list[Post]:
-    """The published messages of an author, the newest first.
-
-    :param before: only those with smaller positions.
-    """
+    """The published messages of an author, the newest first."""
     chosen = select(post).where(post.c.account_id == owner.account_id, post.c.position > 0)
     if before is not None:
         chosen = chosen.where(post.c.position < before)
@@ -244,7 +236,6 @@ def all_posts(
 ) -> list[Post]:
     """The messages of an account with the largest ids.
 
-    :param before: only those with smaller ids; None for no limit.
     :param is_draft: only drafts, or only published ones; None for both.
     """
     owner = author_of(conn, account_id)

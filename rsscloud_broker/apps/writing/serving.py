@@ -36,8 +36,6 @@ def send_feed(
     """Send a feed, or 304 if the client has it.
 
     :param changed_at: seconds since the epoch, as ``later_second`` computes it.
-    :param link: the value of the Link header; empty for none.
-    :param now: the present time, in seconds since the epoch.
     """
     content = feed.content
     answers = FeedAnswers.of(
@@ -131,11 +129,9 @@ class FeedTopics:
                 yield AccountFile(f"files/{each.digest[:12]} {each.name}", self._pieces(each))
 
     async def _feed(self, author: Author, posts: Sequence[Post]) -> AsyncIterator[bytes]:
-        """Some messages as a feed, made when the file is read."""
         yield await self._writing.rss_of(author, posts)
 
     async def _pieces(self, upload: StoredUpload) -> AsyncIterator[bytes]:
-        """An upload, piece by piece."""
         for number in range(-(-upload.size // CHUNK)):  # rounded up
             piece = await self._writing.store.get_chunk(upload.id, number)
             if piece is None:

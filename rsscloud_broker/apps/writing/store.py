@@ -8,10 +8,7 @@ from rsscloud_broker.interfaces import IDatabase
 
 
 class PostStore:
-    """Runs the functions of ``rows`` and ``upload_rows``, each as one transaction.
-
-    :param database: for the tables of the application.
-    """
+    """Runs the functions of ``rows`` and ``upload_rows``, each as one transaction."""
 
     def __init__(self, database: IDatabase) -> None:
         self._database = database

@@ -51,8 +51,6 @@ class StoredUpload:
     :ivar name: the name for people: that of the file that was uploaded, made harmless.
     :ivar media_type: what the broker found it to be by its first bytes.
     :ivar id: 0 if it is not stored yet.
-    :ivar is_whole: whether all of it is stored.
-    :ivar created_at: when it was uploaded.
     """
 
     digest: str
@@ -106,7 +104,6 @@ def put_chunks(
     """Store the next pieces of a file.
 
     :param number: the number of the first of these pieces; the first of all is 0.
-    :param is_last: whether the file is whole with them.
     :raises UploadLost: the upload was removed meanwhile.
     """
     same = upload.c.id == upload_id
@@ -134,10 +131,7 @@ def upload_named(conn: Connection, name: str, digest: str) -> StoredUpload | Non
 
 
 def uploads(conn: Connection, account_id: int, limit: int, skipped: int = 0) -> list[StoredUpload]:
-    """The whole uploads of an account, the newest first.
-
-    :param skipped: how many of them are left out.
-    """
+    """The whole uploads of an account, the newest first."""
     mine = select(upload).where(upload.c.account_id == account_id, upload.c.is_whole)
     newest = mine.order_by(upload.c.id.desc()).limit(limit).offset(skipped)
     return list(map(_upload_of_row, conn.execute(newest)))

@@ -19,7 +19,6 @@ class Uploads:
 
     :param quota: how many bytes the files of one account may have together, unless an
         administrator has set another limit for it.
-    :param in_thread: calls a function in a thread.
     """
 
     def __init__(
@@ -37,7 +36,6 @@ class Uploads:
     async def keep(self, account: Account, name: str, data: bytes) -> StoredUpload:
         """Store a file.  If this fails, nothing of it stays.
 
-        :param name: the name for people.
         :raises InvalidPost: the files of the account would be too large together.
         :raises Unavailable: the database cannot be used, or has no space.
         """

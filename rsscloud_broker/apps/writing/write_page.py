@@ -248,7 +248,6 @@ class WritePage:
         )
 
     async def _discard(self, request: Request, caller: Caller, _: object) -> Answer:
-        """Forget what was typed and not sent."""
         number = number_parameter(request, "id")
         await self._writing.store.drop_unsent(caller.account.id, number)
         return redirect(f"/write?id={number}" if number else "/write")
@@ -308,7 +307,6 @@ class WritePage:
     ) -> Answer:
         """Render the page.
 
-        :param post: the message that is edited; None for a new one.
         :param fields: what is in the form, by ``FIELDS``.
         :param restored: when the fields were kept, if they were typed and not sent.
         """

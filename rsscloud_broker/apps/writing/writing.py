@@ -69,12 +69,6 @@ class Writing:
     if the account has written too often, ``Forbidden`` if the operator has blocked the source or
     the feed, ``DiskFull`` if the disk is nearly full, and ``Unavailable`` if the database cannot be
     used.  After each of these nothing has changed.
-
-    :ivar options: the limits.
-    :ivar feeds: makes the feeds.
-    :ivar files: the URLs of uploaded files.
-    :ivar kept_files: keeps them.
-    :ivar store: the tables.
     """
 
     def __init__(self, options: WritingOptions, parts: AppParts) -> None:
@@ -111,8 +105,6 @@ class Writing:
     ) -> list[Post]:
         """The messages of the caller, the newest first.
 
-        :param limit: how many at most.
-        :param before: only those with smaller ids.
         :param is_draft: only drafts, or only published ones; None for both.
         """
         return await self.store.all_posts(caller.account.id, limit, before, is_draft)
@@ -131,7 +123,6 @@ class Writing:
         return feeds
 
     async def _write(self, author: Author, posts: Sequence[Post]) -> Mapping[str, WrittenFeed]:
-        """The feeds of an author with some messages, by their URLs; they are made in a thread."""
         feeds: Mapping[str, WrittenFeed] = await self._in_thread(self.feeds.write, author, posts)
         return feeds
 
