@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.apps.follows.pushing import hub_named
+from rsscloud_broker.apps.follows.lists import hub_named
 from rsscloud_broker.apps.river.discovery import feeds_in_page
 from rsscloud_broker.apps.river.reading import header_offers, read_document
 from rsscloud_broker.client.feed_findings import judge

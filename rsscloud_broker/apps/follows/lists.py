@@ -30,10 +30,11 @@ from rsscloud_broker.apps.follows.parts import (
     FollowParts,
     pause_after,
 )
-from rsscloud_broker.apps.follows.pushing import hub_named
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.model import Validators, host_of
 from rsscloud_broker.model.shared import FollowedList
+from rsscloud_broker.util.urls import joined
+from rsscloud_broker.wire import links
 from rsscloud_broker.wire.change_list_reader import AHEAD, ReadList
 from rsscloud_broker.wire.conditional import conditions
 from rsscloud_broker.wire.http_dates import http_date
@@ -50,6 +51,7 @@ class ListFollower:
 
     def __init__(self, source: Source, parts: FollowParts) -> None:
         self.url, self.is_pushed = source.url, source.push
+        # The hub, and the URL by which the hub knows the list; None as long as it is unknown.
         self.hub: tuple[str, str] | None = None
         self._source = source
         self._state = FollowedList(source.url)
@@ -262,3 +264,11 @@ class ListFollower:
         if first is not None and last is not None:
             first, last = await self._missing_hours.read_some(first, last) or (None, None)
             await self._save(missing_from=first, missing_to=last)
+
+
+def hub_named(headers: Mapping[str, str], url: str) -> tuple[str, str] | None:
+    """The hub that the headers of an answer name, if any, and the URL by which it knows ``url``."""
+    found = links.parse_or_empty(headers.get("link", ""))
+    hub, own = next(iter(links.targets(found, "hub")), ""), links.targets(found, "self")
+    hub = hub and joined(url, hub)
+    return (hub, joined(url, next(iter(own), url)) or url) if hub else None

@@ -12,14 +12,16 @@ little more often.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 from attrs import define
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
+from rsscloud_broker.apps.follows.feeds import FeedFollower
+from rsscloud_broker.apps.follows.lists import ListFollower
 from rsscloud_broker.client.web import Web
 from rsscloud_broker.client.websub import (
     LONGEST_LEASE,
@@ -29,9 +31,7 @@ from rsscloud_broker.client.websub import (
 )
 from rsscloud_broker.interfaces import IClock, IOutbound, Route
 from rsscloud_broker.util.clock import endless_call
-from rsscloud_broker.util.urls import joined
 from rsscloud_broker.web.hub_calls import callback_routes
-from rsscloud_broker.wire import links
 from rsscloud_broker.wire.websub import HubCall
 
 #: The path of the callbacks, before the key of a list or feed.
@@ -42,23 +42,8 @@ PATH: Final = "/follows/"
 ASK_AGAIN, LOOK = 3600.0, 5.0
 
 
-class Pushed(Protocol):
-    """A list or a feed that is followed, and that a hub can push."""
-
-    @property
-    def url(self) -> str:
-        """The URL of the list or feed."""
-
-    @property
-    def is_pushed(self) -> bool:
-        """Whether the operator wants it to be pushed."""
-
-    @property
-    def hub(self) -> tuple[str, str] | None:
-        """The hub, and the URL by which the hub knows this; None as long as it is unknown."""
-
-    def hint(self) -> None:
-        """Read it now, since it has probably changed."""
+#: A list or a feed that is followed, and that a hub can push.
+Pushed: TypeAlias = ListFollower | FeedFollower
 
 
 @define(eq=False)
@@ -92,14 +77,6 @@ def key_of(url: str) -> str:
     behind.
     """
     return blake2b(url.encode(), digest_size=12).hexdigest()
-
-
-def hub_named(headers: Mapping[str, str], url: str) -> tuple[str, str] | None:
-    """The hub that the headers of an answer name, if any, and the URL by which it knows ``url``."""
-    found = links.parse_or_empty(headers.get("link", ""))
-    hub, own = next(iter(links.targets(found, "hub")), ""), links.targets(found, "self")
-    hub = hub and joined(url, hub)
-    return (hub, joined(url, next(iter(own), url)) or url) if hub else None
 
 
 class ListSubscriptions:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from rsscloud_broker.apps.hosting.calls import SaveRss, SaveRssDoor
+from rsscloud_broker.apps.hosting.calls import SaveRssDoor
 from rsscloud_broker.apps.hosting.gate import Gate
 from rsscloud_broker.apps.hosting.hosting import Hosting
 from rsscloud_broker.apps.hosting.options import HostingOptions
 from rsscloud_broker.apps.hosting.page import FeedsDoor
 from rsscloud_broker.apps.hosting.schema import feed
-from rsscloud_broker.apps.hosting.serving import FilesDoor
-from rsscloud_broker.apps.hosting.uploading import UploadDoor
+from rsscloud_broker.apps.hosting.uploading import FilesDoor
 from rsscloud_broker.interfaces import AccountData, App, AppParts, ServedTopics
 
 NAME = "hosting"
@@ -22,9 +21,8 @@ def make_hosting(options: HostingOptions, parts: AppParts) -> App:
     return App(
         NAME,
         front_doors=[
-            FilesDoor(hosting.cache, hosting.base),
-            UploadDoor(hosting, gate),
-            SaveRssDoor(SaveRss(hosting, gate)),
+            FilesDoor(hosting, gate),
+            SaveRssDoor(hosting, gate),
             FeedsDoor(hosting, parts),
         ],
         topics=[

@@ -65,12 +65,57 @@ _DESCRIBED: Final = DescribedOperation(
 )
 
 
-class SaveRss:
-    """Saves a feed for the three interfaces."""
+class SaveProcedures(XMLRPC):
+    """The XML-RPC procedure ``rssCloud.saveRss``; a save that fails is answered with a fault."""
+
+    def __init__(self, door: SaveRssDoor) -> None:
+        super().__init__()
+        self._door = door
+
+    @withRequest  # type: ignore[untyped-decorator] # of Twisted
+    async def xmlrpc_saveRss(self, request: Request, *values: Any) -> str:
+        """Save an RSS or Atom feed: username, password, and the text of the feed.  The broker
+        notifies the subscribers, and returns the public URL of the feed.
+        """
+        try:
+            rsscloud.check_count("saveRss", values, 3, 3)
+        except BadRegistration as error:
+            raise Refused(str(error)) from error
+        return await self._door.save(request, *values)
+
+    xmlrpc_saveRss.signature = _SIGNATURE
+
+
+@implementer(IFrontDoor)
+class SaveRssDoor:
+    """The front door for ``saveRss``."""
+
+    name = "hosting_save_rss"
 
     def __init__(self, hosting: Hosting, gate: Gate) -> None:
-        self.hosting = hosting
+        self._hosting = hosting
         self._gate = gate
+
+    def routes(self) -> Sequence[Route]:
+        path, page = "/rsscloud/saveRss", Answers(self._answer_rest)
+        limit = _FORM_FACTOR * self._hosting.max_bytes + _BESIDE
+        forms = frozenset({_FORM})
+        return [
+            Route(path, "POST", page, for_everybody=True),  # answers what is missing
+            Route(path, "POST", page, content_types=forms, for_everybody=True, body_limit=limit),
+        ]
+
+    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
+        return {"rssCloud": SaveProcedures(self)}
+
+    def soap_services(self) -> Sequence[SoapService]:
+        operation = SoapOperation(self._answer_soap, _NAMES, takes_request=True)
+        limit = _CALL_FACTOR * self._hosting.max_bytes + _BESIDE
+        return [
+            SoapService(
+                "/rssCloud", {"saveRss": operation}, described=(_DESCRIBED,), body_limit=limit
+            )
+        ]
 
     async def save(self, request: Request, name: Any, password: Any, feed: Any) -> str:
         """Save the feed of an account.
@@ -84,65 +129,13 @@ class SaveRss:
             raise NotStored("The username, the password and the rsstext must be strings.", 400)
         caller = await self._gate.by_password(request, name, password)
         body = encode_text(feed) if isinstance(feed, str) else feed
-        await self.hosting.save(caller, FEED, body, client_address(request))
-        return self.hosting.url_of(caller.name, FEED)
-
-
-class SaveProcedures(XMLRPC):
-    """The XML-RPC procedure ``rssCloud.saveRss``; a save that fails is answered with a fault."""
-
-    def __init__(self, save_rss: SaveRss) -> None:
-        super().__init__()
-        self._save_rss = save_rss
-
-    @withRequest  # type: ignore[untyped-decorator] # of Twisted
-    async def xmlrpc_saveRss(self, request: Request, *values: Any) -> str:
-        """Save an RSS or Atom feed: username, password, and the text of the feed.  The broker
-        notifies the subscribers, and returns the public URL of the feed.
-        """
-        try:
-            rsscloud.check_count("saveRss", values, 3, 3)
-        except BadRegistration as error:
-            raise Refused(str(error)) from error
-        return await self._save_rss.save(request, *values)
-
-    xmlrpc_saveRss.signature = _SIGNATURE
-
-
-@implementer(IFrontDoor)
-class SaveRssDoor:
-    """The front door for ``saveRss``."""
-
-    name = "hosting_save_rss"
-
-    def __init__(self, save_rss: SaveRss) -> None:
-        self._save_rss = save_rss
-
-    def routes(self) -> Sequence[Route]:
-        path, page = "/rsscloud/saveRss", Answers(self._answer_rest)
-        limit = _FORM_FACTOR * self._save_rss.hosting.max_bytes + _BESIDE
-        forms = frozenset({_FORM})
-        return [
-            Route(path, "POST", page, for_everybody=True),  # answers what is missing
-            Route(path, "POST", page, content_types=forms, for_everybody=True, body_limit=limit),
-        ]
-
-    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
-        return {"rssCloud": SaveProcedures(self._save_rss)}
-
-    def soap_services(self) -> Sequence[SoapService]:
-        operation = SoapOperation(self._answer_soap, _NAMES, takes_request=True)
-        limit = _CALL_FACTOR * self._save_rss.hosting.max_bytes + _BESIDE
-        return [
-            SoapService(
-                "/rssCloud", {"saveRss": operation}, described=(_DESCRIBED,), body_limit=limit
-            )
-        ]
+        await self._hosting.save(caller, FEED, body, client_address(request))
+        return self._hosting.url_of(caller.name, FEED)
 
     async def _answer_soap(self, values: Mapping[str, Any], request: Request) -> str:
         if absent := [name for name in _NAMES if values.get(name) is None]:
             raise Refused(rsscloud.missing(absent))
-        return await self._save_rss.save(request, *(values[name] for name in _NAMES))
+        return await self.save(request, *(values[name] for name in _NAMES))
 
     async def _answer_rest(self, request: Request) -> Answer:
         """Answer a request by REST with a document that says whether the feed was saved."""
@@ -167,4 +160,4 @@ class SaveRssDoor:
         if absent:
             raise Refused(rsscloud.missing(absent))
         name, password, feed = (value or b"" for value in sent)
-        return await self._save_rss.save(request, name, password, bytes_of_form_field(feed))
+        return await self.save(request, name, password, bytes_of_form_field(feed))

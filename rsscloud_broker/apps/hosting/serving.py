@@ -22,14 +22,12 @@ from zlib import crc32
 
 from attrs import frozen
 from twisted.web.server import NOT_DONE_YET, Request
-from zope.interface import implementer
 
 from rsscloud_broker.apps.hosting import documents
-from rsscloud_broker.apps.hosting.options import prefixes_of
 from rsscloud_broker.apps.hosting.rows import Served, StoredFile
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers, send
 from rsscloud_broker.http.requests import header
-from rsscloud_broker.interfaces import IClock, IFrontDoor, Route, RoutesOnly
+from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.util.caches import ByteLimitedCache
 from rsscloud_broker.web.feed_answers import STYLED_VARY, FeedAnswers
 from rsscloud_broker.wire.change_list import style_data
@@ -239,22 +237,3 @@ class FileResource(Answers):
         if not isinstance(found, CachedFile):
             return Answer(b"This is gone: its author has deleted it.\n", PLAIN, 410)
         return found.answers.answer_to(request)
-
-
-@implementer(IFrontDoor)
-class FilesDoor(RoutesOnly):
-    """The front door that serves the files to everybody.
-
-    :param base: the URL below which the files are public.  A reverse proxy may also pass its path.
-    """
-
-    name = "hosting_files"
-
-    def __init__(self, cache: Cache, base: str) -> None:
-        self._routes = [
-            Route(f"{path}/*", "GET", FileResource(cache, path), for_everybody=True)
-            for path in prefixes_of(base)
-        ]
-
-    def routes(self) -> list[Route]:
-        return self._routes

@@ -40,6 +40,7 @@ from rsscloud_broker.apps.hosting.gate import (
 )
 from rsscloud_broker.apps.hosting.hosting import Hosting
 from rsscloud_broker.apps.hosting.options import prefixes_of
+from rsscloud_broker.apps.hosting.serving import FileResource
 from rsscloud_broker.errors import Forbidden, Refused, SignInFailed, TooMany
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers, plain
 from rsscloud_broker.http.requests import body_of, client_address, header
@@ -47,21 +48,25 @@ from rsscloud_broker.interfaces import Caller, IFrontDoor, Route, RoutesOnly
 
 
 @implementer(IFrontDoor)
-class UploadDoor(RoutesOnly):
-    """The front door for PUT and DELETE."""
+class FilesDoor(RoutesOnly):
+    """The front door that serves the files to everybody, and takes them in.
 
-    name = "hosting_uploads"
+    A reverse proxy may pass on the path of the URL below which the files are public.
+    """
+
+    name = "hosting_files"
 
     def __init__(self, hosting: Hosting, gate: Gate) -> None:
         self._hosting = hosting
         self._gate = gate
 
     def routes(self) -> list[Route]:
-        limit = self._hosting.max_bytes
+        limit, cache = self._hosting.max_bytes, self._hosting.cache
         return [
             route
             for prefix in prefixes_of(self._hosting.base)
             for route in (
+                Route(f"{prefix}/*", "GET", FileResource(cache, prefix), for_everybody=True),
                 Route(f"{prefix}/*", "PUT", Answers(partial(self._put, prefix)), body_limit=limit),
                 Route(f"{prefix}/*", "DELETE", Answers(partial(self._delete, prefix))),
             )

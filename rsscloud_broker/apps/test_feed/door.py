@@ -47,13 +47,27 @@ class TestFeedDoor(RoutesOnly):
     def __init__(self, feed: TestFeed, parts: AppParts) -> None:
         self._feed = feed
         self._clock = parts.clock
+        self._pages = parts.pages
+        self._callers = parts.callers
         hub = [(feed.about.hub, "hub")] if feed.about.hub else []
         self._link = links.encode([*hub, (feed.about.url, "self")])
         self._routes = [
             Route(FEED_PATH, "GET", Answers(self._answer_feed), for_everybody=True),
-            Route(PAGE_PATH, "GET", Answers(TestPage(feed, parts).show)),
+            Route(PAGE_PATH, "GET", Answers(self._show_page)),
             Route(SCRIPT_PATH, "GET", Asset(_SCRIPT, "text/javascript; charset=utf-8")),
         ]
+        about = feed.about
+        # What the template shows that never changes, by the names of its slots.
+        self._texts = {
+            "here": PAGE_PATH,
+            "feed": about.url,
+            "every": in_words(about.every),
+            "has_cloud": "yes" if about.cloud is not None else "",
+            "cloud": encode_cloud(about.cloud) if about.cloud is not None else "",
+            "registration": about.cloud.url if about.cloud is not None else "",
+            "hub": about.hub,
+            "topic": _link_to_topic_page(about.url) if "topic_page" in parts.running else "",
+        }
 
     def routes(self) -> Sequence[Route]:
         return self._routes
@@ -76,30 +90,8 @@ class TestFeedDoor(RoutesOnly):
         )
         return answers.answer_to(request)
 
-
-class TestPage:
-    """The page that says what a subscriber should see, and when."""
-
-    def __init__(self, feed: TestFeed, parts: AppParts) -> None:
-        self._feed = feed
-        self._clock = parts.clock
-        self._pages = parts.pages
-        self._callers = parts.callers
-        about = feed.about
-        # What the template shows that never changes, by the names of its slots.
-        self._texts = {
-            "here": PAGE_PATH,
-            "feed": about.url,
-            "every": in_words(about.every),
-            "has_cloud": "yes" if about.cloud is not None else "",
-            "cloud": encode_cloud(about.cloud) if about.cloud is not None else "",
-            "registration": about.cloud.url if about.cloud is not None else "",
-            "hub": about.hub,
-            "topic": _link_to_topic_page(about.url) if "topic_page" in parts.running else "",
-        }
-
-    async def show(self, request: Request) -> Answer:
-        """The page, with the items, and the seconds until the next one."""
+    async def _show_page(self, request: Request) -> Answer:
+        """The page that says what a subscriber should see, and when."""
         viewer = await viewer_of(self._callers, request)
         await self._feed.refresh()
         now = self._clock.wall_seconds()

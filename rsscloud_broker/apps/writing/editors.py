@@ -109,7 +109,10 @@ class Editors:
         source = client_address(request)
         caller = await self._authenticate(request, source, name, password)
         if "post_id" in given:
-            given["post"] = await self._find_post(caller, given.pop("post_id"))
+            number = given.pop("post_id")
+            given["post"] = await self.writing.post(caller, id_in(number))
+            if given["post"] is None:  # messages of others are none
+                raise no_such_post(number)
         return EditorCall(caller, source), given
 
     async def _authenticate(
@@ -140,16 +143,6 @@ class Editors:
                 f"This token lacks the scope {SCOPE}. Make another on the page /account.",
             )
         return caller
-
-    async def _find_post(self, caller: Caller, number: Any) -> Post:
-        """A message of a caller.
-
-        :raises Fault: there is none with this id; messages of others are none.
-        """
-        post = await self.writing.post(caller, id_in(number))
-        if post is None:
-            raise no_such_post(number)
-        return post
 
     async def with_html(
         self,
@@ -225,8 +218,24 @@ class EditorAPI(XMLRPC):
         return await self._writing.posts(call.caller, count_in(count, 100))
 
     async def _categories(self, call: EditorCall) -> list[dict[str, Any]]:
+        """The categories as structs, with the members that one or the other editor looks for."""
+        feeds = self._writing.feeds
         names = await self._writing.categories(call.caller)
-        return [category_of(self._writing, call.caller.name, name) for name in names]
+        home, rss = feeds.home_url(call.caller.name), feeds.url(call.caller.name)
+        return [
+            {
+                "categoryId": str(number_of(name)),
+                "categoryid": str(number_of(name)),
+                "parentId": "0",
+                "categoryName": name,
+                "title": name,
+                "description": name,
+                "categoryDescription": "",
+                "htmlUrl": home,
+                "rssUrl": rss,
+            }
+            for name in names
+        ]
 
     async def _add(self, call: EditorCall, new: NewPost) -> str:
         """Write a message.  Returns its id."""
@@ -268,22 +277,6 @@ class EditorAPI(XMLRPC):
             "type": upload.media_type,
             "metadata": {"filesize": min(upload.size, 2**31 - 1)},
         }
-
-
-def category_of(writing: Writing, owner: str, name: str) -> dict[str, Any]:
-    """A category as a struct, with the members that one or the other editor looks for."""
-    number = str(number_of(name))
-    return {
-        "categoryId": number,
-        "categoryid": number,
-        "parentId": "0",
-        "categoryName": name,
-        "title": name,
-        "description": name,
-        "categoryDescription": "",
-        "htmlUrl": writing.feeds.home_url(owner),
-        "rssUrl": writing.feeds.url(owner),
-    }
 
 
 # --- procedures -----------------------------------------------------------------------

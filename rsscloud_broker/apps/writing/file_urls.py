@@ -1,4 +1,7 @@
-"""The URLs of uploaded files, and their names for people.
+"""The kinds of uploaded files, their URLs, and their names for people.
+
+Only kinds are known that do nothing when a browser opens them: neither HTML nor SVG, both of which
+may have scripts.  Everything else is `UNKNOWN`, which browsers offer to save.
 
 A file is named by the SHA-256 digest of its bytes.  The name that its sender gave it is for people
 alone, so it can harm nothing.
@@ -13,10 +16,50 @@ from urllib.parse import urlsplit
 from attrs import evolve, frozen
 
 from rsscloud_broker.apps.writing.model import OutlineItem
-from rsscloud_broker.apps.writing.sniffing import ENDINGS
 from rsscloud_broker.apps.writing.upload_rows import StoredUpload
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.wire.text import clean
+
+UNKNOWN: Final = "application/octet-stream"
+
+#: The kinds that are known, each with the ending of its file names.
+ENDINGS: Final = {
+    "image/jpeg": "jpg",
+    "image/png": "png",
+    "image/gif": "gif",
+    "image/webp": "webp",
+    "image/avif": "avif",
+    "audio/mpeg": "mp3",
+    "audio/mp4": "m4a",
+    "audio/ogg": "ogg",
+    "audio/flac": "flac",
+    "audio/wav": "wav",
+    "video/mp4": "mp4",
+    "video/ogg": "ogv",
+    "video/webm": "webm",
+    "application/pdf": "pdf",
+    UNKNOWN: "bin",
+}
+
+_PATTERNS: Final = (
+    (rb"\xff\xd8\xff", "image/jpeg"),
+    (rb"\x89PNG\r\n\x1a\n", "image/png"),
+    (rb"GIF8[79]a", "image/gif"),
+    (rb"RIFF....WEBPVP", "image/webp"),
+    (rb"RIFF....WAVE", "audio/wav"),
+    (rb"....ftyp(?:avif|avis)", "image/avif"),
+    (rb"....ftyp(?:M4A |M4B )", "audio/mp4"),
+    (rb"....ftyp(?:mp4[12]|isom|iso[2-9]|avc1|dash|M4V |MSNV|mmp4)", "video/mp4"),
+    (rb"\x1aE\xdf\xa3.{4,60}webm", "video/webm"),
+    (rb"OggS.{24}.\x80theora", "video/ogg"),
+    (rb"OggS", "audio/ogg"),
+    (rb"fLaC", "audio/flac"),
+    (rb"ID3[\x02-\x04]", "audio/mpeg"),
+    # A frame of MPEG 1 or 2, layer 3, whose bit rate and sampling rate exist.
+    (rb"\xff[\xfa\xfb\xf2\xf3][\x10-\xef]", "audio/mpeg"),
+    (rb"%PDF-[12]\.", "application/pdf"),
+)
+_COMPILED: Final = tuple((re.compile(one, re.DOTALL), kind) for one, kind in _PATTERNS)
 
 _PATH: Final = re.compile(r"/people/([a-z0-9-]{2,32})/files/([0-9a-f]{64})\.[a-z0-9]{1,5}")
 _NOT_IN_NAMES: Final = re.compile(r'[/\\:*?"<>|]')
@@ -26,6 +69,19 @@ _DIGEST: Final = re.compile("[0-9a-f]{64}")
 def is_digest(text: str) -> bool:
     """Whether a text can be the digest of a file."""
     return _DIGEST.fullmatch(text) is not None
+
+
+def media_type(data: bytes) -> str:
+    """The media type of a file; `UNKNOWN` if it is none of ``ENDINGS``.
+
+    It is found by the first bytes and not by what the sender says.  The patterns are those of the
+    MIME Sniffing Standard (https://mimesniff.spec.whatwg.org/, section 6) and of the formats' own
+    specifications.
+    """
+    for pattern, kind in _COMPILED:
+        if pattern.match(data):
+            return kind
+    return UNKNOWN
 
 
 @frozen

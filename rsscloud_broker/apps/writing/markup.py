@@ -117,7 +117,7 @@ def read_html(html: str) -> MarkupContent:
 class _Reader:
     """Takes the elements of HTML from a parser, and collects what a message keeps of them.
 
-    The parser of lxml calls ``start``, ``end``, ``data``, ``comment`` and ``close``.  No tree is
+    The parser of lxml calls ``start``, ``end``, ``data`` and ``close``.  No tree is
     built, so HTML may be nested to any depth.
     """
 
@@ -169,9 +169,6 @@ class _Reader:
         self._text.append(data)
         if self._href:
             self._link_text.append(data)
-
-    def comment(self, text: str) -> None:
-        """Comments are dropped."""
 
     def close(self) -> None:
         self._end_link()

@@ -123,7 +123,10 @@ class PeoplePages:
             viewer,
             alternates=self._alternates(author),
             name=author.name,
-            feeds=self._feed_links(author),
+            feeds=[
+                tags.a(format_name, href=f"{home}/{file}")
+                for file, (_, _, format_name) in FORMATS.items()
+            ],
             posts=[self.article(each, alone=False) for each in found[:PER_PAGE]],
             nothing="" if found else "nothing",
             paging=links,
@@ -163,12 +166,6 @@ class PeoplePages:
             )
             for file, url in urls.items()
         ]
-
-    def _feed_links(self, author: Author) -> list[Flattenable]:
-        links: list[Flattenable] = []
-        for file, (_, _, format_name) in FORMATS.items():
-            links.append(tags.a(format_name, href=f"/people/{author.name}/{file}"))
-        return links
 
     def article(self, post: Post, *, alone: bool) -> Tag:
         """A message."""

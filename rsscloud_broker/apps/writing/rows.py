@@ -15,7 +15,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from attrs import frozen
+from attrs import asdict, frozen
 from sqlalchemy import Connection, Row, Table, delete, insert, or_, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 
@@ -132,18 +132,10 @@ def ensure_author(conn: Connection, account_id: int, name: str, base: str) -> Au
         row.base if row else base,
         row.version if row else 0,
         row.next_id if row else 1,
-        0.0,
+        0,
     )
-    values = {
-        "account_id": account_id,
-        "name": name,
-        "base": made.base,
-        "version": made.version,
-        "next_id": made.next_id,
-        "changed_at": 0,
-    }
     # Another process may do the same at this moment.
-    conn.execute(_insert(conn, author).values(values).on_conflict_do_nothing())
+    conn.execute(_insert(conn, author).values(asdict(made)).on_conflict_do_nothing())
     return made
 
 

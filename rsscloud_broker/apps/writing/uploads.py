@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from typing import Any
 
+from rsscloud_broker.apps.writing.file_urls import media_type
 from rsscloud_broker.apps.writing.model import InvalidPost
-from rsscloud_broker.apps.writing.sniffing import media_type
 from rsscloud_broker.apps.writing.store import PostStore
 from rsscloud_broker.apps.writing.upload_rows import AT_ONCE, CHUNK, StoredUpload, UploadLost
 from rsscloud_broker.errors import Unavailable
@@ -39,8 +39,8 @@ class Uploads:
         :raises InvalidPost: the files of the account would be too large together.
         :raises Unavailable: the database cannot be used, or has no space.
         """
-        digest = await self._in_thread(_digest, data)
-        new = StoredUpload(digest, name, media_type(data), len(data))
+        digest = await self._in_thread(sha256, data)
+        new = StoredUpload(digest.hexdigest(), name, media_type(data), len(data))
         at = self._clock.wall_seconds()
         quota = account.max_bytes or self._quota
         begun = await self._store.begin_upload(account.id, new, at, quota)
@@ -94,7 +94,3 @@ class Uploads:
         """Delete the pieces of an upload that is gone."""
         while await self._store.drop_chunks(upload_id):
             pass
-
-
-def _digest(data: bytes) -> str:
-    return sha256(data).hexdigest()

@@ -13,11 +13,16 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.writing import rows, upload_rows, uploads
 from rsscloud_broker.apps.writing.app import make
-from rsscloud_broker.apps.writing.file_urls import FileUrls, shown_name
+from rsscloud_broker.apps.writing.file_urls import (
+    ENDINGS,
+    UNKNOWN,
+    FileUrls,
+    media_type,
+    shown_name,
+)
 from rsscloud_broker.apps.writing.model import InvalidPost, NewPost, OutlineItem
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.schema import chunk, upload
-from rsscloud_broker.apps.writing.sniffing import ENDINGS, UNKNOWN, media_type
 from rsscloud_broker.apps.writing.store import PostStore
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.database.methods import writing
