@@ -219,9 +219,6 @@ def _drop_repeated(entries: list[Entry], order: Order) -> tuple[list[Entry], Ord
     return list(kept.values()), evolve(order, repeated=repeated)
 
 
-# --- entries ----------------------------------------------------------------
-
-
 def _read_entry(element: etree._Element, url: str) -> Entry:
     """An entry of the document at a URL; what is missing or malformed is left empty."""
     first: dict[str, etree._Element] = {}

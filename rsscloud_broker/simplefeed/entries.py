@@ -201,8 +201,6 @@ class Entry:
     published: float | None = None
 
 
-# --- JSON -------------------------------------------------------------------
-
 _encode: Final = msgspec.json.Encoder().encode
 
 

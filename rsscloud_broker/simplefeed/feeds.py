@@ -3,12 +3,6 @@
 The recent document of a log is written at most once per change, however many ask for it.  Archived
 documents are files; a file that is missing is made again from the rows.
 
-::
-
-    feeds = Feeds(database, Archive(directory), in_thread, clock, urls_of)
-    recent = await feeds.recent("events")         # a Written: its body and ETag
-    archived = await feeds.document("events", 3)  # a Filed: its path; or a Written
-
 Several processes may not share the directory of the files.  Each may have one of its own, since all
 make the same bytes of the same rows.
 """

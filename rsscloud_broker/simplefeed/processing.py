@@ -47,8 +47,6 @@ class Processing:
         self._newest_first = True  # as in the last document whose times said it
         self._kinds_told: set[str] = set()  # see ``tell_once``
 
-    # --- the position -------------------------------------------------------
-
     async def load(self) -> None:
         """Ask the marker for the position, but only the first time."""
         if self._loaded:
@@ -76,8 +74,6 @@ class Processing:
                 "was last written will be processed again."
             ) from error
         self._unsaved, self._saved_at = 0, self._clock.seconds()
-
-    # --- entries ------------------------------------------------------------
 
     async def process(self, document: AtomDocument, after: Position | None) -> None:
         """Hand on the entries of a document.
@@ -141,8 +137,6 @@ class Processing:
             )
         found: list[Entry] = entries
         return found
-
-    # --- people -------------------------------------------------------------
 
     def tell_once(self, sentence: str) -> None:
         """Tell people what is wrong, but not again for each document."""

@@ -1,18 +1,4 @@
-"""Serves the documents of the feeds, by GET and HEAD.
-
-::
-
-    GET /events/recent HTTP/1.1
-    Accept-Encoding: gzip
-
-    HTTP/1.1 200 OK
-    Content-Type: application/atom+xml; charset=utf-8
-    Content-Encoding: gzip
-    Vary: Accept-Encoding
-    Cache-Control: public, max-age=5
-    ETag: "0f343b0931126a20f133d67c-gzip"
-    Last-Modified: Sun, 22 Nov 2026 08:49:37 GMT
-    Link: <https://broker.example/websub>; rel="hub", <https://...>; rel="self"
+"""Serves the documents of the feeds, by GET and HEAD; ``web.feed_answers`` says how.
 
 The recent document of a feed is written at most once per change, however many ask for it.  It may
 change at any time, so caches keep it for a few seconds.  Archived documents never change, and

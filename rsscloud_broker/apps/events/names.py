@@ -1,14 +1,4 @@
-"""The names of the logs, and the URLs of their documents.
-
-===========  =======================================  ===========================================
-Log          Its recent document                      Document 3
-===========  =======================================  ===========================================
-changes      ``/events/recent``                       ``/events/documents/3``
-pings        ``/events/pings/recent``                 ``/events/pings/documents/3``
-host:NAME    ``/events/host?name=NAME``               ``/events/host?name=NAME&document=3``
-topic:URL    ``/events/topic?url=URL``                ``/events/topic?url=URL&document=3``
-===========  =======================================  ===========================================
-"""
+"""The names of the logs, and the URLs of their documents."""
 
 from __future__ import annotations
 

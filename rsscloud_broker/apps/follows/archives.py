@@ -13,13 +13,13 @@ from collections import Counter
 
 from twisted.logger import Logger
 
-from rsscloud_broker.apps.follows.documents import SourceDocuments
-from rsscloud_broker.apps.follows.options import Source
-from rsscloud_broker.apps.follows.parts import (
+from rsscloud_broker.apps.follows.documents import (
     CannotRead,
     FollowParts,
+    SourceDocuments,
     pause_after,
 )
+from rsscloud_broker.apps.follows.options import Source
 from rsscloud_broker.model import host_of
 from rsscloud_broker.wire.change_list import archive_path
 from rsscloud_broker.wire.units import HOUR

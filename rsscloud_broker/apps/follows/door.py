@@ -21,10 +21,10 @@ from twisted.application.service import IService, MultiService, Service
 from twisted.internet.defer import CancelledError, Deferred, gatherResults, succeed
 from zope.interface import implementer
 
+from rsscloud_broker.apps.follows.documents import FollowParts
 from rsscloud_broker.apps.follows.feeds import FeedFollower
 from rsscloud_broker.apps.follows.lists import ListFollower
 from rsscloud_broker.apps.follows.options import FollowsOptions
-from rsscloud_broker.apps.follows.parts import FollowParts
 from rsscloud_broker.apps.follows.pushing import ListSubscriptions, Pushed
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.model.shared import FollowedList

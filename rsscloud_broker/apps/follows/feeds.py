@@ -17,13 +17,13 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from rsscloud_broker.apps.follows.options import FollowedFeed
-from rsscloud_broker.apps.follows.parts import (
+from rsscloud_broker.apps.follows.documents import (
     LONGEST_PAUSE,
     MAX_FAULT,
     FollowParts,
     pause_after,
 )
+from rsscloud_broker.apps.follows.options import FollowedFeed
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IEntryHandler, IMarker, Position
 from rsscloud_broker.model import Ping, host_of

@@ -21,15 +21,15 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from rsscloud_broker.apps.follows.archives import MissingHours
-from rsscloud_broker.apps.follows.documents import SourceDocuments
-from rsscloud_broker.apps.follows.options import Source
-from rsscloud_broker.apps.follows.parts import (
+from rsscloud_broker.apps.follows.documents import (
     JITTER,
     LONGEST_PAUSE,
     CannotRead,
     FollowParts,
+    SourceDocuments,
     pause_after,
 )
+from rsscloud_broker.apps.follows.options import Source
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.model import Validators, host_of
 from rsscloud_broker.model.shared import FollowedList
@@ -159,8 +159,6 @@ class ListFollower:
         if changed != self._state:
             await self._parts.store.record_followed(changed, self._clock.wall_seconds())
             self._state = changed
-
-    # --- the list
 
     async def _read(self) -> None:
         """Read the list once, take its pings in, and store what is missing since the last read."""

@@ -109,8 +109,6 @@ class RiverDoor(RoutesOnly):
             Route(f"{CLOUD_PATH}*", "POST", Answers(self._take_ping)),
         ]
 
-    # --- for programs -------------------------------------------------------------
-
     def _for_caller(
         self, respond: Callable[[Request, Caller], Awaitable[Answer]]
     ) -> Callable[[Request], Awaitable[Answer]]:
@@ -194,8 +192,6 @@ class RiverDoor(RoutesOnly):
         now = self._clock.wall_seconds()
         body: bytes = await self._in_thread(formats.river_js, *found, now)
         return body
-
-    # --- for clouds ---------------------------------------------------------------
 
     async def _repeat_challenge(self, request: Request) -> Answer:
         """Repeat the challenge of a cloud, if the river asked it to register the callback."""

@@ -61,8 +61,6 @@ class RiverIntake:
         self.on_new: Callable[[], None] = lambda: None
         self.on_silent: Callable[[FeedRecord], Awaitable[None]]
 
-    # --- the broker's subscriber ------------------------------------------------
-
     def intent(self, feed: FeedRecord, lease: int, *, present: bool = False) -> Intent:
         """The intent by which the river subscribes to a feed, or unsubscribes."""
         callback = Callback(f"{self._prefix}{feed.id}", PROTOCOL)
@@ -101,8 +99,6 @@ class RiverIntake:
         """The feed whose id is at the end of a callback; None if there is none."""
         number = parse_number(callback.url.removeprefix(self._prefix))
         return None if number is None else await self._store.feed(number)
-
-    # --- documents --------------------------------------------------------------
 
     async def read_and_store(
         self, feed: FeedRecord, body: bytes, content_type: str, *, whole: bool

@@ -142,9 +142,6 @@ def _remove_old(conn: Connection, feed_id: int, turn: int, before: float) -> Non
     conn.execute(delete(item).where(item.c.feed_id == feed_id, item.c.turn < turn, old))
 
 
-# --- reading ----------------------------------------------------------------
-
-
 def items_before(conn: Connection, account_id: int, before: int | None, limit: int) -> list[Item]:
     """The newest items of the feeds that an account follows and has not muted, newest first."""
     edge = _LAST if before is None else before
@@ -230,9 +227,6 @@ def newest_id(conn: Connection) -> int:
     until = visible_ids(conn, "river_item")
     newest = conn.execute(select(func.max(item.c.id))).scalar() or 0
     return newest if until is None else min(newest, until)
-
-
-# --- rows -------------------------------------------------------------------
 
 
 @frozen

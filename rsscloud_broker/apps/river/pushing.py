@@ -63,8 +63,6 @@ class Pushing:
         self._leaving: OrderedDict[str, str] = OrderedDict()
         intake.on_silent = self.give_up_silent
 
-    # --- subscribing ------------------------------------------------------------
-
     async def tend(self, feed: FeedRecord) -> None:
         """Do what is due for a feed: subscribe, renew, or give up a hub that did not verify."""
         offer = feed.current
@@ -176,8 +174,6 @@ class Pushing:
                 url=feed.url,
                 error=error,
             )
-
-    # --- the callbacks ----------------------------------------------------------
 
     async def verify(self, key: str, call: HubCall) -> bool:
         """Whether to confirm a hub's verification of intent; a denial is noted, and confirmed."""

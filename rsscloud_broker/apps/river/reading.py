@@ -22,9 +22,9 @@ import msgspec
 from attrs import evolve
 from lxml import etree
 
-from rsscloud_broker.apps.river import cleaning, sub_items
+from rsscloud_broker.apps.river import cleaning
 from rsscloud_broker.apps.river.model import Item, ItemEnclosure, Offer, ReadDocument, SubItem
-from rsscloud_broker.apps.river.trimming import short_id, trimmed
+from rsscloud_broker.apps.river.trimming import short_id, take_out_sub_items, trimmed
 from rsscloud_broker.wire import links, xml
 from rsscloud_broker.wire.feed import FeedFacts, is_json
 from rsscloud_broker.wire.feed_json import read_json
@@ -97,15 +97,12 @@ def _html_size(items: tuple[SubItem, ...]) -> int:
     return sum(len(item.text_html) + _html_size(item.items) for item in items)
 
 
-# --- RSS and Atom -----------------------------------------------------------
-
-
 def _read_xml_items(root: etree._Element, url: str) -> list[Item]:
     """The items of a feed in RSS or Atom, as feedparser reads them."""
     elements = list(_item_elements(root))
     half = MAX_ENTRIES // 2
     kept = elements if len(elements) <= MAX_ENTRIES else elements[:half] + elements[-half:]
-    below = [sub_items.take_out(element, url) for element in kept]
+    below = [take_out_sub_items(element, url) for element in kept]
     parsed = feedparser.parse(
         BytesIO(trimmed(root, kept)),
         response_headers={
@@ -209,9 +206,6 @@ def _text_member(holder: Any, name: str) -> str:
     """A member of an object if it is a text; else an empty text."""
     value = holder.get(name)
     return value if isinstance(value, str) else ""
-
-
-# --- JSON Feed --------------------------------------------------------------
 
 
 def _read_json_items(body: bytes, url: str) -> list[Item]:

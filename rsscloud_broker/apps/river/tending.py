@@ -215,8 +215,6 @@ class Tending(MultiService):
         except Unavailable as error:
             self.log.error("The feed {url} is tended later: {error}", url=feed.url, error=error)
 
-    # --- the end of following -----------------------------------------------------
-
     async def sweep(self) -> None:
         """Remove the feeds that nobody follows."""
         for feed in await self._store.abandoned_feeds(REMOVED_AT_ONCE):

@@ -279,9 +279,6 @@ class EditorAPI(XMLRPC):
         }
 
 
-# --- procedures -----------------------------------------------------------------------
-
-
 def editing(parameters: str) -> Callable[[Method[T]], Method[T]]:
     """Mark an ``xmlrpc_`` method of an `EditorAPI`.
 

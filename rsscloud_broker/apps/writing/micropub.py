@@ -277,9 +277,6 @@ class Micropub:
         return [{"url": self._writing.files.url(caller.name, upload)} for upload in uploads]
 
 
-# --- queries ------------------------------------------------------------------------
-
-
 def _wanted_properties(request: Request) -> list[str]:
     arguments = request.args or {}
     return [
@@ -304,9 +301,6 @@ def _number_of(request: Request, name: str, otherwise: int) -> int:
     if number is None:
         raise InvalidPost(f"{name} must be a number")
     return number
-
-
-# --- answers ------------------------------------------------------------------------
 
 
 def _no_such_post() -> Refusal:

@@ -71,9 +71,6 @@ def with_media(new: NewPost, media: Iterable[MarkupLink], *, captioned: bool = F
     return evolve(new, enclosure_url=url, enclosure_text=text, items=tuple(items))
 
 
-# --- messages as HTML -------------------------------------------------------------
-
-
 def html_of(post: Post) -> str:
     """A message as HTML, for the editors of people: its text and its pictures."""
     pictures = [link for kind, link in media_of(post) if kind == "image"]

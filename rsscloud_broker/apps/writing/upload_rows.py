@@ -137,9 +137,6 @@ def uploads(conn: Connection, account_id: int, limit: int, skipped: int = 0) -> 
     return list(map(_upload_of_row, conn.execute(newest)))
 
 
-# --- removing -----------------------------------------------------------------------
-
-
 def remove_upload(
     conn: Connection,
     account_id: int,

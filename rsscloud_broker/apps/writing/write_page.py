@@ -290,8 +290,6 @@ class WritePage:
             await store.drop_unsent(account_id, number)
         return Answer(b'{"kept": true}\n', JSON, headers=NO_STORE)
 
-    # --- the page
-
     async def _render(
         self,
         request: Request,

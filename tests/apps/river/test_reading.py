@@ -7,7 +7,7 @@ from html import escape
 from lxml import html
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.apps.river import reading, sub_items
+from rsscloud_broker.apps.river import reading, trimming
 from rsscloud_broker.apps.river.cleaning import MAX_HTML
 from rsscloud_broker.apps.river.model import Item, ItemEnclosure, Offer, SubItem
 from rsscloud_broker.apps.river.reading import header_offers, read_document
@@ -215,16 +215,16 @@ class HierarchyTests(SynchronousTestCase):
         )
 
     def test_bounds(self) -> None:
-        depth = sub_items.MAX_DEPTH + 30
+        depth = trimming.MAX_DEPTH + 30
         deep = "<rssCloud:item>" * depth + "</rssCloud:item>" * depth
         (entry,) = entries(rss(f"<item>{deep}</item>"))
         levels, items = 0, entry.items
         while items:
             levels, items = levels + 1, items[0].items
-        self.assertEqual(levels, sub_items.MAX_DEPTH)
-        many = "<rssCloud:item><title>x</title></rssCloud:item>" * (sub_items.MAX_NUMBER + 9)
+        self.assertEqual(levels, trimming.MAX_DEPTH)
+        many = "<rssCloud:item><title>x</title></rssCloud:item>" * (trimming.MAX_NUMBER + 9)
         (entry,) = entries(rss(f"<item>{many}</item>"))
-        self.assertEqual(len(entry.items), sub_items.MAX_NUMBER)
+        self.assertEqual(len(entry.items), trimming.MAX_NUMBER)
         large = f"<rssCloud:item><description>{'x' * 40_000}</description></rssCloud:item>" * 9
         (entry,) = entries(rss(f"<item>{large}</item>"))
         self.assertEqual(len(entry.items), 3)
