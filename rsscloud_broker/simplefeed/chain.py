@@ -28,7 +28,6 @@ from rsscloud_broker.interfaces import (
 from rsscloud_broker.model import host_of
 from rsscloud_broker.simplefeed.documents import AtomDocument, parse
 from rsscloud_broker.simplefeed.errors import DocumentMissing, FeedUnavailable, FollowError
-from rsscloud_broker.wire.conditional import conditions
 from rsscloud_broker.wire.http_dates import retry_after
 
 _MISSING: Final = frozenset({404, 410})
@@ -84,7 +83,7 @@ class DocumentReader:
     async def read_if_changed(self, url: str, conditions: Mapping[str, str]) -> AtomDocument | None:
         """Fetch a document with a conditional request.
 
-        :param conditions: the headers that ``conditions_of`` has made.
+        :param conditions: the headers that make it conditional.
         :returns: None if it has not changed.
         :raises DocumentMissing, FeedUnavailable: as for ``read``.
         """
@@ -114,12 +113,6 @@ class DocumentReader:
             return await self._parse(host_of(url), parse, reply.body, reply.url or url, headers)
         except (DocumentFault, ParsingUnavailable) as error:
             raise FeedUnavailable(f"{url} cannot be followed: {error}") from error
-
-
-def conditions_of(document: AtomDocument) -> dict[str, str]:
-    """The headers of a conditional request for a document that was read before."""
-    headers = document.headers
-    return conditions(headers.get("etag", ""), headers.get("last-modified", ""))
 
 
 async def walk_back(

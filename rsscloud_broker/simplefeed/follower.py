@@ -24,7 +24,6 @@ from rsscloud_broker.interfaces import IClock, IEntryHandler, IMarker, IOutbound
 from rsscloud_broker.simplefeed.chain import (
     Beginning,
     DocumentReader,
-    conditions_of,
     walk_back,
 )
 from rsscloud_broker.simplefeed.documents import AtomDocument
@@ -33,6 +32,7 @@ from rsscloud_broker.simplefeed.processing import Processing
 from rsscloud_broker.simplefeed.waiting import LONGEST_REST, FollowerLimits, Waiting
 from rsscloud_broker.util.urls import joined
 from rsscloud_broker.wire import links
+from rsscloud_broker.wire.conditional import conditions
 from rsscloud_broker.wire.http_dates import freshness
 
 
@@ -190,7 +190,8 @@ class Follower:
             if await self._process_archived(recent):
                 recent = await self._waits.call(self._reader.read, self._url)
             await self._process_from(recent)
-        self._conditions = conditions_of(recent)
+        headers = recent.headers
+        self._conditions = conditions(headers.get("etag", ""), headers.get("last-modified", ""))
 
     def _learn(self, recent: AtomDocument) -> None:
         """Notice what the recent document says about how to follow the feed."""

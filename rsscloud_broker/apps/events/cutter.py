@@ -19,7 +19,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from rsscloud_broker.apps.events import rows
-from rsscloud_broker.apps.events.entries import EntryWriter
+from rsscloud_broker.apps.events.entries import make_change_entries, make_ping_entries
 from rsscloud_broker.apps.events.names import CHANGES, PINGS
 from rsscloud_broker.apps.events.options import EventsOptions
 from rsscloud_broker.apps.events.rows import RemovedDocuments
@@ -72,7 +72,6 @@ class Cutter(Service):
         self._parse = parse
         self._is_shown = is_shown
         self._changed = changed
-        self._writer = EntryWriter(public_url)
         # Whether the logs exist, and when old entries are removed next.
         self._opened = False
         self._sweep_at = 0.0
@@ -158,7 +157,7 @@ class Cutter(Service):
         if not changes:
             return False
         cut = [
-            self._writer.make_change_entries(each, await self._parse_content(each))
+            make_change_entries(self._public_url, each, await self._parse_content(each))
             for each in changes
         ]
         appending = partial(rows.append_changes, public_url=self._public_url)
@@ -188,7 +187,7 @@ class Cutter(Service):
         pings = await self._changes.pings_after(before, PINGS_AT_ONCE)
         if not pings:
             return False
-        entries = self._writer.make_ping_entries(pings, self._is_shown)
+        entries = make_ping_entries(pings, self._is_shown)
         last = pings[-1].id
         appending = partial(rows.append_pings, before=before, last=last, entries=entries)
         if not await self._database.write(appending):  # another process has appended them

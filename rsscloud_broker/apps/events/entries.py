@@ -48,39 +48,31 @@ class Cut:
         return host_of(self.url)[:255]
 
 
-class EntryWriter:
-    """Makes entries of pings and of changes."""
+def make_ping_entries(pings: Sequence[Ping], is_shown: Callable[[str], bool]) -> list[Entry]:
+    """Make entries of pings, but of none that names a URL which may not be shown."""
+    return [entry_of(each) for each in pings if all(map(is_shown, each.named_urls))]
 
-    def __init__(self, public_url: str) -> None:
-        self._public_url = public_url
-        self._scheme = f"{public_url}/events#way"
 
-    def make_ping_entries(
-        self, pings: Sequence[Ping], is_shown: Callable[[str], bool]
-    ) -> list[Entry]:
-        """Make entries of pings, but of none that names a URL which may not be shown."""
-        return [entry_of(each) for each in pings if all(map(is_shown, each.named_urls))]
+def make_change_entries(public_url: str, change: KeptChange, content: EntryContent | None) -> Cut:
+    """Make the entries of a change.
 
-    def make_change_entries(self, change: KeptChange, content: EntryContent | None) -> Cut:
-        """Make the entries of a change.
-
-        :param content: what the topic has now; None if that is not kept.
-        """
-        url = change.url
-        of_host = self._public_url + recent_path(HOST + host_of(url)[:255])
-        links = [EntryLink(url), EntryLink(of_host, "related", MEDIA_TYPE)]
-        said = _SENTENCES[change.way]
-        entry = Entry(
-            url,
-            change.at,
-            new_id(),
-            links=tuple(links),
-            categories=(Category(change.way, self._scheme),),
-            summary=f"{said} The ping came from {change.origin}." if change.origin else said,
-        )
-        if content is None:
-            return Cut(change.id, url, entry)
-        of_topic = self._public_url + recent_path(TOPIC + url)
-        links.append(EntryLink(of_topic, "related", MEDIA_TYPE))
-        whole = evolve(entry, content=content, id=new_id())
-        return Cut(change.id, url, evolve(entry, links=tuple(links)), whole)
+    :param content: what the topic has now; None if that is not kept.
+    """
+    url = change.url
+    of_host = public_url + recent_path(HOST + host_of(url)[:255])
+    links = [EntryLink(url), EntryLink(of_host, "related", MEDIA_TYPE)]
+    said = _SENTENCES[change.way]
+    entry = Entry(
+        url,
+        change.at,
+        new_id(),
+        links=tuple(links),
+        categories=(Category(change.way, f"{public_url}/events#way"),),
+        summary=f"{said} The ping came from {change.origin}." if change.origin else said,
+    )
+    if content is None:
+        return Cut(change.id, url, entry)
+    of_topic = public_url + recent_path(TOPIC + url)
+    links.append(EntryLink(of_topic, "related", MEDIA_TYPE))
+    whole = evolve(entry, content=content, id=new_id())
+    return Cut(change.id, url, evolve(entry, links=tuple(links)), whole)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rsscloud_broker.apps.hosting import documents, rows
 from rsscloud_broker.apps.hosting.documents import HostedDocument, NotStored, is_path
@@ -27,19 +27,6 @@ from rsscloud_broker.model import Content
 from rsscloud_broker.model.administration import PublishedWork
 from rsscloud_broker.wire.change_list import STYLE_SHEET
 from rsscloud_broker.wire.links import HUB_PATHS, encode
-
-
-@frozen
-class Usage:
-    """How much an account has stored."""
-
-    files: list[File]
-    limits: AccountLimits
-
-    @property
-    def bytes(self) -> int:
-        """The bytes of all files."""
-        return sum(each.size for each in self.files)
 
 
 class Hosting:
@@ -174,9 +161,9 @@ class Hosting:
                 removed = await self._database.write(operation)
         return removed
 
-    async def usage(self, caller: Caller) -> Usage:
+    async def usage(self, caller: Caller) -> tuple[list[File], AccountLimits]:
         """The files of an account, and how much it may have."""
-        return Usage(await self._store.files(caller.account), self._limits_of(caller))
+        return await self._store.files(caller.account), self._limits_of(caller)
 
     def _limits_of(self, caller: Caller) -> AccountLimits:
         """How much an account may have: its own limit of bytes, if an administrator has set one."""

@@ -15,16 +15,17 @@ from twisted.web.template import Tag, tags
 from zope.interface import implementer
 
 from rsscloud_broker.apps.hosting.documents import FEED
-from rsscloud_broker.apps.hosting.hosting import Hosting, Usage
+from rsscloud_broker.apps.hosting.hosting import Hosting
 from rsscloud_broker.apps.hosting.options import PREFIX
 from rsscloud_broker.apps.hosting.rows import File, Version
+from rsscloud_broker.apps.hosting.saving import AccountLimits
 from rsscloud_broker.apps.hosting.serving import SAFE
 from rsscloud_broker.errors import ForgedForm, Refused, TooMany
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers
 from rsscloud_broker.http.requests import client_address, number_parameter, parameter
 from rsscloud_broker.interfaces import AppParts, Caller, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.web.callers import NO_STORE, redirect, refused
-from rsscloud_broker.web.words import clock_time, dated
+from rsscloud_broker.web.words import clock_time, counted, dated
 from rsscloud_broker.wire.text import parse_number, sentence
 
 _TEMPLATE: Final = "rsscloud_broker.apps.hosting:feeds.html"
@@ -110,7 +111,7 @@ class FeedsDoor(RoutesOnly):
         status: int = 400,
     ) -> Answer:
         """Render the page; ``path`` is the file whose versions are listed, empty for none."""
-        usage = await self._hosting.usage(caller)
+        files, limits = await self._hosting.usage(caller)
         versions = await self._hosting.versions(caller, path) if path else []
         page = await self._pages.render(
             "Your feeds",
@@ -118,8 +119,8 @@ class FeedsDoor(RoutesOnly):
             caller,
             here=PREFIX,
             name=caller.name,
-            used=_usage_in_words(usage),
-            files=[self._file_item(each, caller) for each in usage.files] or tags.li("None yet."),
+            used=_usage_in_words(files, limits),
+            files=[self._file_item(each, caller) for each in files] or tags.li("None yet."),
             path=path if versions else "",
             versions=[_version_item(path, each, caller) for each in versions],
             own=self._hosting.url_of(caller.name, FEED),
@@ -131,7 +132,7 @@ class FeedsDoor(RoutesOnly):
 
     def _file_item(self, file: File, caller: Caller) -> Tag:
         link = tags.a(file.path, href=self._hosting.url_of(caller.name, file.path))
-        versions = "1 version" if file.versions == 1 else f"{file.versions} versions"
+        versions = counted(file.versions, "version")
         where = tags.a(
             versions,
             href=f"{PREFIX}?file={quote(file.path, safe='')}#versions",
@@ -169,9 +170,9 @@ def _one_button_form(text: str, caller: Caller, path: str, what: str = "", **fie
     return tags.form(*hidden, button, action=PREFIX, method="post")
 
 
-def _usage_in_words(usage: Usage) -> str:
-    files = "1 file" if len(usage.files) == 1 else f"{len(usage.files)} files"
+def _usage_in_words(files: list[File], limits: AccountLimits) -> str:
+    used = sum(each.size for each in files)
     return (
-        f"{files} of at most {usage.limits.files}, with {usage.bytes:,} of at most "
-        f"{usage.limits.bytes:,} bytes"
+        f"{counted(len(files), 'file')} of at most {limits.files}, with {used:,} of at most "
+        f"{limits.bytes:,} bytes"
     )

@@ -37,13 +37,13 @@ from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.people_pages import NOTHING_HERE, PeoplePages
 from rsscloud_broker.apps.writing.rsd import MEDIA_TYPE, PATH, rsd_document
 from rsscloud_broker.apps.writing.sending import send_upload
-from rsscloud_broker.apps.writing.serving import send_feed
 from rsscloud_broker.apps.writing.write_page import WritePage
 from rsscloud_broker.apps.writing.writing import Writing
-from rsscloud_broker.http.answering import Answer, Answers
+from rsscloud_broker.http.answering import Answer, Answers, send
 from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import AppParts, IFrontDoor, Route, SoapService
 from rsscloud_broker.web.assets import Asset
+from rsscloud_broker.web.feed_answers import FeedAnswers
 
 _FEED: Final = re.compile(r"/people/([a-z0-9-]{2,32})/(rss\.xml|atom\.xml|feed\.json)")
 _PAGE: Final = re.compile(r"/people/([a-z0-9-]{2,32})(?:/([1-9][0-9]{0,17}))?/?")
@@ -132,7 +132,18 @@ class WritingDoor:
         feed = (await self._writing.feeds_of(author))[feeds.url(name, file)]
         if request.channel is not None:  # the client has not hung up
             link = feeds.link_header(name, file)
-            send_feed(request, feed, author.changed_at, link, self._clock.wall_seconds())
+            kind = feed.content.content_type
+            answers = FeedAnswers.of(
+                feed.content.body,
+                feed.gzipped,
+                kind,
+                feed.etag,
+                author.changed_at,
+                self._clock.wall_seconds(),
+                link,
+                is_styled="xml" in kind,
+            )
+            send(request, answers.answer_to(request))
         return None
 
     async def _send_file(self, request: Request, name: str, digest: str) -> Answer | None:

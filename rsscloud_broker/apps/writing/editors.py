@@ -215,12 +215,12 @@ class EditorAPI(XMLRPC):
     async def _newest_posts(self, call: EditorCall, count: Any) -> list[Post]:
         """The newest messages."""
         # A call returns at most a hundred messages.
-        return await self._writing.posts(call.caller, count_in(count, 100))
+        return await self._writing.store.all_posts(call.caller.account.id, count_in(count, 100))
 
     async def _categories(self, call: EditorCall) -> list[dict[str, Any]]:
         """The categories as structs, with the members that one or the other editor looks for."""
         feeds = self._writing.feeds
-        names = await self._writing.categories(call.caller)
+        names = await self._writing.store.categories(call.caller.account.id)
         home, rss = feeds.home_url(call.caller.name), feeds.url(call.caller.name)
         return [
             {

@@ -187,7 +187,7 @@ class MovableTypeAPI(EditorAPI):
         """Set the categories of a message: postid, name, password, structs with categoryId."""
         if not isinstance(chosen, list):
             raise Fault(FaultCode.BAD_REQUEST, "The categories must be an array of structs.")
-        used = await self._writing.categories(call.caller)
+        used = await self._writing.store.categories(call.caller.account.id)
         by_number = {str(number_of(each)): each for each in (*post.categories, *used)}
         categories = merged([_category_in(each, by_number) for each in chosen])
 

@@ -212,20 +212,20 @@ class Micropub:
             "media-endpoint": f"{self._parts.public_url}{MEDIA_ENDPOINT}",
             "syndicate-to": [],
             "post-types": [{"type": kind, "name": name} for kind, name in _POST_TYPES.items()],
-            "categories": await self._writing.categories(caller),
+            "categories": await self._writing.store.categories(caller.account.id),
             "q": ["config", "syndicate-to", "category", "source"],
         }
 
     async def _categories(self, caller: Caller, request: Request) -> list[str]:
         part = parameter(request, "filter").casefold()
-        names = await self._writing.categories(caller)
+        names = await self._writing.store.categories(caller.account.id)
         return [name for name in names if part in name.casefold()]
 
     async def _newest_posts(self, caller: Caller, request: Request) -> dict[str, Any]:
         """The newest messages, or those before the one that ``after`` names."""
         limit = min(max(_number_of(request, "limit", _POSTS), 1), _MAX_POSTS)
         after = _number_of(request, "after", 0) or None
-        posts = await self._writing.posts(caller, limit, after)
+        posts = await self._writing.store.all_posts(caller.account.id, limit, after)
         items = [{"type": ["h-entry"], "properties": self._properties(post)} for post in posts]
         more = {"paging": {"after": str(posts[-1].id)}} if len(posts) == limit else {}
         return {"items": items, **more}

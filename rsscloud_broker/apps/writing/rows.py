@@ -223,10 +223,10 @@ def all_posts(
     conn: Connection,
     account_id: int,
     limit: int,
-    before: int | None,
-    is_draft: bool | None,
+    before: int | None = None,
+    is_draft: bool | None = None,
 ) -> list[Post]:
-    """The messages of an account with the largest ids.
+    """The messages of an account with the largest ids, the newest first.
 
     :param is_draft: only drafts, or only published ones; None for both.
     """

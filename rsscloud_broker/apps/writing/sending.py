@@ -18,7 +18,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 from urllib.parse import quote
 
-from attrs import frozen
 from twisted.logger import Logger
 from twisted.web import http
 from twisted.web.server import Request
@@ -40,14 +39,6 @@ _SHOWN: Final = ("image/", "audio/", "video/")
 ReadChunk = Callable[[int, int], Awaitable[bytes | None]]
 
 
-@frozen
-class _Part:
-    """What is sent of a file: the bytes from ``first`` to before ``end``."""
-
-    first: int
-    end: int
-
-
 async def send_upload(request: Request, upload: StoredUpload, read: ReadChunk) -> None:
     """Send a file, or the part of it that is asked for, and end the request."""
     for name, value in _headers_of(upload).items():
@@ -56,65 +47,53 @@ async def send_upload(request: Request, upload: StoredUpload, read: ReadChunk) -
     if request.setETag(etag.encode("ascii")) is http.CACHED:
         request.finish()
         return
-    part = _wanted_part(request, upload.size, etag)
-    if part.first >= upload.size:
+    first, end = _wanted_part(request, upload.size, etag)
+    if first >= upload.size:
         request.setResponseCode(http.REQUESTED_RANGE_NOT_SATISFIABLE)
         request.setHeader("content-range", f"bytes */{upload.size}")
         request.setHeader("content-length", "0")
         request.finish()
         return
-    if part != _Part(0, upload.size):
+    if (first, end) != (0, upload.size):
         request.setResponseCode(http.PARTIAL_CONTENT)
-        request.setHeader("content-range", f"bytes {part.first}-{part.end - 1}/{upload.size}")
-    request.setHeader("content-length", str(part.end - part.first))
+        request.setHeader("content-range", f"bytes {first}-{end - 1}/{upload.size}")
+    request.setHeader("content-length", str(end - first))
     if request.method == b"HEAD":
         request.finish()
         return
-    await _Sending(request, upload, part).send(read)
+    stream = Stream(request)
+    stream.begin()
+    try:
+        await _write(stream, upload.id, first, end, read)
+    except Unavailable as error:
+        log.error("A file could not be read to its end: {error}", error=error)
+        stream.cut_off()  # so that nobody takes a half for the whole
+        return
+    if not stream.over:
+        request.unregisterProducer()
+        request.finish()
 
 
-def _wanted_part(request: Request, size: int, etag: str) -> _Part:
-    """The part of a file that a request asks for; the whole if it names none or another version."""
+def _wanted_part(request: Request, size: int, etag: str) -> tuple[int, int]:
+    """The first byte that a request asks for, and the one after the last; all bytes of a file if it
+    names no part, or another version.
+    """
     part = asked_part(header(request, "range"), size)
     if part is None or request.method == b"HEAD" or header(request, "if-range") not in {"", etag}:
-        return _Part(0, size)
-    return _Part(*part)
+        return 0, size
+    return part
 
 
-class _Sending:
-    """Sends a part of one file."""
-
-    def __init__(self, request: Request, upload: StoredUpload, part: _Part) -> None:
-        self._request = request
-        self._upload = upload
-        self._part = part
-        self._stream = Stream(request)
-
-    async def send(self, read: ReadChunk) -> None:
-        """Send the part, or cut the connection off, so that nobody takes a half for the whole."""
-        stream, request = self._stream, self._request
-        stream.begin()
-        try:
-            await self._write(read)
-        except Unavailable as error:
-            log.error("A file could not be read to its end: {error}", error=error)
-            stream.cut_off()
+async def _write(stream: Stream, upload_id: int, first: int, end: int, read: ReadChunk) -> None:
+    """Write a part piece by piece, until it is sent or the client has hung up."""
+    for number in range(first // CHUNK, -(-end // CHUNK)):  # rounded up
+        data = await read(upload_id, number)
+        if stream.over:
             return
-        if not stream.over:
-            request.unregisterProducer()
-            request.finish()
-
-    async def _write(self, read: ReadChunk) -> None:
-        """Write the part piece by piece, until it is sent or the client has hung up."""
-        first, end = self._part.first, self._part.end
-        for number in range(first // CHUNK, -(-end // CHUNK)):  # rounded up
-            data = await read(self._upload.id, number)
-            if self._stream.over:
-                return
-            if data is None:
-                raise Unavailable("it was deleted meanwhile")
-            start = number * CHUNK
-            await self._stream.send(data[max(first - start, 0) : end - start])
+        if data is None:
+            raise Unavailable("it was deleted meanwhile")
+        start = number * CHUNK
+        await stream.send(data[max(first - start, 0) : end - start])
 
 
 def _headers_of(upload: StoredUpload) -> Mapping[str, str]:

@@ -1,54 +1,24 @@
-"""Answers requests for feeds, serves what accounts publish to the broker, and hands it to them.
-
-Feeds have an ETag and Last-Modified, and are compressed for clients that accept gzip.  Clients that
-have the present version get 304.
-"""
+"""Serves what accounts publish to the broker, and hands it to the accounts."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final
 
-from twisted.web.server import Request
-
-from rsscloud_broker.apps.writing.feeds import WrittenFeed
 from rsscloud_broker.apps.writing.model import Post
 from rsscloud_broker.apps.writing.rows import Author
 from rsscloud_broker.apps.writing.upload_rows import CHUNK, StoredUpload
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.http.answering import send
 from rsscloud_broker.interfaces import AccountFile, Caller
 from rsscloud_broker.model import Content
 from rsscloud_broker.model.administration import PublishedWork
 from rsscloud_broker.util.urls import normal_form
-from rsscloud_broker.web.feed_answers import FeedAnswers
 from rsscloud_broker.wire.text import parse_number
 
 #: How many messages are in each feed that an account takes away, and how many files are read at a
 #: time.
 AT_ONCE: Final = 200
-
-
-def send_feed(
-    request: Request, feed: WrittenFeed, changed_at: float, link: str, now: float
-) -> None:
-    """Send a feed, or 304 if the client has it.
-
-    :param changed_at: seconds since the epoch, as ``later_second`` computes it.
-    """
-    content = feed.content
-    answers = FeedAnswers.of(
-        content.body,
-        feed.gzipped,
-        content.content_type,
-        feed.etag,
-        changed_at,
-        now,
-        link,
-        is_styled="xml" in content.content_type,
-    )
-    send(request, answers.answer_to(request))
 
 
 class FeedTopics:
@@ -119,7 +89,9 @@ class FeedTopics:
             return
         for name, is_draft in (("messages", False), ("drafts", True)):
             before, number = None, 0
-            while posts := await self._writing.posts(caller, AT_ONCE, before, is_draft):
+            while posts := await self._writing.store.all_posts(
+                author.account_id, AT_ONCE, before, is_draft
+            ):
                 before, number = posts[-1].id, number + 1
                 yield AccountFile(f"{name}/{number}.xml", self._feed(author, posts))
         skipped = 0

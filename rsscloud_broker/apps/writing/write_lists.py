@@ -47,9 +47,10 @@ class Lists:
         """
         before = number_parameter(request, "drafts")
         skipped = number_parameter(request, "files")
-        drafts = await self._writing.posts(caller, LISTED + 1, before or None, is_draft=True)
-        posts = await self._writing.posts(caller, LISTED, is_draft=False)
-        files = await self._writing.store.uploads(caller.account.id, LISTED + 1, skipped)
+        store, account_id = self._writing.store, caller.account.id
+        drafts = await store.all_posts(account_id, LISTED + 1, before or None, is_draft=True)
+        posts = await store.all_posts(account_id, LISTED, is_draft=False)
+        files = await store.uploads(account_id, LISTED + 1, skipped)
         older_drafts = drafts[LISTED - 1].id if len(drafts) > LISTED else 0
         older_files = skipped + LISTED if len(files) > LISTED else 0
         now = self._clock.wall_seconds()

@@ -308,7 +308,7 @@ class WritePage:
         :param fields: what is in the form, by ``FIELDS``.
         :param restored: when the fields were kept, if they were typed and not sent.
         """
-        categories = await self._writing.categories(caller)
+        categories = await self._writing.store.categories(caller.account.id)
         lists = await self._lists.slots(request, caller)
         most = self._writing.options.max_characters
         given = {name: fields.get(name, "") for name in FIELDS}

@@ -96,23 +96,6 @@ class Writing:
         author = await self.store.author_of(caller.account.id)
         return await self.store.find_post(author, post_id) if author else None
 
-    async def posts(
-        self,
-        caller: Caller,
-        limit: int,
-        before: int | None = None,
-        is_draft: bool | None = None,
-    ) -> list[Post]:
-        """The messages of the caller, the newest first.
-
-        :param is_draft: only drafts, or only published ones; None for both.
-        """
-        return await self.store.all_posts(caller.account.id, limit, before, is_draft)
-
-    async def categories(self, caller: Caller) -> list[str]:
-        """The categories that the caller has used, sorted."""
-        return await self.store.categories(caller.account.id)
-
     async def feeds_of(self, author: Author) -> Mapping[str, WrittenFeed]:
         """The present feeds of an author, by their URLs; those used last are kept in memory."""
         version, feeds = self._feeds_kept.get(author.account_id, (-1, {}))

@@ -84,7 +84,7 @@ class TakenDownTests(WithdrawingCase):
         saving = hosting.save(small, "large.txt", body, "", "text/plain")
         self.failureResultOf(Deferred.fromCoroutine(saving), NotStored)
         self.house.result(hosting.save(caller, "large.txt", body, "", "text/plain"))
-        self.assertEqual(self.house.result(hosting.usage(small)).limits.bytes, 10)
+        self.assertEqual(self.house.result(hosting.usage(small))[1].bytes, 10)
 
     def test_what_an_account_takes_away(self) -> None:
         (files,) = self.house.app.account_files

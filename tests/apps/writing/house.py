@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from attrs import evolve
-from twisted.internet.defer import Deferred, execute
+from twisted.internet.defer import Deferred, ensureDeferred, execute
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
@@ -109,8 +109,8 @@ class WritingTestCase(SynchronousTestCase):
         return AppParts(**(given | others))
 
     def result(self, work: Any) -> Any:
-        """The result of a coroutine that has nothing to wait for."""
-        return self.successResultOf(Deferred.fromCoroutine(work))
+        """The result of a coroutine or a Deferred that has nothing to wait for."""
+        return self.successResultOf(ensureDeferred(work))
 
     def error(self, work: Any, kind: type[Exception]) -> str:
         """The text of the error that a coroutine raises."""

@@ -165,7 +165,9 @@ class PostingTestCase(WritingTestCase):
 
     def posts(self, name: str = "dave") -> list[Post]:
         """The messages of an account, the newest first."""
-        found: list[Post] = self.result(self.writing.posts(self.caller(name), 100))
+        found: list[Post] = self.result(
+            self.writing.store.all_posts(self.caller(name).account.id, 100)
+        )
         return found
 
     def only_post(self) -> Post:

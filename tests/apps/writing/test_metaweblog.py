@@ -9,7 +9,6 @@ from xmlrpc.client import Binary, DateTime, Fault
 
 from rsscloud_broker.apps.writing.model import NewPost, OutlineItem
 from rsscloud_broker.apps.writing.options import WritingOptions
-from rsscloud_broker.interfaces import Caller
 from rsscloud_broker.model.administration import Block
 from tests.accounts.fixture import PASSWORD
 from tests.apps.writing.house import BROKER, FEED, SOURCE
@@ -390,14 +389,14 @@ class MovableTypeTests(EditorTestCase):
     def test_categories_that_change_meanwhile(self) -> None:
         """Those that the message had when the call came are set all the same."""
         number = self.new(description="x", categories=["a"])
-        writing, read = self.writing, self.writing.categories
+        writing, read = self.writing, self.writing.store.categories
 
-        async def categories(caller: Caller) -> Any:
-            used = await read(caller)
-            await writing.edit(caller, int(number), NewPost("y", categories=("b",)), SOURCE)
+        async def categories(account_id: int) -> Any:
+            used = await read(account_id)
+            await writing.edit(self.dave, int(number), NewPost("y", categories=("b",)), SOURCE)
             return used
 
-        self.patch(writing, "categories", categories)
+        self.patch(writing.store, "categories", categories)
         self.call("mt.setPostCategories", number, *WHO, [{"categoryName": "a"}])
         self.assertEqual(self.only_post().as_new(), NewPost("y", categories=("a",)))
 

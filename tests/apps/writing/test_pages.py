@@ -59,7 +59,7 @@ class WritePageTests(SiteTestCase):
         return answer
 
     def posts(self) -> list[Post]:
-        return list(self.result(self.writing.posts(self.dave, 99)))
+        return list(self.result(self.writing.store.all_posts(self.dave.account.id, 99)))
 
     def topics(self) -> list[str]:
         """The topics that have changed."""

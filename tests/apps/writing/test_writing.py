@@ -66,15 +66,15 @@ class WritingTests(WritingTestCase):
         )
         self.assertEqual(self.writing.feeds.page_url(post), post.guid)
         self.assertEqual(self.result(self.writing.post(DAVE, 1)), post)
-        self.assertEqual(self.result(self.writing.posts(DAVE, 9)), [post])
+        self.assertEqual(self.result(self.writing.store.all_posts(DAVE.account.id, 9)), [post])
         self.assertEqual(self.items(), ["Hello"])
 
     def test_the_newest_is_first(self) -> None:
         texts = [self.add(text).text for text in ("a", "b", "c")]
         self.assertEqual(self.items(), texts[::-1])
-        posts = self.result(self.writing.posts(DAVE, 2))
+        posts = self.result(self.writing.store.all_posts(DAVE.account.id, 2))
         self.assertEqual([each.id for each in posts], [3, 2])
-        older = self.result(self.writing.posts(DAVE, 2, before=2))
+        older = self.result(self.writing.store.all_posts(DAVE.account.id, 2, before=2))
         self.assertEqual([each.id for each in older], [1])
 
     def test_a_clock_that_is_set_back_changes_no_order(self) -> None:
@@ -108,7 +108,7 @@ class WritingTests(WritingTestCase):
         broken = self.writing.add(DAVE, NewPost("b", categories=("c",)), SOURCE)
         self.error(broken, RuntimeError)
         self.assertEqual((self.items(), self.waiting()), (["a"], {}))
-        self.assertEqual(len(self.result(self.writing.posts(DAVE, 9))), 1)
+        self.assertEqual(len(self.result(self.writing.store.all_posts(DAVE.account.id, 9))), 1)
 
     def test_editing(self) -> None:
         first, second = self.add("a", categories=("x",)), self.add("b")
@@ -133,7 +133,7 @@ class WritingTests(WritingTestCase):
 
     def test_others_cannot_reach_a_message(self) -> None:
         post = self.add("mine")
-        self.assertEqual(self.result(self.writing.posts(ANNA, 9)), [])
+        self.assertEqual(self.result(self.writing.store.all_posts(ANNA.account.id, 9)), [])
         self.assertIsNone(self.result(self.writing.post(ANNA, post.id)))
         self.assertFalse(self.result(self.writing.delete(ANNA, post.id, SOURCE)))
         theirs = self.writing.edit(ANNA, post.id, NewPost("theirs"), SOURCE)
@@ -152,7 +152,7 @@ class WritingTests(WritingTestCase):
         draft = self.edit(draft, text="still secret")
         self.assertEqual((self.items(), self.waiting()), (["a"], {}))
         self.assertNotIn(b"secret", b"".join(map(self.feed, (FEED, ATOM, JSON))))
-        drafts = self.result(self.writing.posts(DAVE, 9, is_draft=True))
+        drafts = self.result(self.writing.store.all_posts(DAVE.account.id, 9, is_draft=True))
         self.assertEqual(drafts, [draft])
         self.clock.advance(3600)
         post = self.edit(draft, is_draft=False)
@@ -182,12 +182,14 @@ class WritingTests(WritingTestCase):
         successor = Caller(Account(77, "dave", False, 0.0), frozenset())
         new = self.add("new", successor)
         self.assertEqual((new.id, self.items()), (old.id + 1, ["new"]))
-        self.assertEqual(self.result(self.writing.posts(DAVE, 9)), [])
+        self.assertEqual(self.result(self.writing.store.all_posts(DAVE.account.id, 9)), [])
 
     def test_categories_are_remembered(self) -> None:
         self.add(categories=("b", "C", "a"))
         self.add("x", ANNA, categories=("hers",))
-        self.assertEqual(self.result(self.writing.categories(DAVE)), ["a", "b", "C"])
+        self.assertEqual(
+            self.result(self.writing.store.categories(DAVE.account.id)), ["a", "b", "C"]
+        )
 
     def test_outlines_are_kept(self) -> None:
         items = (OutlineItem("a", "T", "http://a.example/", (OutlineItem("b"),)), OutlineItem("ü"))
@@ -199,7 +201,7 @@ class WritingTests(WritingTestCase):
         for new in (NewPost("x" * 141), NewPost(""), NewPost("x", link="javascript:1")):
             self.error(self.writing.add(DAVE, new, SOURCE), InvalidPost)
             self.error(self.writing.edit(DAVE, post.id, new, SOURCE), InvalidPost)
-        self.assertEqual(self.result(self.writing.posts(DAVE, 9)), [post])
+        self.assertEqual(self.result(self.writing.store.all_posts(DAVE.account.id, 9)), [post])
 
     def test_blocked_and_full(self) -> None:
         post = self.add("a")
@@ -449,7 +451,7 @@ class EnclosureTests(WritingTestCase):
         self.assertIn("it leads to a private network", self.refusal())
         self.web.answers[FILE] = reply(content_type="text/html")
         self.assertIn("there is a page at", self.refusal())
-        self.assertEqual(self.result(self.writing.posts(DAVE, 9)), [])
+        self.assertEqual(self.result(self.writing.store.all_posts(DAVE.account.id, 9)), [])
 
     def test_own_uploads_are_known(self) -> None:
         url = self.upload_file(b"GIF89a...")
@@ -468,4 +470,4 @@ class BlockedTests(WritingTestCase):
             self.writing.upload(DAVE, "x", b"x", SOURCE),
         ):
             self.assertIn("spam", self.error(work, Forbidden))
-        self.assertEqual(self.result(self.writing.posts(DAVE, 9)), [])
+        self.assertEqual(self.result(self.writing.store.all_posts(DAVE.account.id, 9)), [])
