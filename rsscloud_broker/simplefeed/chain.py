@@ -18,13 +18,7 @@ from rsscloud_broker.errors import (
     TooLarge,
     Unavailable,
 )
-from rsscloud_broker.interfaces import (
-    IOutbound,
-    OutboundReply,
-    OutboundRequest,
-    Parsing,
-    Position,
-)
+from rsscloud_broker.interfaces import IOutbound, OutboundReply, OutboundRequest, Parsing, Position
 from rsscloud_broker.model import host_of
 from rsscloud_broker.simplefeed.documents import AtomDocument, parse
 from rsscloud_broker.simplefeed.errors import DocumentMissing, FeedUnavailable, FollowError

@@ -21,11 +21,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from rsscloud_broker.interfaces import IClock, IEntryHandler, IMarker, IOutbound, Parsing, Position
-from rsscloud_broker.simplefeed.chain import (
-    Beginning,
-    DocumentReader,
-    walk_back,
-)
+from rsscloud_broker.simplefeed.chain import Beginning, DocumentReader, walk_back
 from rsscloud_broker.simplefeed.documents import AtomDocument
 from rsscloud_broker.simplefeed.errors import FeedUnavailable, FollowError, Stopped
 from rsscloud_broker.simplefeed.processing import Processing

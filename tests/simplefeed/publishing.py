@@ -11,12 +11,7 @@ from twisted.internet.defer import Deferred
 from zope.interface import implementer
 
 from rsscloud_broker.errors import OutboundError, TooLarge
-from rsscloud_broker.interfaces import (
-    IEntryHandler,
-    IOutbound,
-    OutboundReply,
-    OutboundRequest,
-)
+from rsscloud_broker.interfaces import IEntryHandler, IOutbound, OutboundReply, OutboundRequest
 from rsscloud_broker.simplefeed import log
 from rsscloud_broker.simplefeed.atom import FeedUrls, render
 from rsscloud_broker.simplefeed.entries import Entry

@@ -28,10 +28,7 @@ SCHEMA = etree.RelaxNG(etree.parse(str(Path(__file__).parent / "fixtures" / "ato
 #: The Schematron rules of RFC 4287, appendix B: for which elements each is, and what must be true.
 RULES = (
     ("feed", "boolean(atom:author or not(atom:entry[not(atom:author)]))"),
-    (
-        "entry",
-        "boolean(atom:link[@rel='alternate'] or atom:link[not(@rel)] or atom:content)",
-    ),
+    ("entry", "boolean(atom:link[@rel='alternate'] or atom:link[not(@rel)] or atom:content)"),
     ("entry", "boolean(atom:author or ../atom:author or atom:source/atom:author)"),
 )
 URLS = FeedUrls("http://a.example/recent", "http://a.example/documents/")

@@ -289,10 +289,7 @@ class OtherFeedsTests(FollowerCase):
     def test_circle(self) -> None:
         self.serve(
             recent=feed_of(("c", 3), prev_archive="2"),
-            **{
-                "2": feed_of(("b", 2), prev_archive="1"),
-                "1": feed_of(("a", 1), prev_archive="2"),
-            },
+            **{"2": feed_of(("b", 2), prev_archive="1"), "1": feed_of(("a", 1), prev_archive="2")},
         )
         self.assertIn("link in a circle: http://a.example/1 names", self.failure())
         self.assertEqual(len(self.client.asked), 3)
@@ -305,10 +302,7 @@ class OtherFeedsTests(FollowerCase):
     def test_circle_forward(self) -> None:
         self.serve(
             recent=feed_of(("z", 9), prev_archive="2"),
-            **{
-                "2": feed_of(("b", 2), next_archive="1"),
-                "1": feed_of(("a", 1), next_archive="2"),
-            },
+            **{"2": feed_of(("b", 2), next_archive="1"), "1": feed_of(("a", 1), next_archive="2")},
         )
         self.marker.position = Position("a", 1356998400.0, "http://a.example/1")
         self.assertIn(

@@ -221,7 +221,6 @@ class EventDocuments(Answers):
         return None
 
     async def _find(self, wanted: DocumentQuery) -> ReadyDocument | None:
-        """The document, ready to be sent; None if there is no such log or document."""
         if wanted.number is None:
             written = await self._feeds.recent(wanted.name)
             return None if written is None else await self._prepare_recent(wanted, written)
@@ -297,7 +296,6 @@ def _parse_target(path: bytes, query: bytes) -> DocumentQuery:
 
 
 def _read_file_and_copy(found: Filed) -> tuple[bytes, bytes, int]:
-    """The body of a file, the same compressed, and its time."""
     file = found.file
     return (
         file.getContent(),

@@ -72,12 +72,7 @@ class EventsDoor(RoutesOnly, Service):
         archive = Archive(directory)
         hub = [EntryLink(url + HUB_PATHS[0], "hub")] if parts.has_hub else []
         feeds = Feeds(
-            database,
-            archive,
-            parts.in_thread,
-            parts.clock,
-            lambda name: urls_of(url, name),
-            hub,
+            database, archive, parts.in_thread, parts.clock, lambda name: urls_of(url, name), hub
         )
         self._documents = EventDocuments(feeds, parts)
         self._cutter = Cutter(

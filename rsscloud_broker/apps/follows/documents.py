@@ -220,7 +220,6 @@ class SourceDocuments:
         self._log_faults(found)
 
     def _log_faults(self, found: ReadList) -> None:
-        """Log what is wrong with a document, once until it is right again."""
         if found.invalid and not self._faulty:
             self.log.warn(
                 "{url}: {count} of {records} records are left out; the first: {fault}.",

@@ -67,12 +67,7 @@ class _Following(Service):
             raise ValueError("a follower needs what FrontDoorParts describes as intake")
         self._store = parts.follows
         common = FollowParts(
-            parts.intake,
-            parts.follows,
-            parts.web,
-            parts.clock,
-            parts.counters,
-            parts.parse,
+            parts.intake, parts.follows, parts.web, parts.clock, parts.counters, parts.parse
         )
         self._lists = [ListFollower(source, common) for source in options.sources]
         self._feeds = [FeedFollower(feed, common) for feed in options.feeds]

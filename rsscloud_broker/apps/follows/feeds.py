@@ -190,7 +190,6 @@ class FeedFollower:
             pass  # the service stops
 
     async def _follow(self) -> None:
-        """Follow the feed until it cannot be followed, or ``stop``."""
         feed, parts = self._feed, self._parts
         marker = StoredMarker(feed.url, parts)
         known = await marker.load() is not None

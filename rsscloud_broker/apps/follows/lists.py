@@ -80,7 +80,6 @@ class ListFollower:
             self._run.cancel()
 
     async def _work(self) -> None:
-        """Read the list again and again until the service stops."""
         try:
             if self._state.retry_at is not None:
                 left = self._state.retry_at - self._clock.wall_seconds()
@@ -132,7 +131,6 @@ class ListFollower:
         return source.every * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 # no secret
 
     async def _record_failure(self, reason: str, retry_after: float | None) -> float:
-        """Count, log and store that a read failed; returns the seconds until the next one."""
         self._parts.counters.follow_reads.labels(self._label, "failed").inc()
         failures = self._state.failures + 1
         pause = pause_after(failures, self._source.every, retry_after)

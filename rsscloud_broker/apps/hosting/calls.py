@@ -30,12 +30,7 @@ from rsscloud_broker.apps.hosting.hosting import Hosting
 from rsscloud_broker.errors import Refused
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers
 from rsscloud_broker.http.requests import client_address, raw_parameter
-from rsscloud_broker.interfaces import (
-    IFrontDoor,
-    Route,
-    SoapOperation,
-    SoapService,
-)
+from rsscloud_broker.interfaces import IFrontDoor, Route, SoapOperation, SoapService
 from rsscloud_broker.wire import rsscloud
 from rsscloud_broker.wire.negotiation import preferred
 from rsscloud_broker.wire.rsscloud import BadRegistration

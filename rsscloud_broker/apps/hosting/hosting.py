@@ -213,7 +213,6 @@ class Hosting:
         return HostedDocument(body, *facts)
 
     def _admit(self, caller: Caller) -> None:
-        """Let a caller change files now, or raise ``MayNot`` or ``TooMany``."""
         if "publish" not in caller.scopes:
             raise MayNot("This token does not allow to save: it needs the scope publish.")
         if pause := self._seconds_to_wait(caller.name):
@@ -222,7 +221,6 @@ class Hosting:
     async def _store_and_publish(
         self, caller: Caller, path: str, document: HostedDocument, source: str
     ) -> Saved:
-        """Store a document as the new version of a file, and publish it if it is a topic."""
         key = (caller.name, path)
         wanted = Save(
             caller.account, path, document, self._clock.wall_seconds(), self._limits_of(caller)

@@ -64,7 +64,6 @@ class FeedsDoor(RoutesOnly):
         return await self._render(caller, path, done=_DONE.get(parameter(request, "done"), ""))
 
     async def _show_version(self, caller: Caller, path: str, key: str) -> Answer:
-        """A version of a file: an image as it is, everything else as plain text."""
         found = await self._hosting.version(caller, path, parse_number(key) or 0)
         if found is None:
             return Answer(b"There is no such version here.\n", PLAIN, 404, NO_STORE)
@@ -110,7 +109,6 @@ class FeedsDoor(RoutesOnly):
         done: str = "",
         status: int = 400,
     ) -> Answer:
-        """Render the page; ``path`` is the file whose versions are listed, empty for none."""
         files, limits = await self._hosting.usage(caller)
         versions = await self._hosting.versions(caller, path) if path else []
         page = await self._pages.render(

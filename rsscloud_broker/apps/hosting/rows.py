@@ -8,15 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from attrs import field, frozen
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Row,
-    and_,
-    delete,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, select, update
 
 from rsscloud_broker.apps.hosting.documents import HostedDocument
 from rsscloud_broker.apps.hosting.schema import feed, version

@@ -31,13 +31,7 @@ from twisted.web.server import Request
 from zope.interface import implementer
 
 from rsscloud_broker.apps.hosting.documents import NotStored, check_path
-from rsscloud_broker.apps.hosting.gate import (
-    CHALLENGE,
-    Gate,
-    MayNot,
-    NotConfidential,
-    NotSaid,
-)
+from rsscloud_broker.apps.hosting.gate import CHALLENGE, Gate, MayNot, NotConfidential, NotSaid
 from rsscloud_broker.apps.hosting.hosting import Hosting
 from rsscloud_broker.apps.hosting.options import prefixes_of
 from rsscloud_broker.apps.hosting.serving import FileResource

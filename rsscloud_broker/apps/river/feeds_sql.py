@@ -278,7 +278,6 @@ def _select_feed(conn: Connection, condition: Any) -> FeedRecord | None:
 
 
 def _record_of_row(row: Row[Any]) -> FeedRecord:
-    """The feed in a row: times become seconds, and JSON becomes offers."""
     values = {column.name: getattr(row, column.name) for column in _COLUMNS}
     for name in _TIMES:
         values[name] = to_seconds_or_none(values[name])
@@ -287,7 +286,6 @@ def _record_of_row(row: Row[Any]) -> FeedRecord:
 
 
 def _columns(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of a feed as its columns have them: times in microseconds, offers as JSON."""
     columns = dict(values)
     for name in _TIMES & columns.keys():
         columns[name] = None if columns[name] is None else to_micros(columns[name])

@@ -14,13 +14,7 @@ from typing import Any, Final
 from zope.interface import implementer
 
 from rsscloud_broker.apps.river.items_sql import StoredItems
-from rsscloud_broker.apps.river.model import (
-    FeedRecord,
-    Offer,
-    ReadDocument,
-    Way,
-    new_keys,
-)
+from rsscloud_broker.apps.river.model import FeedRecord, Offer, ReadDocument, Way, new_keys
 from rsscloud_broker.apps.river.options import RiverOptions
 from rsscloud_broker.apps.river.reading import read_document
 from rsscloud_broker.apps.river.store import RiverStore
@@ -144,7 +138,6 @@ class RiverIntake:
         return url.startswith(f"{self._public_url}/")
 
     async def _was_pinged(self, feed: FeedRecord, now: float) -> bool:
-        """Whether somebody has just said that a feed changed."""
         pinged_at = feed.pinged_at
         # The broker knows when its own feeds were pinged; a first document came by no ping.
         if self.is_own(feed) and feed.turn:
@@ -156,7 +149,6 @@ class RiverIntake:
     def _values_learned(
         self, feed: FeedRecord, document: ReadDocument, now: float
     ) -> Mapping[str, Any]:
-        """What a whole document says about its feed, as values for ``change_feed``."""
         values: dict[str, Any] = {"is_found": True, "problem": "", "failures": 0}
         values |= {"title": document.title or feed.title, "link": document.link}
         named = document.offers

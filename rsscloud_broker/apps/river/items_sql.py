@@ -261,7 +261,6 @@ def _columns_of(feed_id: int, entry: Item, way: Way, turn: int, now: float) -> d
 
 
 def _item_of_row(row: Row[Any]) -> Item:
-    """The item in a row: times become seconds, and the JSON in ``more`` enclosures and items."""
     more = _decode_more(row.more)
     return Item(
         id=row.id,

@@ -141,7 +141,6 @@ def _convert_link(element: Any, depth: int) -> Any:
 
 
 def _convert_image(element: Any) -> Tag | str:
-    """A picture, which the browser loads when it comes near to the screen."""
     url = legal(element.get("src") or "").strip()
     if not is_web(url):
         return ""

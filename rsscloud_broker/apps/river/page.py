@@ -303,7 +303,6 @@ def _parse_id(text: str) -> int | None:
 
 
 def _fit_on_page(items: Sequence[Item]) -> list[Item]:
-    """As many of the first items as fit on a page: at least one."""
     fitting: list[Item] = []
     weighs = 0
     for item in items:

@@ -22,12 +22,7 @@ from rsscloud_broker.apps.river.model import FeedRecord, Offer, new_keys
 from rsscloud_broker.apps.river.store import RiverStore
 from rsscloud_broker.client.subscriber import RENEW_AFTER, RegisteredCallback, register
 from rsscloud_broker.client.web import ClientError, Web
-from rsscloud_broker.client.websub import (
-    LONGEST_LEASE,
-    PushedContent,
-    ask_for_topic,
-    lease_of,
-)
+from rsscloud_broker.client.websub import LONGEST_LEASE, PushedContent, ask_for_topic, lease_of
 from rsscloud_broker.errors import DocumentFault, Refused, TooMany
 from rsscloud_broker.interfaces import AppParts
 from rsscloud_broker.util.urls import normal_form

@@ -93,7 +93,6 @@ def _fitting(entries: tuple[Item, ...], characters: int) -> tuple[Item, ...]:
 
 
 def _html_size(items: tuple[SubItem, ...]) -> int:
-    """How many characters of HTML the items below an item have."""
     return sum(len(item.text_html) + _html_size(item.items) for item in items)
 
 
@@ -122,7 +121,6 @@ def _read_xml_items(root: etree._Element, url: str) -> list[Item]:
 
 
 def _item_elements(root: etree._Element) -> Iterator[etree._Element]:
-    """The items of a feed, without those below them."""
     waiting = [root]
     while waiting:
         element = waiting.pop()
@@ -166,7 +164,6 @@ def _make_item(
 
 
 def _is_text(detail: Mapping[str, Any]) -> bool:
-    """Whether the detail of a text, as feedparser has it, says that it is plain text."""
     return detail.get("type") == "text/plain"
 
 
@@ -216,7 +213,6 @@ def _read_json_items(body: bytes, url: str) -> list[Item]:
 
 
 def _read_json_item(raw: Mapping[str, Any], url: str) -> Item:
-    """An item of a JSON Feed, cleaned; members of a wrong type count as missing."""
     link = _text_member(raw, "url") or _text_member(raw, "external_url")
     html, text = (
         _text_member(raw, "content_html"),

@@ -151,7 +151,6 @@ def _sub_item_parts(item: SubItem, level: int) -> list[Any]:
 
 
 def _figure_of(enclosure: ItemEnclosure) -> Tag:
-    """A file of an item: shown or played if browsers do so, and with a link to it."""
     kind = enclosure.media_type.partition("/")[0]
     name = _file_name(enclosure.url)
     if _HASH.fullmatch(name):  # it tells people nothing

@@ -229,7 +229,6 @@ class River:
         return imported
 
     async def _follow_all(self, caller: Caller, named: FeedList) -> ImportedFeeds:
-        """Follow the feeds of a list; those that are not stored yet get new keys."""
         failed = [(url, "lists that a list includes are not read") for url in named.included]
         wanted: dict[str, tuple[str, str, str, str]] = {}
         for written, title in named.feeds.items():

@@ -127,7 +127,6 @@ class Tending(MultiService):
         tending.addBoth(forget)
 
     async def _tend(self, feed: FeedRecord) -> None:
-        """Tend a feed; an error is logged, or puts the feed off."""
         try:
             await self._do_what_is_due(feed)
         except CancelledError:

@@ -184,7 +184,6 @@ class _SubItemReader:
         return tuple(self._read_each(element, depth))
 
     def _read_each(self, element: etree._Element, depth: int) -> Iterator[SubItem]:
-        """The sub-items directly below an element, one by one, while there is room."""
         for child in _sub_items(element):
             if self._left == 0 or self._left_weight <= 0:
                 return

@@ -74,7 +74,6 @@ def encode(about: FeedInfo, items: Sequence[TestItem]) -> bytes:
 
 
 def _entry_of(item: TestItem, page: str) -> FeedEntry:
-    """An item as an entry; its text says when it was due."""
     text = f"This item was due at {clock_of(item.slot)} UTC. A subscriber sees it within a second."
     return FeedEntry(
         id=item.guid,

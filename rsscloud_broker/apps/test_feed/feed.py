@@ -20,12 +20,7 @@ from uuid import uuid4
 
 from twisted.logger import Logger
 
-from rsscloud_broker.apps.test_feed.document import (
-    FeedInfo,
-    TestFeedDocument,
-    document_of,
-    encode,
-)
+from rsscloud_broker.apps.test_feed.document import FeedInfo, TestFeedDocument, document_of, encode
 from rsscloud_broker.apps.test_feed.items import TestItem, add_item, newest_items
 from rsscloud_broker.errors import Forbidden, Unavailable
 from rsscloud_broker.interfaces import AppParts

@@ -147,7 +147,6 @@ class WritingDoor:
         return None
 
     async def _send_file(self, request: Request, name: str, digest: str) -> Answer | None:
-        """Send an uploaded file, and return None; or an answer if there is none."""
         upload = await self._writing.store.upload_named(name, digest)
         if upload is None:
             return await self._people.nothing_of(name)

@@ -34,13 +34,7 @@ from rsscloud_broker.apps.writing.markup import SMALL, MarkupLink
 from rsscloud_broker.apps.writing.model import InvalidPost, NewPost, Post, Revise
 from rsscloud_broker.apps.writing.pictures import media_of, with_html
 from rsscloud_broker.apps.writing.writing import Writing
-from rsscloud_broker.errors import (
-    DocumentUnread,
-    Forbidden,
-    Refused,
-    SignInFailed,
-    TooMany,
-)
+from rsscloud_broker.errors import DocumentUnread, Forbidden, Refused, SignInFailed, TooMany
 from rsscloud_broker.http.requests import client_address
 from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.wire.text import sentence
@@ -66,12 +60,7 @@ _IGNORED: Final = frozenset({"key", "blog"})
 
 #: The types of XML-RPC: of results, by the types in Python; and of parameters that are no strings,
 #: by their names.
-_RESULTS: Final = {
-    "bool": "boolean",
-    "dict": "struct",
-    "list": "array",
-    "str": "string",
-}
+_RESULTS: Final = {"bool": "boolean", "dict": "struct", "list": "array", "str": "string"}
 _PARAMETERS: Final = {
     "chosen": "array",
     "count": "int",
@@ -213,7 +202,6 @@ class EditorAPI(XMLRPC):
         ]
 
     async def _newest_posts(self, call: EditorCall, count: Any) -> list[Post]:
-        """The newest messages."""
         # A call returns at most a hundred messages.
         return await self._writing.store.all_posts(call.caller.account.id, count_in(count, 100))
 
@@ -238,7 +226,6 @@ class EditorAPI(XMLRPC):
         ]
 
     async def _add(self, call: EditorCall, new: NewPost) -> str:
-        """Write a message.  Returns its id."""
         return str((await self._writing.add(call.caller, new, call.source)).id)
 
     async def _edit(self, call: EditorCall, post: Post, new: Revise) -> bool:

@@ -14,12 +14,7 @@ from rsscloud_broker.apps.writing.rows import Author
 from rsscloud_broker.apps.writing.texts import outline_html, to_html
 from rsscloud_broker.model import Content
 from rsscloud_broker.wire import atom_feed, cloud, json_feed, rss_feed
-from rsscloud_broker.wire.feed_document import (
-    FeedDocument,
-    FeedEnclosure,
-    FeedEntry,
-    FeedOutline,
-)
+from rsscloud_broker.wire.feed_document import FeedDocument, FeedEnclosure, FeedEntry, FeedOutline
 from rsscloud_broker.wire.links import HUB_PATHS, hub_and_self
 
 #: The formats, by the names of their files: the media type, what writes them, and their names for

@@ -183,7 +183,6 @@ class _Reader:
         )
 
     def _add_medium(self, attributes: Mapping[str, str]) -> None:
-        """Keep the URL of a picture, a sound or a film, and the text that stands for it."""
         url, alt = _web_url_or_empty(attributes.get("src", "")), _tidy(attributes.get("alt", ""))
         if url and len(self._media) < MAX_LINKS:
             self._media.setdefault(url, MarkupLink(url, alt))

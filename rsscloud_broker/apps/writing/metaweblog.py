@@ -16,21 +16,9 @@ from typing import Any, Final
 from attrs import evolve
 from twisted.web.xmlrpc import Fault
 
-from rsscloud_broker.apps.writing.arguments import (
-    FaultCode,
-    flag_in,
-    number_of,
-    struct_in,
-    text_in,
-)
+from rsscloud_broker.apps.writing.arguments import FaultCode, flag_in, number_of, struct_in, text_in
 from rsscloud_broker.apps.writing.editors import EditorAPI, EditorCall, editing
-from rsscloud_broker.apps.writing.entries import (
-    entry_of,
-    is_draft,
-    merged,
-    read_entry,
-    time_of,
-)
+from rsscloud_broker.apps.writing.entries import entry_of, is_draft, merged, read_entry, time_of
 from rsscloud_broker.apps.writing.model import NewPost, Post
 from rsscloud_broker.apps.writing.pictures import html_of
 
@@ -217,8 +205,4 @@ def _escaped(text: str) -> str:
 
 
 #: The handlers by prefix.
-METHODS: Final = {
-    "metaWeblog": MetaWeblogAPI,
-    "blogger": BloggerAPI,
-    "mt": MovableTypeAPI,
-}
+METHODS: Final = {"metaWeblog": MetaWeblogAPI, "blogger": BloggerAPI, "mt": MovableTypeAPI}

@@ -123,7 +123,6 @@ class Micropub:
     # /micropub
 
     async def _act(self, request: Request) -> Answer:
-        """Create, update or delete a message, as a request asks for."""
         caller, sent = await self._requests.read(request)
         document, source = sent.document, client_address(request)
         action = document.get("action", "")
@@ -222,7 +221,6 @@ class Micropub:
         return [name for name in names if part in name.casefold()]
 
     async def _newest_posts(self, caller: Caller, request: Request) -> dict[str, Any]:
-        """The newest messages, or those before the one that ``after`` names."""
         limit = min(max(_number_of(request, "limit", _POSTS), 1), _MAX_POSTS)
         after = _number_of(request, "after", 0) or None
         posts = await self._writing.store.all_posts(caller.account.id, limit, after)
@@ -250,7 +248,6 @@ class Micropub:
     # /micropub/media
 
     async def _upload(self, request: Request) -> Answer:
-        """Store the one file of a request, and answer with its URL."""
         caller, sent = await self._requests.read(request)
         named = [each for each in sent.form.files if each[0] == "file"] if sent.form else []
         if len(named) != 1:
@@ -262,7 +259,6 @@ class Micropub:
         return Answer(b"", JSON, 201, {"location": url})
 
     async def _query_media(self, request: Request) -> Answer:
-        """Answer a query for the newest files of the caller, or for the last one."""
         caller = await self._requests.caller(request)
         match parameter(request, "q"):
             case "source":

@@ -114,7 +114,6 @@ class Requests:
         return caller
 
     async def _read_body(self, request: Request) -> Sent:
-        """Read the body of a request."""
         body = body_of(request)
         kind = media_type(request)
         if kind == MULTIPART:

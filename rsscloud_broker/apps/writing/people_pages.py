@@ -102,7 +102,6 @@ class PeoplePages:
         return GONE if await self._writing.store.is_former(name) else NOTHING_HERE
 
     async def _list_posts(self, request: Request, author: Author) -> Answer:
-        """A page with messages of an author, the newest or those before a position."""
         typed = parameter(request, "before")
         before = parse_number(typed)
         if typed and before is None:
@@ -205,7 +204,6 @@ class PeoplePages:
         return tags.p("File: ", linked(file.url, name), kind, class_="enclosure")
 
     def _times_and_categories(self, post: Post, *, alone: bool) -> Tag:
-        """When a message was written and changed, with a link to its page; and its categories."""
         now = self._clock.wall_seconds()
         about: list[Flattenable] = [moment(post.created_at, now)]
         if not alone:

@@ -203,7 +203,6 @@ def _operation(update: Mapping[str, Any], name: str) -> Mapping[str, list[Any]]:
 
 
 def _delete_properties(found: dict[str, list[Any]], names: Any) -> None:
-    """Remove properties, or some of their values."""
     if isinstance(names, list) and all(isinstance(name, str) for name in names):
         for name in names:
             for each in _names_of(name):

@@ -277,7 +277,6 @@ def apply(conn: Connection, change: ChangeOfPosts) -> None:
 
 
 def _columns_of(given: Post) -> dict[str, object]:
-    """The columns of a message: times in microseconds; categories and the outline as JSON."""
     file = given.enclosure
     return {
         "account_id": given.account_id,
@@ -303,7 +302,6 @@ def _item_to_json(item: OutlineItem) -> list[Any]:
 
 
 def _item_from_json(value: list[Any]) -> OutlineItem:
-    """An item of an outline, made of what ``_item_to_json`` has stored."""
     text, title, link, items = value
     return OutlineItem(text, title, link, tuple(map(_item_from_json, items)))
 
@@ -342,7 +340,6 @@ def categories(conn: Connection, account_id: int) -> list[str]:
 
 
 def _use_category(conn: Connection, account_id: int, name: str, at: int) -> None:
-    """Note that a category was used; if there are too many, forget the ones used longest ago."""
     same = (category.c.account_id == account_id, category.c.name == name)
     if conn.execute(update(category).where(*same).values(used_at=at)).rowcount:
         return

@@ -16,17 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from attrs import frozen
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Row,
-    delete,
-    func,
-    insert,
-    select,
-    tuple_,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, tuple_, update
 
 from rsscloud_broker.apps.writing.schema import author, chunk, upload
 from rsscloud_broker.database.columns import to_micros, to_seconds
@@ -138,10 +128,7 @@ def uploads(conn: Connection, account_id: int, limit: int, skipped: int = 0) -> 
 
 
 def remove_upload(
-    conn: Connection,
-    account_id: int,
-    digest: str,
-    record: Callable[[Any], None] | None = None,
+    conn: Connection, account_id: int, digest: str, record: Callable[[Any], None] | None = None
 ) -> int | None:
     """Remove an upload of an account; its pieces stay, for `drop_chunks`.
 

@@ -22,11 +22,7 @@ class Uploads:
     """
 
     def __init__(
-        self,
-        store: PostStore,
-        clock: IClock,
-        quota: int,
-        in_thread: Callable[..., Awaitable[Any]],
+        self, store: PostStore, clock: IClock, quota: int, in_thread: Callable[..., Awaitable[Any]]
     ) -> None:
         self._store = store
         self._clock = clock
@@ -91,6 +87,5 @@ class Uploads:
             await self._drop_chunks(upload_id)
 
     async def _drop_chunks(self, upload_id: int) -> None:
-        """Delete the pieces of an upload that is gone."""
         while await self._store.drop_chunks(upload_id):
             pass

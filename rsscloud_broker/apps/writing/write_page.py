@@ -41,15 +41,7 @@ from rsscloud_broker.web.words import clipped, counted, moment
 from rsscloud_broker.wire.text import sentence
 
 #: The fields of the form that are kept while somebody types.
-FIELDS: Final = (
-    "text",
-    "title",
-    "link",
-    "enclosure",
-    "enclosure_text",
-    "categories",
-    "outline",
-)
+FIELDS: Final = ("text", "title", "link", "enclosure", "enclosure_text", "categories", "outline")
 
 #: How many characters of all fields together are kept while somebody types; and for how many
 #: messages that are being edited.
@@ -188,7 +180,6 @@ class WritePage:
     async def _send(
         self, request: Request, caller: Caller, file: tuple[str, bytes] | None
     ) -> Answer:
-        """Publish a message, or store it as a draft."""
         source = client_address(request)
         old, new = await self._read_typed(request, caller, file)
         number = number_parameter(request, "id")
@@ -205,7 +196,6 @@ class WritePage:
     async def _preview(
         self, request: Request, caller: Caller, file: tuple[str, bytes] | None
     ) -> Answer:
-        """Show a message as it would look, above the form with it."""
         old, new = await self._read_typed(request, caller, file)
         post = await self._writing.preview(caller, new)
         shown = self._people.article(post, alone=True)
@@ -227,7 +217,6 @@ class WritePage:
         return old, self._new_post(request, old)
 
     def _new_post(self, request: Request, old: Post | None) -> NewPost:
-        """The message that was typed, in place of the old one if any."""
         typed = parameter(request, "outline")
         # What nobody changed stays, with the titles of items, which the form does not have.
         is_same = old is not None and _split_lines(typed) == _split_lines(outline.write(old.items))
@@ -253,7 +242,6 @@ class WritePage:
         return redirect(f"/write?id={number}" if number else "/write")
 
     async def _delete(self, request: Request, caller: Caller, _: object) -> Answer:
-        """Delete a message, and forget what was typed to change it."""
         number = number_parameter(request, "id")
         source = client_address(request)
         await self._writing.delete(caller, number, source)
@@ -356,7 +344,6 @@ def _characters_left(text: str, most: int) -> str:
 
 
 def _fields_of(post: Post | None) -> dict[str, str]:
-    """What is in the form for a message."""
     if post is None:
         return {}
     return {
@@ -371,12 +358,10 @@ def _fields_of(post: Post | None) -> dict[str, str]:
 
 
 def _categories_field(post: Post) -> str:
-    """The categories of a message as they are in the form."""
     return ", ".join(post.categories)
 
 
 def _sent_fields(request: Request) -> dict[str, str]:
-    """The fields of a form as they came."""
     return {name: parameter(request, name).replace("\r\n", "\n") for name in FIELDS}
 
 

@@ -100,12 +100,7 @@ class HostingHouse(AccountHouse):
         self.space = FakeDiskSpace()
         self.fetcher = FakeFetcher()
         detector = change_detector(
-            self.broker_store,
-            self.fetcher,
-            self.bus,
-            self.clock,
-            counters,
-            FairLimiter(self.clock),
+            self.broker_store, self.fetcher, self.bus, self.clock, counters, FairLimiter(self.clock)
         )
         detector.startService()
         case.addCleanup(detector.stopService)

@@ -13,13 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.apps.hosting import rows, saving
 from rsscloud_broker.apps.hosting.documents import HostedDocument, NotStored
 from rsscloud_broker.apps.hosting.rows import StoredFile
-from rsscloud_broker.apps.hosting.saving import (
-    VERSIONS,
-    AccountLimits,
-    Save,
-    Saved,
-    save_all,
-)
+from rsscloud_broker.apps.hosting.saving import VERSIONS, AccountLimits, Save, Saved, save_all
 from rsscloud_broker.apps.hosting.schema import TABLES
 from rsscloud_broker.database.engine import for_writing, open_engine
 from rsscloud_broker.database.methods import Batched

@@ -13,15 +13,7 @@ from rsscloud_broker.apps.hosting.rows import StoredFile
 from rsscloud_broker.apps.hosting.saving import AccountLimits, Save
 from rsscloud_broker.apps.hosting.store import HostingStore
 from rsscloud_broker.util.caches import ByteLimitedCache
-from tests.apps.hosting.fixture import (
-    BASE,
-    PATH,
-    URL,
-    HostingHouse,
-    HostingTestCase,
-    a_feed,
-    basic,
-)
+from tests.apps.hosting.fixture import BASE, PATH, URL, HostingHouse, HostingTestCase, a_feed, basic
 
 LARGE = a_feed(size=5000)
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"

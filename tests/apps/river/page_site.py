@@ -179,11 +179,7 @@ class FakeRiver(River):
 class RiverSite(AccountHouse):
     """A site with the pages of the river and of accounts."""
 
-    def __init__(
-        self,
-        case: SynchronousTestCase,
-        http: Http | None = None,
-    ) -> None:
+    def __init__(self, case: SynchronousTestCase, http: Http | None = None) -> None:
         super().__init__(case, PATIENT)
         self.river = FakeRiver()
         callers = Callers(self.accounts, PUBLIC_URL)

@@ -87,10 +87,7 @@ class ElementsTests(MarkupCase):
             self.assert_made(f'<img src="{url}">', "")
 
     def test_numbers_and_titles_stay(self) -> None:
-        for text in (
-            '<ol start="3"><li>x</li></ol>',
-            '<abbr title="Hypertext &amp;c.">HT</abbr>',
-        ):
+        for text in ('<ol start="3"><li>x</li></ol>', '<abbr title="Hypertext &amp;c.">HT</abbr>'):
             self.assert_made(text, text)
         self.assert_made('<ol start="x"><li>x</li></ol>', "<ol><li>x</li></ol>")
         made = self.made('<img src="http://x.example/" width="40" height="1e9">')

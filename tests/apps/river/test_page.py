@@ -55,8 +55,7 @@ class PageTests(PageCase):
             (each.xpath("string(h2)"), [*map(str, each.xpath("article/@id"))]) for each in found
         ]
         self.assertEqual(
-            groups,
-            [("First", ["item-4"]), ("Second", ["item-3"]), ("First", ["item-2", "item-1"])],
+            groups, [("First", ["item-4"]), ("Second", ["item-3"]), ("First", ["item-2", "item-1"])]
         )
         self.assertEqual(found[0].xpath("string(h2/a/@href)"), "http://first.example/")
         self.assertEqual(found[1].xpath("h2/a"), [])

@@ -16,16 +16,7 @@ from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
 from rsscloud_broker.testing import reply
 from rsscloud_broker.testing.clock import About
 from rsscloud_broker.wire import soap, websub, xmlrpc
-from tests.apps.river.house import (
-    BLOG,
-    CLOUD,
-    DAY,
-    HUB,
-    NAMES_CLOUD,
-    NAMES_HUB,
-    RiverHouse,
-    rss,
-)
+from tests.apps.river.house import BLOG, CLOUD, DAY, HUB, NAMES_CLOUD, NAMES_HUB, RiverHouse, rss
 from tests.client.clouds import FirstCloud, NodeCloud
 
 

@@ -44,8 +44,7 @@ class FormatTests(SynchronousTestCase):
             )
         )
         self.assertEqual(
-            (entry.guid, entry.title, entry.link),
-            ("tag:1", "A & B", "http://blog.example/posts/1"),
+            (entry.guid, entry.title, entry.link), ("tag:1", "A & B", "http://blog.example/posts/1")
         )
         self.assertEqual(entry.text_html, "<p>All <b>of</b> it</p>")
         self.assertEqual(entry.published_at, 1_790_841_600.0)
@@ -210,8 +209,7 @@ class HierarchyTests(SynchronousTestCase):
         self.assertEqual((entry.title, entry.text_html), ("Top", "top"))
         deep = SubItem("", "<b>deep</b>")
         self.assertEqual(
-            entry.items,
-            (SubItem("One", "", "http://blog.example/1", (deep,)), SubItem("Two")),
+            entry.items, (SubItem("One", "", "http://blog.example/1", (deep,)), SubItem("Two"))
         )
 
     def test_bounds(self) -> None:

@@ -181,9 +181,7 @@ class SiteTestCase(WritingTestCase):
             return self.removals
 
         self.parts = self._parts(
-            accounts=self.accounts.accounts,
-            callers=self.accounts.callers,
-            taken_down=taken_down,
+            accounts=self.accounts.accounts, callers=self.accounts.callers, taken_down=taken_down
         )
         self.writing = Writing(self.options, self.parts)
         own = make(self.options, self.parts).front_doors

@@ -119,12 +119,7 @@ class PostingTestCase(WritingTestCase):
         headers = {"Content-Type": "application/json", **self.bearer(token)}
         return self.ask("POST", "/micropub", body, headers)
 
-    def files(
-        self,
-        *parts: Part,
-        path: str = "/micropub",
-        token: str | None = None,
-    ) -> Answer:
+    def files(self, *parts: Part, path: str = "/micropub", token: str | None = None) -> Answer:
         """Send a form with files and a token."""
         headers = {"Content-Type": MULTIPART, **self.bearer(token)}
         return self.ask("POST", path, multipart(*parts), headers)

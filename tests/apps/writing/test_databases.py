@@ -32,19 +32,7 @@ _databases: list[str] = []
 
 def placed(number: int, position: int, text: str = "x", **more: Any) -> Post:
     post = Post(
-        number,
-        f"{BASE}/{number}",
-        1,
-        text,
-        "",
-        "",
-        None,
-        (),
-        (),
-        NOW,
-        NOW,
-        position,
-        author="dave",
+        number, f"{BASE}/{number}", 1, text, "", "", None, (), (), NOW, NOW, position, author="dave"
     )
     return evolve(post, **more)
 

@@ -11,13 +11,7 @@ from twisted.internet.defer import Deferred
 
 from rsscloud_broker.apps.writing import rows
 from rsscloud_broker.apps.writing import writing as writing_module
-from rsscloud_broker.apps.writing.model import (
-    Enclosure,
-    InvalidPost,
-    NewPost,
-    OutlineItem,
-    Post,
-)
+from rsscloud_broker.apps.writing.model import Enclosure, InvalidPost, NewPost, OutlineItem, Post
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.schema import TABLES
 from rsscloud_broker.apps.writing.writing import Writing
