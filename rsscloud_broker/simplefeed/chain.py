@@ -121,7 +121,6 @@ async def walk_back(
     goes to the oldest of those.
 
     :param position: None to go back to the oldest document.
-    :param most: how many documents to pass at most.
     :raises FollowError: the documents link in a circle, or there are too many.
     :raises FeedUnavailable: a document cannot be read now.
     """

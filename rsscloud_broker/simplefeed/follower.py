@@ -46,7 +46,6 @@ class Follower:
     :param begin: where to begin if there is no position, or if its entry is not in the feed any
         more.  With None, the follower begins with the oldest entry if there is no position, and it
         is an error if the entry is not there any more.
-    :param tell: called with sentences for people about what is wrong with the feed.
     :ivar hub: the feed's hub, and the URL by which the hub knows the feed (WebSub).  None if the
         feed names no hub, or has not been read yet.
     """
@@ -79,8 +78,6 @@ class Follower:
         self._running = False
         self._stops: list[Deferred[None]] = []  # what ``stop`` returned and has to fire
 
-    # --- what callers call --------------------------------------------------
-
     async def run(self) -> None:
         """Follow the feed until ``stop``.
 
@@ -111,8 +108,6 @@ class Follower:
         if not self._running:
             self._fire_stops()
         return over
-
-    # --- rounds -------------------------------------------------------------
 
     async def _until_stopped(self, following: Coroutine[Any, Any, None]) -> None:
         """Follow, and fire the Deferreds of ``stop`` at the end."""
@@ -205,8 +200,6 @@ class Follower:
         named = (joined(self._url, target) for target in links.targets(linked, "self"))
         own = next(filter(None, named), own)
         self.hub = (hub, own or self._url) if hub else None
-
-    # --- the way back and forward -------------------------------------------
 
     async def _process_from(self, recent: AtomDocument) -> None:
         """Go back from the recent document, and process all entries after the position."""

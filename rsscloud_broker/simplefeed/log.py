@@ -138,8 +138,6 @@ def open_log(conn: Connection, described: Description, at: float) -> LogState:
 
     If the description has changed, the log takes over the title, the author and the number of
     entries of a document.  Documents that are archived do not change.
-
-    :param at: the time, in seconds since the epoch.
     """
     row = conn.execute(_BY_NAME, {"of": described.name}).first()
     if row is None:

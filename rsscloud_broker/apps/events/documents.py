@@ -263,10 +263,7 @@ class EventDocuments(Answers):
         until: float,
         link: str = "",
     ) -> ReadyDocument:
-        """Make the answers for a document.
-
-        :param packed: the body compressed by gzip.
-        """
+        """Make the answers for a document."""
         more = {"cache-control": cache_control, **(_SAFE if wanted.has_contents else {})}
         now = self._clock.wall_seconds()
         answers = FeedAnswers.of(body, packed, _TYPE, tag, at, now, link, more, is_styled=True)

@@ -41,10 +41,7 @@ class NotSaid(Refused):
 
 
 class Gate:
-    """Lets those in who have an account.
-
-    :param allow_plain: whether passwords are accepted over plain HTTP from other machines.
-    """
+    """Lets those in who have an account."""
 
     def __init__(self, accounts: IAccounts, callers: ICallers, *, allow_plain: bool) -> None:
         self._accounts = accounts

@@ -64,7 +64,6 @@ class Hosting:
         """Store a new version of a file, and notify its subscribers.
 
         :param path: a path that ``documents.check_path`` has returned.
-        :param content_type: the Content-Type header that came with the body; empty if none came.
         :raises NotStored: the body is not what is stored here, or there is no room for it.
         :raises MayNot: the caller may not save.
         :raises TooMany: the account saves too often.
@@ -148,7 +147,6 @@ class Hosting:
     async def _withdraw(self, file: Public, reason: str, record: Callable[[Any], None]) -> bool:
         """Delete a file.
 
-        :param record: an operation that is part of the same transaction, if there was the file.
         :returns: whether there was the file.
         """
         operation = partial(_take_down_and_record, file=file, record=record)

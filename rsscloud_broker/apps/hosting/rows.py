@@ -24,7 +24,6 @@ NOBODY: Final = 0
 class File:
     """A file of an account.
 
-    :ivar path: below the name of the account.
     :ivar is_topic: whether others may subscribe to it.
     """
 

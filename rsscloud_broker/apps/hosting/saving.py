@@ -235,7 +235,6 @@ def _take_over_deleted(
 ) -> Sequence[Row[Any]]:
     """Take over the deleted files of a removed account that had the same name.
 
-    :param rows: all rows with the name of the account.
     :returns: the same rows, which are all of the account now.
     :raises NotStored: the files of the former account are still being deleted.
     """

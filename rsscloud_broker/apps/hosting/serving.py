@@ -133,8 +133,6 @@ class Cache:
     What is served is never older than the last save of this process.  While a file is being changed
     it is read from the store and not kept, and neither is what was read while it was being changed.
     Other processes may use the same database, so an entry is compared with the store once a second.
-
-    :param present: reads a file from the store: see ``rows.present``.
     """
 
     def __init__(

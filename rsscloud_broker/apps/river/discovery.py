@@ -47,7 +47,6 @@ _PERMANENT: Final = frozenset({301, 308})
 class FoundFeed:
     """A feed that was found.
 
-    :ivar url: its URL in normal form.
     :ivar digest: the digest of the content that was read; empty if none was.
     :ivar document: what was read there; None if the URL is the broker's own and was not read.
     """

@@ -88,8 +88,6 @@ def move_feed(
 ) -> FeedRecord | None:
     """Change a feed, and give it another URL.  If another feed has that URL, everybody who follows
     this one follows that one instead.
-
-    :returns: the feed with that URL.
     """
     other = feed_by_url(conn, url)
     if other is None or other.id == feed_id:
@@ -135,15 +133,11 @@ def remove_feed(conn: Connection, feed_id: int) -> bool:
     return conn.execute(delete(feed).where(feed.c.id == feed_id, ~followed)).rowcount > 0
 
 
-# --- who follows ------------------------------------------------------------
-
-
 def follow_feed(
     conn: Connection, account_id: int, feed_id: int, now: float, most: int
 ) -> bool | None:
     """Have an account follow a feed.
 
-    :param most: how many feeds an account may follow.
     :returns: whether it did not follow it before; None if it follows as many as it may.
     """
     mine = follow.c.account_id == account_id
@@ -215,9 +209,6 @@ def followed_feeds(conn: Connection, account_id: int) -> list[tuple[FeedRecord, 
     return [(_record_of_row(row), to_seconds(row.added_at), row.is_muted) for row in rows]
 
 
-# --- accounts ---------------------------------------------------------------
-
-
 def mark_seen(conn: Connection, account_id: int, item_id: int) -> None:
     """Store the newest item that an account has seen, unless it has seen a newer one."""
     _make_reader(conn, account_id)
@@ -267,9 +258,6 @@ def _make_reader(conn: Connection, account_id: int) -> None:
     mine = select(reader.c.account_id).where(reader.c.account_id == account_id)
     if conn.execute(mine).first() is None:
         conn.execute(insert(reader).values(account_id=account_id, seen=0, is_public=False, name=""))
-
-
-# --- rows -------------------------------------------------------------------
 
 
 def _select_feed(conn: Connection, condition: Any) -> FeedRecord | None:

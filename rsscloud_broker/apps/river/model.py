@@ -129,7 +129,6 @@ class FeedRecord:
 class ItemEnclosure:
     """A file that belongs to an item.
 
-    :ivar url: http or https.
     :ivar media_type: its media type, in lower case; empty if the feed does not say.
     :ivar size: bytes, as the feed says; None if it does not.
     """

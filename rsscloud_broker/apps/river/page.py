@@ -86,16 +86,21 @@ class RiverPageDoor(RoutesOnly):
     name = "river_page"
 
     def __init__(self, parts: AppParts, river: River) -> None:
+        self._pages = parts.pages
+        self._callers = parts.callers
+        self._in_thread = parts.in_thread
+        self._river = river
+        self._store = river.store
+        self._visits = Visits(parts.clock)
         events = RiverEvents(parts, river)
         self.hint = events.broadcast.hint
-        page = RiverPage(parts, river)
         feeds = FeedsPage(parts, river)
         style = Asset(_FILES.child("river.css"), "text/css; charset=utf-8")
         script = Asset(_FILES.child("river.js"), _JAVASCRIPT)
         self._routes = [
-            Route("/river", "GET", Answers(page.show)),
-            Route("/river/seen", "POST", Answers(page.mark_seen)),
-            Route("/river/stop", "POST", Answers(page.remember_stop)),
+            Route("/river", "GET", Answers(self._show)),
+            Route("/river/seen", "POST", Answers(self._mark_seen)),
+            Route("/river/stop", "POST", Answers(self._remember_stop)),
             Route("/river/events", "GET", Answers(events.answer)),
             Route("/river/page.css", "GET", style),
             Route("/river/page.js", "GET", script),
@@ -106,19 +111,7 @@ class RiverPageDoor(RoutesOnly):
     def routes(self) -> Sequence[Route]:
         return self._routes
 
-
-class RiverPage:
-    """The page ``/river``."""
-
-    def __init__(self, parts: AppParts, river: River) -> None:
-        self._pages = parts.pages
-        self._callers = parts.callers
-        self._in_thread = parts.in_thread
-        self._river = river
-        self._store = river.store
-        self._visits = Visits(parts.clock)
-
-    async def show(self, request: Request) -> Answer:
+    async def _show(self, request: Request) -> Answer:
         """Show items, and mark all as seen on the newest page; or lead to the form to sign in."""
         caller = await self._callers.caller(request)
         if caller is None or caller.session is None:
@@ -171,7 +164,6 @@ class RiverPage:
 
         :param seen: the newest item that was seen before this visit.
         :param stopped: the newest item below the line where somebody stopped; None without a line.
-        :param is_here: whether that line is on this page.
         """
         feeds = {feed.id: feed for feed in await self._river.feeds(caller.account.id)}
         line = stopped if is_here else None
@@ -204,7 +196,7 @@ class RiverPage:
             pages="some" if older or not is_live else "",
         )
 
-    async def mark_seen(self, request: Request) -> Answer:
+    async def _mark_seen(self, request: Request) -> Answer:
         """Remember that somebody has seen an item that arrived while the page was open."""
         caller = await self._sender_or_refusal(request)
         if isinstance(caller, Answer):
@@ -216,7 +208,7 @@ class RiverPage:
         await self._store.mark_seen(caller.account.id, min(number, newest))
         return Answer(b"Seen.\n", PLAIN, headers=NO_STORE)
 
-    async def remember_stop(self, request: Request) -> Answer:
+    async def _remember_stop(self, request: Request) -> Answer:
         """Remember where somebody stopped, or forget it."""
         caller = await self._sender_or_refusal(request)
         if isinstance(caller, Answer):

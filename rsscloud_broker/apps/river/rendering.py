@@ -51,7 +51,6 @@ def groups(
     """Items as sections, each with the items of one feed that arrived one after another.
 
     :param items: newest first.
-    :param feeds: the feeds by id.
     :param seen: items with a greater id are new; 0 if none is marked.
     :param stopped: items with a greater id are above the line where somebody stopped; None if there
         is no line here.

@@ -70,8 +70,6 @@ class River:
         self._parse = parts.parse
         self._limits = _RequestLimits(parts.clock)
 
-    # --- the reading list -------------------------------------------------------
-
     async def feeds(self, account_id: int) -> list[Feed]:
         """The feeds that an account follows, in the order of their titles."""
         found = await self.store.followed_feeds(account_id)
@@ -198,8 +196,6 @@ class River:
         except Unavailable as error:  # the next sweep removes it
             self.log.error("The feed {url} is removed later: {error}", url=record.url, error=error)
 
-    # --- OPML -------------------------------------------------------------------
-
     async def import_opml(self, caller: Caller, data: bytes, source: str) -> ImportedFeeds:
         """Follow all feeds in an OPML document.  They are read afterwards.
 
@@ -263,8 +259,6 @@ class River:
             yield await self.export_opml(caller)
 
         yield AccountFile("reading-list.opml", pieces())
-
-    # --- public rivers ----------------------------------------------------------
 
     async def public_river(self, name: str, limit: int) -> tuple[list[Feed], list[Item]] | None:
         """The feeds and the newest items of an account; None unless everybody may read them."""

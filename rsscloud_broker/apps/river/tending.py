@@ -178,10 +178,7 @@ class Tending(MultiService):
             return FoundFeed(url)  # an application of this broker may serve it
 
     async def begin(self, feed: FeedRecord, found: FoundFeed) -> FeedRecord:
-        """Store the items of a feed that was found, and subscribe to it at the broker.
-
-        :raises Refused: see ``IBroker.subscribe``.
-        """
+        """Store the items of a feed that was found, and subscribe to it at the broker."""
         if found.document is not None:
             stored = await self._intake.store_items(feed, found.document, whole=True)
             feed = stored.feed if stored is not None else feed

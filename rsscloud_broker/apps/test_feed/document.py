@@ -34,7 +34,6 @@ class FeedInfo:
 class TestFeedDocument:
     """The feed as it is served.
 
-    :ivar tag: identifies this version: a part of its ETag.
     :ivar modified_at: for its Last-Modified, in seconds since the epoch.
     """
 

@@ -143,7 +143,6 @@ class Editors:
     ) -> NewPost:
         """A message whose text and pictures are those of some HTML: see ``pictures.with_html``.
 
-        :param old: the message until now; None if it is new.
         :param enclosure: the URL of its new enclosure, empty for none; None if the old one stays.
         """
         media = media_of(old) if old else []

@@ -30,10 +30,7 @@ _PAGES: Final = frozenset({"text/html", "application/xhtml+xml"})
 
 @frozen
 class Enclosures:
-    """Finds the enclosures of messages.
-
-    :ivar web: calls no addresses that the operator forbids for topics.
-    """
+    """Finds the enclosures of messages."""
 
     web: IOutbound
     files: FileUrls
@@ -64,7 +61,6 @@ class Enclosures:
 async def facts_of(web: IOutbound, url: str) -> Enclosure:
     """Ask the server of a file for its type and size.
 
-    :param web: calls no addresses that the operator forbids for topics.
     :raises InvalidPost: the server does not answer, or has no such file.
     :raises Unavailable: the broker lacks resources.
     """

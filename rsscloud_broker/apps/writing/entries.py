@@ -39,7 +39,6 @@ async def read_entry(
 ) -> NewPost:
     """The message that a struct of ``metaWeblog.newPost`` or ``editPost`` means.
 
-    :param old: the message until now; None if it is new.
     :param publish: whether it is published; None if the call does not say.
     :raises Fault: a member is of a wrong type or cannot be kept.
     """
@@ -96,7 +95,6 @@ def is_draft(status: Any, publish: bool | None, otherwise: bool) -> bool:
 
     :param status: the status as WordPress has it, which counts more; None if there is none.
     :param publish: whether it is published; None if the call does not say.
-    :param otherwise: whether it is a draft if nothing says it.
     """
     match status:
         case None:

@@ -74,8 +74,6 @@ class AccountFeeds:
     def write(self, author: Author, posts: Sequence[Post]) -> dict[str, WrittenFeed]:
         """Write the feeds of an author, by their URLs, in the order of ``FORMATS``.  It takes a
         while: call it in a thread.
-
-        :param posts: the newest first.
         """
         entries = tuple(map(self._entry, posts))
         return {

@@ -67,7 +67,6 @@ class TooMuchMarkup(Refused, DocumentFault):
 class MarkupLink:
     """A link or a file in HTML.
 
-    :ivar url: its http or https URL.
     :ivar text: the text of the link, or the text that stands for a picture; may be empty.
     """
 

@@ -69,10 +69,7 @@ class Requests:
         self._in_thread = parts.in_thread
 
     async def caller(self, request: Request) -> Caller:
-        """The caller of a request, by the token in its header.
-
-        :raises Refusal: there is no token, or it does not allow the caller to post.
-        """
+        """The caller of a request, by the token in its header."""
         return await self._caller_of(bearer_token(request))
 
     async def read(self, request: Request) -> tuple[Caller, Sent]:

@@ -168,7 +168,6 @@ def apply_update(old: Properties, update: Mapping[str, Any]) -> dict[str, list[A
     made the link.  What is deleted goes before anything is added, so that a reply can become a
     bookmark by one update.
 
-    :param update: the request, with ``replace``, ``add`` and ``delete``.
     :raises InvalidPost: the request asks for nothing, or is not as the specification says.
     """
     if not update.keys() & {"replace", "add", "delete"}:

@@ -61,7 +61,6 @@ class Snapshot:
     """The present messages of an author, as far as a change needs them.
 
     :ivar published: the newest messages that are published, the newest first.
-    :ivar old: the message that is to be changed; None if there is no such message.
     """
 
     author: Author
@@ -82,9 +81,6 @@ class ChangeOfPosts:
     new: Post | None
     is_public: bool
     at: float
-
-
-# --- authors ----------------------------------------------------------------
 
 
 def author_of(conn: Connection, account_id: int) -> Author | None:
@@ -188,9 +184,6 @@ def _author_of_row(row: Row[Any]) -> Author:
     return Author(
         row.account_id, row.name, row.base, row.version, row.next_id, to_seconds(row.changed_at)
     )
-
-
-# --- messages ---------------------------------------------------------------
 
 
 def snapshot(conn: Connection, owner: Author, limit: int, post_id: int | None) -> Snapshot:
@@ -330,9 +323,6 @@ def _post_of_row(row: Row[Any], owner: Author) -> Post:
     )
 
 
-# --- categories -------------------------------------------------------------
-
-
 def categories(conn: Connection, account_id: int) -> list[str]:
     """The categories that an account has used, sorted."""
     rows = conn.execute(select(category.c.name).where(category.c.account_id == account_id))
@@ -349,9 +339,6 @@ def _use_category(conn: Connection, account_id: int, name: str, at: int) -> None
     surplus = list(conn.execute(by_use.offset(MAX_CATEGORIES)).scalars())
     if surplus:
         conn.execute(delete(category).where(mine, category.c.name.in_(surplus)))
-
-
-# --- what is being typed ----------------------------------------------------
 
 
 def keep_unsent(

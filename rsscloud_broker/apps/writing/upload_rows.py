@@ -59,7 +59,6 @@ def begin_upload(
 
     What somebody else has stored of the same file, and not finished, is given up.
 
-    :param quota: how many bytes all files of the account may have together.
     :returns: the upload, which may have been there before, whole; None if it would exceed the
         quota.
     """
@@ -132,7 +131,6 @@ def remove_upload(
 ) -> int | None:
     """Remove an upload of an account; its pieces stay, for `drop_chunks`.
 
-    :param record: an operation that runs in the same transaction, if there was the upload.
     :returns: its id; None if the account has no such upload.
     """
     removed = _remove(conn, upload.c.account_id == account_id, upload.c.digest == digest)

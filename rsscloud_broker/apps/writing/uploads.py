@@ -66,10 +66,7 @@ class Uploads:
     async def remove(
         self, account_id: int, digest: str, record: Callable[[Any], None] | None = None
     ) -> bool:
-        """Delete a file.  Returns whether the account had it.
-
-        :param record: an operation that is part of the same transaction, if there was the file.
-        """
+        """Delete a file.  Returns whether the account had it."""
         removed = await self._store.remove_upload(account_id, digest, record)
         if removed is None:
             return False

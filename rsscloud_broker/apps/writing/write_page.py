@@ -293,7 +293,6 @@ class WritePage:
     ) -> Answer:
         """Render the page.
 
-        :param fields: what is in the form, by ``FIELDS``.
         :param restored: when the fields were kept, if they were typed and not sent.
         """
         categories = await self._writing.store.categories(caller.account.id)

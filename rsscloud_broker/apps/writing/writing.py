@@ -89,8 +89,6 @@ class Writing:
             100  # How many authors' feeds are kept in memory.
         )
 
-    # --- reading
-
     async def post(self, caller: Caller, post_id: int) -> Post | None:
         """A message of the caller, which may be a draft; None if there is no such message."""
         author = await self.store.author_of(caller.account.id)
@@ -113,8 +111,6 @@ class Writing:
         """Messages of an author as an RSS feed."""
         rss: bytes = await self._in_thread(self.feeds.write_rss, author, posts)
         return rss
-
-    # --- writing
 
     async def add(self, caller: Caller, new: NewPost, source: str) -> Post:
         """Store a message.  Unless it is a draft, it is published and subscribers are notified."""
@@ -212,7 +208,6 @@ class Writing:
     ) -> bool:
         """Delete a message, unless it is a draft and ``drafts`` is false.
 
-        :param record: what else happens in the same transaction.
         :returns: whether there was such a message.
         """
 
@@ -269,7 +264,6 @@ class Writing:
     ) -> Post | None:
         """Change, add or delete a message, and publish the feeds unless it is and was a draft.
 
-        :param post_id: None for a new message.
         :param make: returns the new state of the message; None to delete it.
         :param also_store: an operation that is part of the transaction that publishes the feeds.
         :returns: the message afterwards; None if it was deleted.
@@ -361,8 +355,6 @@ class Writing:
             pass
         return await self.store.ensure_author(caller.account.id, caller.name, base)
 
-    # --- accounts that were removed
-
     async def forget_account(self, account_id: int) -> None:
         """Delete all that a removed account has: its messages and its files; its feeds end."""
         while await self.store.forget_some(account_id):
@@ -382,8 +374,6 @@ class Writing:
         self._feeds_kept.pop(account_id, (-1, {}))
         self._locks.pop(account_id, None)
         await self.kept_files.sweep()
-
-    # --- uploads
 
     async def upload(self, caller: Caller, name: str, data: bytes, source: str) -> StoredUpload:
         """Store a file, whose URL (``files.url``) can then be the enclosure of a message.
