@@ -128,12 +128,12 @@ async def walk_back(
     # The oldest document so far that has the id of the entry with another time, and how many steps
     # are after it.
     edited: tuple[AtomDocument | Step, int] | None = None
-    seen = {recent.url, recent.link("self"), recent.link("via")}
+    seen = {recent.url, recent.links.get("self"), recent.links.get("via")}
     while position is None or not document.has(position):
         step = Step(document.url, document.digest)
         if position is not None and document.has_id(position.entry):
             edited = (document if document is recent else step), len(steps)
-        previous = document.link("prev-archive")
+        previous = document.links.get("prev-archive")
         if previous is None:
             break
         if previous in seen:

@@ -86,19 +86,15 @@ class AtomDocument:
     is_archived: bool
     found: tuple[Entry, ...]
 
-    def link(self, relation: str) -> str | None:
-        """The URL of the first link of a relation; None if there is none."""
-        return self.links.get(relation)
-
     @property
     def permanent(self) -> str:
         """The permanent URL of the document; empty if it is unknown.
 
         The recent document names it as ``via``.
         """
-        if self.link("next-archive") or self.is_archived:
+        if self.links.get("next-archive") or self.is_archived:
             return self.url
-        return self.link("via") or ""
+        return self.links.get("via") or ""
 
     def has(self, position: Position) -> bool:
         """Whether the document has the entry of a position, with its time."""

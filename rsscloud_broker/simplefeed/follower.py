@@ -190,7 +190,7 @@ class Follower:
         said = freshness(recent.headers, now)
         pause = self._limits.usual if said is None else said
         self._pause = min(max(pause, self._limits.shortest), self._limits.longest)
-        hub, own = recent.link("hub"), recent.link("self")
+        hub, own = recent.links.get("hub"), recent.links.get("self")
         try:
             linked = links.parse(recent.headers.get("link", ""))
         except links.MalformedLink:
@@ -257,7 +257,7 @@ class Follower:
         :returns: whether entries may have been processed.
         """
         position = self._processing.position
-        own = {recent.url, recent.link("self"), recent.link("via")}
+        own = {recent.url, recent.links.get("self"), recent.links.get("via")}
         if position is None or not position.document or position.document in own:
             return False
         try:
@@ -268,7 +268,7 @@ class Follower:
             return False
         seen = {document.url}
         after: Position | None = position
-        while (following := document.link("next-archive")) is not None:
+        while (following := document.links.get("next-archive")) is not None:
             if following in seen:
                 raise FollowError(
                     f"the documents link in a circle: {document.url} names {following} as the one "
@@ -325,7 +325,7 @@ class Follower:
         """Take the newest entry as processed."""
         document = recent
         entries = self._processing.entries(document)
-        previous = document.link("prev-archive")
+        previous = document.links.get("prev-archive")
         if not entries and previous is not None:
             document = await self._waits.call(self._reader.read, previous)
             entries = self._processing.entries(document)

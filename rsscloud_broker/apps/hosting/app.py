@@ -11,15 +11,13 @@ from rsscloud_broker.apps.hosting.schema import feed
 from rsscloud_broker.apps.hosting.uploading import FilesDoor
 from rsscloud_broker.interfaces import AccountData, App, AppParts, ServedTopics
 
-NAME = "hosting"
-
 
 def make_hosting(options: HostingOptions, parts: AppParts) -> App:
     """Make the application."""
     hosting = Hosting(options, parts)
     gate = Gate(parts.accounts, parts.callers, allow_plain=options.allow_plain_passwords)
     return App(
-        NAME,
+        "hosting",
         front_doors=[
             FilesDoor(hosting, gate),
             SaveRssDoor(hosting, gate),

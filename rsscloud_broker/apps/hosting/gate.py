@@ -48,21 +48,14 @@ class Gate:
         self._callers = callers
         self._allow_plain = allow_plain
 
-    def check_confidential(self, request: Request) -> None:
-        """Check that a request may have a password in it.
-
-        :raises NotConfidential: it may not.
-        """
-        if not self._allow_plain and not self._callers.is_confidential(request):
-            raise NotConfidential
-
     async def by_password(self, request: Request, name: str, password: str) -> Caller:
         """The caller with a name and a password.
 
         :raises NotConfidential: the password came in plain text.
         :raises SignInFailed, TooMany: see ``IAccounts.caller_of_password``.
         """
-        self.check_confidential(request)
+        if not self._allow_plain and not self._callers.is_confidential(request):
+            raise NotConfidential
         return await self._accounts.caller_of_password(name, password, client_address(request))
 
     async def by_header(self, request: Request) -> Caller:

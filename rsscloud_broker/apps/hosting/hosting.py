@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from attrs import evolve
+from twisted.internet.defer import Deferred
 
 from rsscloud_broker.apps.hosting import documents, rows
 from rsscloud_broker.apps.hosting.documents import HostedDocument, NotStored, is_path
@@ -19,14 +20,38 @@ from rsscloud_broker.apps.hosting.options import PREFIX, HostingOptions
 from rsscloud_broker.apps.hosting.rows import File, Public, Served, Version
 from rsscloud_broker.apps.hosting.saving import AccountLimits, Save, Saved, save_all
 from rsscloud_broker.apps.hosting.serving import Cache, CachedFile, FileAnswers, Key
-from rsscloud_broker.apps.hosting.store import HostingStore
-from rsscloud_broker.database.methods import Batched
+from rsscloud_broker.database.methods import Batched, reading, writing
 from rsscloud_broker.errors import DocumentUnread, TooMany
-from rsscloud_broker.interfaces import AccountFile, AppParts, Caller
+from rsscloud_broker.interfaces import AccountFile, AppParts, Caller, IDatabase
 from rsscloud_broker.model import Content
 from rsscloud_broker.model.administration import PublishedWork
 from rsscloud_broker.wire.change_list import STYLE_SHEET
 from rsscloud_broker.wire.links import HUB_PATHS, encode
+
+
+class HostingStore:
+    """Keeps files and their versions; each method is one transaction.
+
+    ``save`` and ``remove`` are for files that are no topics.  ``Hosting`` saves and removes topics
+    by ``IPublisher``, which stores the version and the change of the topic in one transaction.
+    """
+
+    def __init__(self, database: IDatabase) -> None:
+        self._database = database
+
+    def save(self, wanted: Save) -> Deferred[Saved]:
+        """Store a new version of a file that is no topic, with others that are saved now."""
+        return cast("Deferred[Saved]", self._database.write(Batched(save_all, wanted)))
+
+    remove = writing(rows.remove)
+    files = reading(rows.files)
+    files_named = reading(rows.files_named)
+    versions = reading(rows.versions)
+    one_version = reading(rows.one_version)
+    present = reading(rows.present)
+    public_file = reading(rows.public_file)
+    next_file_of = reading(rows.next_file_of)
+    disown = writing(rows.disown)
 
 
 class Hosting:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import gcd
-from typing import Final
 
 from rsscloud_broker.apps.test_feed.document import FeedInfo
 from rsscloud_broker.apps.test_feed.door import FEED_PATH, PAGE_PATH, TestFeedDoor
@@ -15,8 +14,6 @@ from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.wire.cloud import from_url
 from rsscloud_broker.wire.links import HUB_PATHS
 from rsscloud_broker.wire.rsscloud import REST_PATHS
-
-NAME: Final = "test_feed"
 
 
 def make_test_feed(options: TestFeedOptions, parts: AppParts) -> App:
@@ -41,7 +38,7 @@ def make_test_feed(options: TestFeedOptions, parts: AppParts) -> App:
         at_start=True,
     )
     return App(
-        NAME,
+        "test_feed",
         front_doors=[TestFeedDoor(feed, parts)],
         services=[making],
         topics=[ServedTopics(about.url, feed.read)],

@@ -81,7 +81,7 @@ class WritingDoor:
             Route(
                 "/write",
                 "POST",
-                Answers(page.act_with_file),
+                Answers(page.act),
                 content_types=with_files,
                 body_limit=limit,
             ),

@@ -31,6 +31,7 @@ from rsscloud_broker.http.requests import (
     body_of,
     client_address,
     header,
+    media_type,
     number_parameter,
     parameter,
 )
@@ -116,18 +117,15 @@ class WritePage:
         return await self._render(request, caller, post, fields, done=said, restored=restored)
 
     async def act(self, request: Request) -> Answer:
-        """Do what a form asks for."""
-        caller = await self._signed_in_caller(request)
-        return _SIGN_IN if caller is None else await self._act(request, caller, None)
-
-    async def act_with_file(self, request: Request) -> Answer:
-        """Do what a form asks for that may have a file in it.
+        """Do what a form asks for, which may have a file in it.
 
         Only forms of people who have signed in are parsed, since a file may be large.
         """
         caller = await self._signed_in_caller(request)
         if caller is None:
             return _SIGN_IN
+        if media_type(request) != "multipart/form-data":
+            return await self._act(request, caller, None)
         try:
             form = await self._in_thread(
                 file_forms.read, header(request, "content-type"), body_of(request)

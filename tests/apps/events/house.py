@@ -152,7 +152,7 @@ class EventsHouse:
 
     def link(self, path: str, relation: str) -> str:
         """The path of a link of a document; empty if it has none."""
-        found = parse(self.ask(path).body, URL + path, {}).link(relation) or ""
+        found = parse(self.ask(path).body, URL + path, {}).links.get(relation, "")
         return found.removeprefix(URL)
 
     def all_titles(self, path: str) -> list[str]:

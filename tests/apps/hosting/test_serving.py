@@ -8,10 +8,10 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from rsscloud_broker.apps.hosting.documents import make_document
+from rsscloud_broker.apps.hosting.hosting import HostingStore
 from rsscloud_broker.apps.hosting.options import HostingOptions
 from rsscloud_broker.apps.hosting.rows import StoredFile
 from rsscloud_broker.apps.hosting.saving import AccountLimits, Save
-from rsscloud_broker.apps.hosting.store import HostingStore
 from rsscloud_broker.util.caches import ByteLimitedCache
 from tests.apps.hosting.fixture import BASE, PATH, URL, HostingHouse, HostingTestCase, a_feed, basic
 
