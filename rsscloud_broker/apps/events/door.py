@@ -1,14 +1,6 @@
 """The front door ``events``: the feeds of the broker, and the stream of their entries.
 
-==============================================  ==================================================
-``/events``                                     a page about the feeds
-``/events/recent``                              everything that changed, the newest first
-``/events/documents/N``                         a document of that feed at its permanent URL
-``/events/pings/recent``, ``.../documents/N``   the pings
-``/events/host?name=NAME``                      what changed at a host
-``/events/topic?url=URL``                       the contents of a topic, if they are kept
-``/events/stream``, ``/events/stream.jsonl``    new entries as they come
-==============================================  ==================================================
+``docs/events.rst`` has its paths.
 """
 
 from __future__ import annotations

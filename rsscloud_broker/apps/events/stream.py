@@ -2,23 +2,14 @@
 
 ::
 
-    GET /events/stream                          server-sent events
-    GET /events/stream.jsonl                    the same as lines of JSON
-    GET /events/stream?only=pings               pings only; or changes
-    GET /events/stream?after=12-345             go on after a position
-
-A client that asks for ``application/x-ndjson`` gets lines of JSON at the first path too.  The
-events are::
-
     id: 12-346
     data: {"position":"12-346","kind":"ping","id":"urn:uuid:...","title":"My weblog",...}
 
     event: gap                        entries are missing: they were removed meanwhile
     data: {"position":"12-340","kind":"gap"}
 
-A position says how many changes and how many pings there were until then.  A client whose
-connection broke goes on after the last position that it has (``Last-Event-ID``, or ``after``): the
-entries are read from the logs, however long ago that was.
+A position says how many changes and how many pings there were until then.  ``docs/events.rst`` has
+the paths and the parameters.
 
 ``web.broadcast`` says what happens to a client that reads slowly.  The lines are made once for all.
 """

@@ -1,11 +1,4 @@
-"""The front door for the pings of other brokers, whose change lists and feeds it reads::
-
-    [[front_doors.follows.sources]]
-    url = "http://other.example/shortChanges.xml"
-    archives = "http://other.example/"
-
-    [[front_doors.follows.feeds]]
-    url = "http://another.example/events/pings/recent"
+"""The front door for the pings of other brokers, whose change lists and feeds it reads.
 
 Each ping comes in as if it had been made here, once, with the time at which it was made, and with
 the list or feed as its origin.  So two brokers that follow each other have the same lists, and no

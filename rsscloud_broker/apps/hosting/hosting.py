@@ -123,11 +123,11 @@ class Hosting:
         found = next((each for each in files if each.path == path), None)
         if found is None:
             return False
-        operation = partial(rows.remove, account=caller.account, path=path)
+        operation = partial(rows.remove, account=caller.name, path=path)
         url, reason = self.url_of(*key), "its author has deleted it"
         with self.cache.changing(key):
             if not found.is_topic:
-                return await self._store.remove(caller.account, path)
+                return await self._store.remove(caller.name, path)
             removed: bool = await self._publisher.remove(url, reason, operation, source)
         return removed
 
@@ -267,7 +267,7 @@ class Hosting:
 
 
 def _take_down_and_record(conn: Any, file: Public, record: Callable[[Any], None]) -> bool:
-    was_there = rows.take_down(conn, file.account, file.path)
+    was_there = rows.remove(conn, file.account, file.path)
     if was_there:
         record(conn)
     return was_there

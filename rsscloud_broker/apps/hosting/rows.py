@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from attrs import field, frozen
-from sqlalchemy import ColumnElement, Connection, Row, and_, delete, select, update
+from sqlalchemy import Connection, Row, and_, delete, select, update
 
 from rsscloud_broker.apps.hosting.documents import HostedDocument
 from rsscloud_broker.apps.hosting.schema import feed, version
@@ -95,25 +95,15 @@ FILES = select(
 ).select_from(_PRESENT)
 
 
-def remove(conn: Connection, account: Account, path: str) -> bool:
-    """Delete a file with its versions.  That it was there is remembered.
-
-    :returns: whether there was such a file.
-    """
-    return _delete_versions(conn, feed.c.account_id == account.id, feed.c.path == path)
-
-
-def take_down(conn: Connection, account: str, path: str) -> bool:
+def remove(conn: Connection, account: str, path: str) -> bool:
     """Delete a file with its versions, by the name of its account, which may be gone.
 
+    That it was there is remembered.
+
     :returns: whether there was such a file.
     """
-    return _delete_versions(conn, feed.c.account == account, feed.c.path == path)
-
-
-def _delete_versions(conn: Connection, *which: ColumnElement[bool]) -> bool:
-    """Delete the versions of a file, whose row stays; returns whether it had any."""
-    key = conn.execute(select(feed.c.id).where(*which, feed.c.version_id.is_not(None))).scalar()
+    there = (feed.c.account == account, feed.c.path == path, feed.c.version_id.is_not(None))
+    key = conn.execute(select(feed.c.id).where(*there)).scalar()
     if key is None:
         return False
     conn.execute(delete(version).where(version.c.feed_id == key))

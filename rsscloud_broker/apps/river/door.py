@@ -1,17 +1,7 @@
 """The paths of the river for programs, and for the hubs and clouds that push feeds.
 
-::
-
-    GET  /river.json?before=NUMBER       the newest items as a JSON Feed
-    GET  /river/opml                     the reading list
-    POST /river/opml                     follow the feeds of a list; its OPML is the body
-    POST /river/subscribe                url=...: follow the feed at a URL, or that of a page
-    POST /river/unsubscribe              id=... or url=...: follow a feed no more
-    GET  /river/river.js?account=NAME    the river of an account that has made it public
-
-Programs send an API token with the scope ``river``.
-
-::
+Programs send an API token with the scope ``river``; ``docs/applications/river.rst`` has their
+paths.  Hubs and clouds call these::
 
     GET  /river/websub/KEY?hub.mode=subscribe&hub.topic=...&hub.challenge=x91     200, x91
     POST /river/websub/KEY               a document, signed                       202

@@ -1,8 +1,6 @@
 """Writes a river for programs: as a JSON Feed, and as river.js.
 
-The JSON Feed (https://www.jsonfeed.org/version/1.1/) has an extension ``_river``: at the top the
-feeds, with how the river learns of their new items; in each item its number, its feed and the items
-below it.
+The JSON Feed (https://www.jsonfeed.org/version/1.1/) has an extension ``_river``.
 
 river.js (http://riverjs.org/) is what River5 makes: a call of ``onGetRiverStream`` with the items
 in groups, each from one feed, as they arrived.

@@ -62,27 +62,24 @@ def groups(
         items, lambda item: (item.feed_id, bool(seen) and item.id > seen, item.id <= lowest)
     ):
         if was_new and not is_new:
-            made.append(_since_line())
+            made.append(_line("New since your last visit", "since"))
         if is_below and not was_below:
-            made.append(_stop_line())
+            made.append(_line("You stopped here", "stopped"))
         was_new, was_below = is_new, is_below
         articles = [article(item, is_new) for item in some]
         feed = feeds.get(feed_id)
         about = (feed.title, feed.link) if feed else ("A feed", "")
         made.append(section(feed_id, *about, articles))
     if was_new:
-        made.append(_since_line())
+        made.append(_line("New since your last visit", "since"))
     if stopped is not None and not was_below:
-        made.append(_stop_line())
+        made.append(_line("You stopped here", "stopped"))
     return made
 
 
-def _since_line() -> Tag:
-    return tags.p("New since your last visit", class_="since", id="since")
-
-
-def _stop_line() -> Tag:
-    return tags.p("You stopped here", class_="since", id="stopped")
+def _line(text: str, name: str) -> Tag:
+    """A line between items."""
+    return tags.p(text, class_="since", id=name)
 
 
 def section(feed_id: int, title: str, link: str, articles: Sequence[Tag]) -> Tag:

@@ -1,20 +1,7 @@
-"""The front door of the authoring tool.
+"""The front door of the authoring tool: what is below ``/people``, ``/write`` and ``/micropub``.
 
-===================================  ==============================================================
-``GET /people``                      everybody who has published something
-``GET /people/NAME``                 the messages of one author, the newest first
-``GET /people/NAME/ID``              one message
-``GET /people/NAME/rss.xml``         the feed; also ``atom.xml`` and ``feed.json``
-``GET /people/NAME/files/...``       an uploaded file
-``GET /write``                       the page to write on, for who has signed in; ``?id=ID`` to edit
-``POST /write``                      what its forms do: ``do=post``, ``draft``, ``delete``,
-                                     ``discard`` or ``delete-file``
-``POST /write/unsent``               keeps what is being typed
-``GET /rsd.xml``                     how programs find the protocols: see ``rsd``
-``/micropub``, ``/micropub/media``   see ``micropub``
-===================================  ==============================================================
-
-Editors call the procedures of ``metaweblog``.
+``docs/applications/writing.rst`` and ``posting.rst`` have the paths.  Editors call the procedures
+of ``metaweblog``, which they find by ``/rsd.xml``.
 """
 
 from __future__ import annotations

@@ -120,8 +120,6 @@ class Micropub:
             ),
         ]
 
-    # /micropub
-
     async def _act(self, request: Request) -> Answer:
         caller, sent = await self._requests.read(request)
         document, source = sent.document, client_address(request)
@@ -244,8 +242,6 @@ class Micropub:
             if post is not None and self._writing.feeds.page_url(post) == url.rstrip("/"):
                 return post
         raise _no_such_post()
-
-    # /micropub/media
 
     async def _upload(self, request: Request) -> Answer:
         caller, sent = await self._requests.read(request)

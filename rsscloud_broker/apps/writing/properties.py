@@ -1,19 +1,9 @@
 """Reads and writes messages as the properties of an h-entry, which Micropub exchanges.
 
 Properties have a list of values each.  A value is a text, or an object such as ``{"html": "..."}``
-for ``content`` and ``{"value": URL, "alt": "..."}`` for ``photo``.  These properties are kept:
-
-==================================================  ===============================================
-``content``, or else ``summary``                    the text; HTML becomes plain text
-``name``                                            the title
-``category``                                        the categories
-``photo``, ``audio``, ``video``                     the enclosure, and items of the outline
-``in-reply-to``, ``bookmark-of``, ``repost-of``,    the link; a message without a text gets one that
-``like-of``                                         says which of these it is
-``post-status``                                     whether it is a draft
-==================================================  ===============================================
-
-All others are ignored; but a ``visibility`` other than ``public`` is refused.
+for ``content`` and ``{"value": URL, "alt": "..."}`` for ``photo``.  What becomes of which is in
+``docs/applications/posting.rst``.  All others are ignored; but a ``visibility`` other than
+``public`` is refused.
 
 Sources: W3C Micropub; https://microformats.org/wiki/h-entry; ``post-status`` and ``visibility`` as
 in https://indieweb.org/Micropub-extensions.

@@ -177,7 +177,7 @@ class RowsTests(SynchronousTestCase):
         for at in (1000.1, 1000.2):
             self.save(b"%d" % int(at * 10), at=at)
         with self.writing() as conn:
-            rows.remove(conn, DAVE, PATH)
+            rows.remove(conn, DAVE.name, PATH)
         dates = []
         for number, at in enumerate((1001.1, 1001.2)):
             self.save(b"back %d" % number, at=at)
@@ -209,7 +209,7 @@ class RowsTests(SynchronousTestCase):
         self.assertIn("3 files", self.refusal(b"x", "d.xml"))
         self.save(b"again", path="a.xml")
         with self.writing() as conn:
-            rows.remove(conn, DAVE, "a.xml")
+            rows.remove(conn, DAVE.name, "a.xml")
         self.save(path="d.xml")
         self.assertIn("3 files", self.refusal(b"x", "a.xml"))
 
@@ -228,7 +228,7 @@ class RowsTests(SynchronousTestCase):
 
     def remove(self, path: str = PATH, account: Account = DAVE) -> bool:
         with self.writing() as conn:
-            return rows.remove(conn, account, path)
+            return rows.remove(conn, account.name, path)
 
     def test_deleted_file_is_remembered(self) -> None:
         self.save()
@@ -271,7 +271,7 @@ class RowsTests(SynchronousTestCase):
         self.assertEqual(self.body(), b"1")
         with self.writing() as conn:
             while (file := rows.next_file_of(conn, DAVE.id)) is not None:
-                rows.take_down(conn, file.account, file.path)
+                rows.remove(conn, file.account, file.path)
             rows.disown(conn, DAVE.id)
         self.assertEqual(self.save(b"2", new), Saved(created=True, changed=True))
         self.assertEqual(len(self.versions(account=new)), 1)

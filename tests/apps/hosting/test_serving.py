@@ -248,7 +248,7 @@ class CacheTests(HostingTestCase):
         self.assertEqual(self.house.get().body, LARGE)
         self.house.clock.advance(1)
         self.assertEqual(self.house.get().body, a_feed("2"))
-        self.successResultOf(other.remove(account, "rss.xml"))
+        self.successResultOf(other.remove(account.name, "rss.xml"))
         self.house.clock.advance(1)
         self.assertEqual(self.house.get().status, 410)
 
