@@ -286,14 +286,14 @@ class Follower:
         self, document: AtomDocument, url: str, after: Position | None
     ) -> AtomDocument:
         """Process a document, and return the one at a URL, which is fetched meanwhile."""
-        upcoming = self._waits.begin(self._reader.read, url)
+        upcoming = Deferred.fromCoroutine(self._waits.call(self._reader.read, url))
         try:
             await self._processing.process(document, after)
         except BaseException:  # nobody needs the next document then
             upcoming.addErrback(lambda failure: None)
             upcoming.cancel()
             raise
-        return await self._waits.result(upcoming)
+        return await upcoming
 
     async def _check_gone(self, position: Position) -> None:
         """Find out why the entry of a position is not in the documents.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from attrs import frozen
@@ -91,29 +91,19 @@ class Waiting:
             self._sleep = None
 
     async def call(self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
-        """Call a function that reads, and return its result."""
-        return await self.result(self.begin(function, *arguments))
+        """Call a function that reads, and return its result.
 
-    def begin(
-        self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any
-    ) -> Deferred[T]:
-        """Call a function that reads, whose result is needed later."""
+        :raises Stopped: ``stop`` was called before, or interrupts it.
+        """
         if self.stopping:
             raise Stopped
         reading = Deferred.fromCoroutine(function(*arguments))
         self._waiting.add(reading)
-        return reading.addBoth(self._forget, reading)
-
-    async def result(self, reading: Awaitable[T]) -> T:
-        """The result of a function that reads; raises ``Stopped`` if ``stop`` interrupts it."""
         try:
             return await reading
         except (CancelledError, FeedUnavailable):
             if self.stopping:
                 raise Stopped from None
             raise
-
-    def _forget(self, result: Any, reading: Deferred[Any]) -> Any:
-        """Forget a call that has ended; returns its result, as a callback must."""
-        self._waiting.discard(reading)
-        return result
+        finally:
+            self._waiting.discard(reading)

@@ -1,13 +1,5 @@
 """Saves and deletes files by PUT and DELETE of their URLs.
 
-::
-
-    PUT /feeds/dave/rss.xml HTTP/1.1
-    Authorization: Basic ZGF2ZTouLi4=
-    Content-Type: application/rss+xml
-
-    <rss version="2.0">...
-
 ==========  ======================================================================
 Status      What came of it
 ==========  ======================================================================

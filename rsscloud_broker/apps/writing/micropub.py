@@ -1,16 +1,6 @@
 """Micropub: programs create, change and delete messages (W3C Recommendation of 23 May 2017).
 
-``/micropub`` takes forms, forms with files, and JSON::
-
-    POST /micropub
-    Authorization: Bearer rsb_...
-    Content-Type: application/x-www-form-urlencoded
-
-    h=entry&content=Hello+World&category[]=news
-
-    HTTP/1.1 201 Created
-    Location: https://broker.example/people/anna/7
-
+``/micropub`` takes forms, forms with files, and JSON: see ``docs/applications/posting.rst``.
 ``/micropub/media`` takes one file (section 3.6), whose URL can then be a ``photo``.  ``GET``
 queries the configuration, categories and messages (section 3.7).
 

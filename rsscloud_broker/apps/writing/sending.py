@@ -1,13 +1,7 @@
 """Sends uploaded files to browsers and players.
 
 An upload never changes, so caches may keep it for good.  A browser runs nothing that may be in it.
-Parts of it can be asked for, as players of audio and video do (RFC 9110, section 14)::
-
-    GET /people/dave/files/2c26...e730f.mp3 HTTP/1.1
-    Range: bytes=1000000-
-
-    HTTP/1.1 206 Partial Content
-    Content-Range: bytes 1000000-2999999/3000000
+Parts of it can be asked for, as players of audio and video do (RFC 9110, section 14).
 
 A file is read from the database piece by piece, as quickly as the client takes it.
 """
