@@ -18,11 +18,18 @@ from rsscloud_broker.errors import (
     TooLarge,
     Unavailable,
 )
-from rsscloud_broker.interfaces import IOutbound, OutboundReply, OutboundRequest, Parsing, Position
+from rsscloud_broker.interfaces import (
+    IClock,
+    IOutbound,
+    OutboundReply,
+    OutboundRequest,
+    Parsing,
+    Position,
+)
 from rsscloud_broker.model import host_of
 from rsscloud_broker.simplefeed.documents import AtomDocument, parse
 from rsscloud_broker.simplefeed.errors import DocumentMissing, FeedUnavailable, FollowError
-from rsscloud_broker.wire.http_dates import retry_after
+from rsscloud_broker.wire.http_dates import http_date
 
 _MISSING: Final = frozenset({404, 410})
 _ACCEPT: Final = "application/atom+xml, application/xml;q=0.9, text/xml;q=0.9, */*;q=0.1"
@@ -60,8 +67,9 @@ class Beginning:
 class DocumentReader:
     """Fetches and parses documents."""
 
-    def __init__(self, outbound: IOutbound, parse: Parsing) -> None:
+    def __init__(self, outbound: IOutbound, clock: IClock, parse: Parsing) -> None:
         self._outbound = outbound
+        self._clock = clock
         self._parse = parse
 
     async def read(self, url: str) -> AtomDocument:
@@ -100,13 +108,24 @@ class DocumentReader:
         if reply.status != 200:
             raise FeedUnavailable(
                 f"{url} cannot be read: the server answers {reply.status}",
-                retry_after(reply.headers),
+                self._seconds_asked_for(reply),
             )
         try:
             headers = dict(reply.headers)
             return await self._parse(host_of(url), parse, reply.body, reply.url or url, headers)
         except (DocumentFault, ParsingUnavailable) as error:
             raise FeedUnavailable(f"{url} cannot be followed: {error}") from error
+
+    def _seconds_asked_for(self, reply: OutboundReply) -> float | None:
+        """For how many seconds a server asks to be left alone (RFC 9110, section 10.2.3).
+
+        A date counts from now, since an answer need not have a Date.
+        """
+        text = reply.headers.get("retry-after", "").strip()
+        if text.isascii() and text.isdigit():
+            return float(text[:10])
+        at = http_date(text) if text else None
+        return None if at is None else max(0.0, at - self._clock.wall_seconds())
 
 
 async def walk_back(

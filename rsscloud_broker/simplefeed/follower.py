@@ -63,7 +63,7 @@ class Follower:
         tell: Callable[[str], None] = lambda sentence: None,
         limits: FollowerLimits | None = None,
     ) -> None:
-        self._reader = DocumentReader(outbound, parse)
+        self._reader = DocumentReader(outbound, clock, parse)
         self._url = url
         self._clock = clock
         self._begin = begin

@@ -61,7 +61,7 @@ def add_feed(
 ) -> FeedRecord:
     """Store a feed, which becomes due at once; or return the one that is stored with this URL.
 
-    :param key, secret: for its callbacks, if it is new: see ``records.new_keys``.
+    :param key, secret: for its callbacks, if it is new: see ``model.new_keys``.
     :param values: what is known of it, as for ``change_feed``.
     """
     found = feed_by_url(conn, url)

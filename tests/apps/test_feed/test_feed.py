@@ -77,7 +77,7 @@ class FeedTestCase(SynchronousTestCase):
     def slots(self) -> list[int]:
         """The slots of the items, the newest first, in seconds after `QUARTER`."""
         (door,) = self.app.front_doors
-        return [each.slot - QUARTER for each in door._routes[0].resource._feed.items]  # type: ignore[attr-defined] # it has
+        return [each.slot - QUARTER for each in door._feed.items]  # type: ignore[attr-defined] # it has
 
     def guids(self) -> list[str]:
         return [str(guid) for guid in self.feed().xpath("//item/guid/text()")]
@@ -226,7 +226,7 @@ class ClockTests(FeedTestCase):
             for _ in range(3):
                 self.pass_time(100)
                 (door,) = self.app.front_doors
-                feed = door._routes[0].resource._feed  # type: ignore[attr-defined] # it has
+                feed = door._feed  # type: ignore[attr-defined] # it has
                 said = feed.next_at(self.clock.wall_seconds())
                 before = self.guids()
                 self.pass_time(said - self.clock.wall_seconds() - 2)

@@ -19,7 +19,8 @@ def stored(new: NewPost, media_type: str = "image/jpeg") -> Post:
     file = Enclosure(new.enclosure_url, media_type, 1, new.enclosure_text)
     enclosure = file if new.enclosure_url else None
     values = (new.text, new.title, new.link, enclosure, new.categories, new.items)
-    return Post(7, "guid", 1, *values, 0.0, 0.0, new.is_draft, author="dave")
+    position = 0 if new.is_draft else 1
+    return Post(7, "guid", 1, *values, 0.0, 0.0, position, author="dave")
 
 
 class MediaTests(SynchronousTestCase):

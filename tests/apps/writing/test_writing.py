@@ -54,7 +54,7 @@ class WritingTests(WritingTestCase):
                 (),
                 post.created_at,
                 post.created_at,
-                False,
+                1,
                 author="dave",
             ),
         )
