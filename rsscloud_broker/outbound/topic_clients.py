@@ -8,8 +8,8 @@ from attrs import frozen
 from msgspec.structs import replace
 
 from rsscloud_broker.config import Network
+from rsscloud_broker.outbound.client import TopicClient
 from rsscloud_broker.outbound.couriers.crew import Crew
-from rsscloud_broker.outbound.topic_client import TopicClient
 
 
 @frozen

@@ -16,6 +16,7 @@ from rsscloud_broker.errors import EndedTopic, TopicUnreadable, Unavailable
 from rsscloud_broker.interfaces import ITopicFetcher
 from rsscloud_broker.model import Need, Validators
 from rsscloud_broker.model.fetching import Fetched, Wanted, as_wanted
+from rsscloud_broker.outbound.client import TopicClient
 from rsscloud_broker.outbound.couriers.link import Link
 from rsscloud_broker.outbound.couriers.messages import (
     MAX_TEXT,
@@ -28,7 +29,6 @@ from rsscloud_broker.outbound.couriers.messages import (
     TopicRules,
     Unread,
 )
-from rsscloud_broker.outbound.topic_client import TopicClient
 
 
 @frozen
