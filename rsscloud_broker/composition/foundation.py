@@ -48,13 +48,11 @@ from rsscloud_broker.outbound import (
     TopicFetcher,
     URLPolicy,
 )
-from rsscloud_broker.outbound.couriers.crew import Crew
-from rsscloud_broker.outbound.couriers.fetching import CourierFetcher
+from rsscloud_broker.outbound.couriers.crew import CourierFetcher, Crew, TopicClients
 from rsscloud_broker.outbound.couriers.messages import Setup, TopicRules
 from rsscloud_broker.outbound.couriers.parsers import Parsers
 from rsscloud_broker.outbound.decoding import AT_A_TIME
 from rsscloud_broker.outbound.guard import own_listeners
-from rsscloud_broker.outbound.topic_clients import TopicClients
 from rsscloud_broker.policy.rate_limits import RateLimit
 from rsscloud_broker.runtime.logs import Logs
 from rsscloud_broker.runtime.measuring import LoopDelay, add_process_metrics

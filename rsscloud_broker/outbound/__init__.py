@@ -2,19 +2,7 @@
 
 from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.client import CallbackClient, TopicClient
-from rsscloud_broker.outbound.guard import AddressGuard
+from rsscloud_broker.outbound.guard import AddressGuard, URLPolicy
 from rsscloud_broker.outbound.resolver import Resolver
 from rsscloud_broker.outbound.tls import TLSContext
 from rsscloud_broker.outbound.topic_fetcher import TopicFetcher
-from rsscloud_broker.outbound.url_policy import URLPolicy
-
-__all__ = [
-    "AddressGuard",
-    "AnswerBudget",
-    "CallbackClient",
-    "Resolver",
-    "TLSContext",
-    "TopicClient",
-    "TopicFetcher",
-    "URLPolicy",
-]

@@ -56,7 +56,6 @@ class Client(Service):
 
     Stopping this service cancels requests under way and closes idle connections.
 
-    :param resolve: looks host names up.
     :param deadline: seconds for a whole request: name, connection, TLS, headers, body and every
         redirect.
     :param body_limit: how many bytes an answer may have.
@@ -103,17 +102,15 @@ class Client(Service):
         super().stopService()
         for call in self._pending.clear():
             call.break_off()
-        self._exchanger.close()
+        self._exchanger.idle_connections.close()
 
     @property
     def under_way(self) -> int:
-        """How many requests are under way."""
         return len(self._pending)
 
     @property
     def idle(self) -> int:
-        """How many connections are kept open for further requests."""
-        return self._exchanger.idle
+        return len(self._exchanger.idle_connections)
 
     def allow(self, networks: Iterable[Network]) -> None:
         """Have the guard allow these networks from now on, and no others.
@@ -124,7 +121,6 @@ class Client(Service):
         self._exchanger.call_anew()
 
     async def request(self, request: OutboundRequest) -> OutboundReply:
-        """Make a request, and wait for the reply: see ``IOutbound``."""
         return await from_callback(lambda done: self.begin(done, request))
 
     def begin(self, done: Done[OutboundReply], request: OutboundRequest) -> BreakOff:
@@ -140,7 +136,6 @@ class Client(Service):
         return call.break_off
 
     def _time_out(self, call: _Call) -> None:
-        """End a call whose deadline has passed."""
         call.stop(OutboundError(f"no whole answer within {self._deadline:g} seconds"))
 
     def forget(self, call: _Call) -> None:
@@ -191,7 +186,6 @@ class TopicClient(Client):
     """Makes guarded requests for topics; too long an answer is an error.
 
     :param body_limit: how many bytes an answer may have, both before and after decompression.
-    :param in_thread: calls a function in a thread and returns its result.
     """
 
     body = WholeBody
@@ -318,7 +312,6 @@ class _Call:
         self._end(reply)
 
     def _follow_redirect(self, reply: OutboundReply, location: str) -> None:
-        """Make the request again, to the URL that a redirect names."""
         try:
             self._url = redirected(self._url, location)
             self._hops.append((reply.status, self._url))

@@ -12,15 +12,23 @@ from __future__ import annotations
 import re
 import socket
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from errno import EADDRNOTAVAIL
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
 from typing import TypeAlias
 
-from rsscloud_broker.errors import AddressRefused, OutboundError, OwnAddress
+from twisted.internet.defer import TimeoutError as DeadlineError
+from twisted.internet.interfaces import IReactorTime
+from zope.interface import implementer
+
+from rsscloud_broker.errors import AddressRefused, OutboundError, OwnAddress, Unavailable
+from rsscloud_broker.interfaces import IURLPolicy
 from rsscloud_broker.model.administration import Block
+from rsscloud_broker.outbound.resolver import Resolve
+from rsscloud_broker.outbound.urls import target_of
 from rsscloud_broker.policy.blocks import Blocks
+from rsscloud_broker.util.urls import is_address
 
 Network: TypeAlias = IPv4Network | IPv6Network
 
@@ -226,3 +234,31 @@ def own_listeners(endpoints: Iterable[str]) -> Iterator[tuple[str, int]]:
         port = named.get("port", positional[index] if len(positional) > index else default)
         if port.isdecimal() and int(port):
             yield named.get("interface", ""), int(port)
+
+
+@implementer(IURLPolicy)
+class URLPolicy:
+    """Checks the form of a URL and the addresses of its host, before the broker accepts a request
+    that names the URL; see ``IURLPolicy``.  The guard checks each later connection again, since the
+    addresses of a host may change.
+
+    A host that cannot be looked up within three seconds is accepted.
+    """
+
+    def __init__(self, resolve: Resolve, guard: AddressGuard, clock: IReactorTime) -> None:
+        self._resolve = resolve
+        self._guard = guard
+        self._clock = clock
+
+    async def check(self, url: str) -> None:
+        """Return if the URL may be called; else raise AddressRefused."""
+        target = target_of(url)
+        addresses: Sequence[str] = (target.host,)
+        if not is_address(target.host):
+            try:
+                looking = self._resolve(target.host)
+                addresses = await looking.addTimeout(3.0, self._clock)
+            except (OSError, UnicodeError, DeadlineError, Unavailable):
+                return  # the host may have an address when it is called
+        for address in addresses:
+            self._guard.check(address, target.port)

@@ -6,15 +6,13 @@ database and no file of the data directory.
 
 ``messages``  what the broker and a courier send each other
 ``link``      sends and takes batches of messages over the sockets
-``crew``      the broker's side: hands each request to the courier of its host
+``crew``      the broker's side: hands each request, and each reading, to the courier of its host
 ``courier``   the broker's side of one courier: a process that is watched and replaced
 ``fork_server``  loads the program once, and forks that process
-``spawning``  starts the fork server
-``standard_error``  the broker's side: reads the last words of that process
+``spawning``  starts the fork server, and reads the last words of processes
 ``bodies``    the broker's side: sends each large body once
 ``carrying``  the courier's side: makes the requests
 ``reading``   the courier's side: reads topics
-``fetching``  the broker's side: has topics read
 ``confinement``  takes from the courier's process what it does not need
 ``system_calls``  takes system calls from it
 """

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from twisted.internet.defer import CancelledError, Deferred
 
 from rsscloud_broker.errors import OutboundError, Unavailable
-from rsscloud_broker.interfaces import IDirectNotifier, IOutbound, OutboundRequest, Signing
+from rsscloud_broker.interfaces import IDirectNotifier, IOutbound
 from rsscloud_broker.model import Callback, Content, Notification, Outcome
 from rsscloud_broker.outbound.client import Client
 from rsscloud_broker.outbound.couriers.link import Link
@@ -48,7 +48,6 @@ class Carrier:
 
     :param make: makes the client, as the first message says.
     :param block: takes the kinds and names of what is blocked, with the reasons.
-    :param reader: reads topics.
     :param notifiers: makes the notifiers, by protocol, which call by a client.
     :param outdated: says why another courier has to take over; empty if none has to.
     """
@@ -142,7 +141,6 @@ class Carrier:
 
     @property
     def _ready_client(self) -> Client:
-        """The client that ``Setup`` had made."""
         assert self._client is not None  # the broker sends ``Setup`` first
         return self._client
 
@@ -198,24 +196,12 @@ class Carrier:
 
     async def _make_request(self, call: Call, body: bytes | None) -> None:
         """Make the request that a message names, and send its answer or its error."""
-        signing = None if call.key is None else Signing(call.key.secret, call.key.method)
+        request = call.request
         try:
             if body is None:
                 raise LookupError(f"there is no body {call.body!r}")
-            reply = await self._ready_client.request(
-                OutboundRequest(call.method, call.url, call.headers, body, call.redirects, signing)
-            )
+            reply = await self._ready_client.request(evolve(request, body=body))
         except Exception as error:
-            self._send_error(call.number, f"{call.method} {call.url}", error)
+            self._send_error(call.number, f"{request.method} {request.url}", error)
         else:
-            self.link.send(
-                Answered(
-                    call.number,
-                    reply.status,
-                    dict(reply.headers),
-                    reply.body,
-                    reply.url,
-                    list(reply.hops),
-                ),
-                len(reply.body),
-            )
+            self.link.send(Answered(call.number, reply), len(reply.body))

@@ -15,6 +15,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
+from attrs import evolve
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.error import ProcessExitedAlready
 from twisted.internet.interfaces import IDelayedCall
@@ -25,7 +26,6 @@ from rsscloud_broker.errors import CallsUnavailable, Interrupted, OutboundError
 from rsscloud_broker.interfaces import IClock, OutboundReply, OutboundRequest
 from rsscloud_broker.model import Notification, Outcome
 from rsscloud_broker.outbound.couriers.bodies import SentBodies
-from rsscloud_broker.outbound.couriers.limits import Limits
 from rsscloud_broker.outbound.couriers.link import Link
 from rsscloud_broker.outbound.couriers.messages import (
     Alive,
@@ -36,7 +36,6 @@ from rsscloud_broker.outbound.couriers.messages import (
     Failed,
     FromBroker,
     FromCourier,
-    Key,
     Leaving,
     Notify,
     NotNotified,
@@ -52,8 +51,7 @@ from rsscloud_broker.outbound.couriers.pending import (
     Pending,
     WrongAnswer,
 )
-from rsscloud_broker.outbound.couriers.spawning import Spawn, megabytes
-from rsscloud_broker.outbound.couriers.standard_error import StandardError
+from rsscloud_broker.outbound.couriers.spawning import Limits, Spawn, StandardError, megabytes
 from rsscloud_broker.util.clock import endless_call
 from rsscloud_broker.util.deferreds import BreakOff, Done, from_callback, run_with_callback
 from rsscloud_broker.wire.text import clean
@@ -74,8 +72,6 @@ class Courier:
 
     :param number: tells it from the others, in the log.
     :param greeting: gives the messages that every new process gets first.
-    :param spawn: starts a process.
-    :param limits: says when it is replaced; it is asked each time.
     :ivar idle, idle_topics: connections that it keeps for further requests, and for readings.
     :ivar readings: how many topics it is reading.
     """
@@ -121,21 +117,15 @@ class Courier:
         return max(0, len(self._pending) + len(self._waiting_for_start) - self.readings)
 
     async def request(self, request: OutboundRequest) -> OutboundReply:
-        """Have the process make a request when there is room for it, and wait for the reply."""
-        await self._wait_for_room()
-        send = partial(self._send_call, request)
-        return await from_callback(lambda done: self._begin(done, TO_CALL, send))
+        reply: OutboundReply = await self._ask(TO_CALL, partial(self._send_call, request))
+        return reply
 
     def notify(self, notification: Notification, done: Done[Outcome]) -> BreakOff:
         """Have the process notify a subscriber; ``done`` gets the outcome."""
         link, send = self._link, partial(self._send_notify, notification)
         if link is None or link.is_full:
-            return run_with_callback(self._notify_later(send), done)
+            return run_with_callback(self._ask(TO_NOTIFY, send), done)
         return self._begin(done, TO_NOTIFY, send)
-
-    async def _notify_later(self, send: Callable[[int], None]) -> Outcome:
-        await self._wait_for_room()
-        return await from_callback(lambda done: self._begin(done, TO_NOTIFY, send))
 
     async def read(self, make: Callable[[int], Read]) -> ReadDone | Unread:
         """Have a topic read, and return what was found.
@@ -145,9 +135,8 @@ class Courier:
         """
         self.readings += 1
         try:
-            await self._wait_for_room()
-            done: ReadDone | Unread = await from_callback(
-                lambda done: self._begin(done, TO_READ, lambda number: self.send(make(number)))
+            done: ReadDone | Unread = await self._ask(
+                TO_READ, lambda number: self.send(make(number))
             )
             return done
         except OutboundError as error:  # it cannot be sent, or the courier ended meanwhile
@@ -155,11 +144,11 @@ class Courier:
         finally:
             self.readings -= 1
 
-    async def _wait_for_room(self) -> Link[FromBroker, FromCourier]:
-        """Wait until the process runs and there is room for a request; the connection to it."""
+    async def _ask(self, answers: tuple[type, ...], send: Callable[[int], object]) -> Any:
+        """Send a request when the process runs and there is room for it; wait for its answer."""
         while (link := self._link or await self._next_link()).is_full:
             await link.until_there_is_room()
-        return link
+        return await from_callback(lambda done: self._begin(done, answers, send))
 
     def _begin(
         self, done: Done[Any], answers: tuple[type, ...], send: Callable[[int], object]
@@ -190,11 +179,8 @@ class Courier:
         """Send a request under its number; a large body crosses once for all."""
         link = self._link
         assert link is not None  # it is sent where there is one
-        body, signing = self._bodies.send_once(request.body, link), request.signing
-        key = None if signing is None else Key(signing.secret, signing.method)
-        headers = dict(request.headers)
-        call = Call(number, request.method, request.url, headers, body, request.redirects, key)
-        link.send(call)
+        body = self._bodies.send_once(request.body, link)
+        link.send(Call(number, evolve(request, body=b""), body))
 
     async def _next_link(self) -> Link[FromBroker, FromCourier]:
         """Wait for the next process, which starts within ``LONGEST_PAUSE`` seconds.
@@ -208,7 +194,6 @@ class Courier:
         return await started
 
     def _forget_waiting(self, started: Deferred[Link[FromBroker, FromCourier]]) -> None:
-        """Forget a caller that no longer waits for the next process."""
         with suppress(ValueError):  # it has been taken from the list
             self._waiting_for_start.remove(started)
 
@@ -289,7 +274,6 @@ class Courier:
                 self.kill()  # when it has ended, another one is started
 
     def _fail_waiting(self, why: str) -> None:
-        """Have the requests fail that wait for a process to start."""
         waiting, self._waiting_for_start = self._waiting_for_start, []
         for started in waiting:
             started.errback(CallsUnavailable(why))
@@ -341,7 +325,6 @@ class Courier:
         return seconds
 
     async def stop(self) -> None:
-        """End the process, and wait until it has ended."""
         self._is_stopping = True
         if self._next_start is not None:
             self._next_start.cancel()
@@ -356,7 +339,6 @@ class Courier:
             await self._exit
 
     def kill(self) -> None:
-        """End the process at once."""
         with suppress(ProcessExitedAlready):
             self._process.signalProcess("KILL")
 

@@ -1,4 +1,6 @@
-"""The broker's side: a crew of couriers that looks like one client of callbacks."""
+"""The broker's side: a crew of couriers that looks like one client of callbacks, and fetches topics
+by the couriers of their hosts.
+"""
 
 from __future__ import annotations
 
@@ -6,32 +8,49 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 from zlib import crc32
 
+from attrs import frozen
+from msgspec.structs import replace
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.logger import Logger
 from zope.interface import implementer
 
+from rsscloud_broker.config import Network
+from rsscloud_broker.errors import EndedTopic, MemoryUnavailable, TopicUnreadable
 from rsscloud_broker.interfaces import (
     IClock,
     INotifyingOutbound,
+    ITopicFetcher,
     OutboundReply,
     OutboundRequest,
 )
-from rsscloud_broker.model import Notification, Outcome, host_of
+from rsscloud_broker.model import (
+    NO_VALIDATORS,
+    Content,
+    Notification,
+    Outcome,
+    Validators,
+    host_of,
+)
 from rsscloud_broker.model.administration import Block
+from rsscloud_broker.model.fetching import EVERYTHING, Fetched, Wanted
+from rsscloud_broker.outbound.budget import NO_MEMORY, AnswerBudget
+from rsscloud_broker.outbound.client import TopicClient
 from rsscloud_broker.outbound.couriers import confinement, system_calls
 from rsscloud_broker.outbound.couriers.courier import Courier
 from rsscloud_broker.outbound.couriers.fork_server import PARSER, ForkServer
-from rsscloud_broker.outbound.couriers.limits import Limits
 from rsscloud_broker.outbound.couriers.link import BESIDES_LAST_BODY
 from rsscloud_broker.outbound.couriers.messages import (
     Blocked,
     FromBroker,
     Networks,
+    Read,
+    ReadDone,
     Setup,
     TopicRules,
+    Unread,
 )
-from rsscloud_broker.outbound.couriers.spawning import COMMAND
+from rsscloud_broker.outbound.couriers.spawning import COMMAND, Limits
 from rsscloud_broker.util.deferreds import BreakOff, Done
 
 #: How topics are read if nobody says so.
@@ -49,10 +68,7 @@ class Crew(Service):
 
     One host belongs to one courier, where its kept connections and TLS sessions are.
 
-    :param processes: how many couriers there are.
-    :param setup: what couriers are sent first.
     :param networks: the networks (CIDRs) that may be called beside public addresses.
-    :param rules: how topics are read.
     :param command: see ``ForkServer``.
     """
 
@@ -133,12 +149,10 @@ class Crew(Service):
 
     @property
     def under_way(self) -> int:
-        """How many requests are under way."""
         return sum(each.under_way for each in self.couriers)
 
     @property
     def idle(self) -> int:
-        """How many connections are kept open for further requests."""
         return sum(each.idle for each in self.couriers)
 
     def allow(self, networks: Iterable[object]) -> None:
@@ -155,23 +169,19 @@ class Crew(Service):
 
     @property
     def readings(self) -> int:
-        """How many topics are being read."""
         return sum(each.readings for each in self.couriers)
 
     @property
     def idle_topics(self) -> int:
-        """How many connections are kept open for further readings."""
         return sum(each.idle_topics for each in self.couriers)
 
     def change_rules(self, rules: TopicRules) -> None:
-        """Have topics read by these rules from now on."""
         self._rules = rules
         self._largest = max(self._largest, rules.body_limit)
         self._send_to_all(rules)
 
     @property
     def rules(self) -> TopicRules:
-        """How topics are read now."""
         return self._rules
 
     def _send_to_all(self, message: FromBroker) -> None:
@@ -186,5 +196,85 @@ class Crew(Service):
         return self.courier_of(notification.callback.url).notify(notification, done)
 
     def courier_of(self, url: str) -> Courier:
-        """The courier to which the host of a URL belongs."""
         return self.couriers[crc32(host_of(url).encode()) % len(self.couriers)]
+
+
+@implementer(ITopicFetcher)
+class CourierFetcher:
+    """Has couriers fetch topics, and gets from them what is wanted and no more.
+
+    :param memory: counts the contents that couriers send.
+    """
+
+    def __init__(self, crew: Crew, memory: AnswerBudget) -> None:
+        self._crew = crew
+        self._memory = memory
+
+    async def fetch(
+        self,
+        url: str,
+        known: Validators = NO_VALIDATORS,
+        subscribers: int = 0,
+        wanted: Wanted = EVERYTHING,
+    ) -> Fetched:
+        reading = self._crew.courier_of(url).read(
+            lambda number: Read(number, url, known, subscribers, wanted)
+        )
+        done = _done_or_raise(url, await reading)
+        if done.body is not None and not self._memory.has_capacity(len(done.body)):
+            del done  # else the error's traceback would keep the body in memory
+            raise MemoryUnavailable(f"{url}: {NO_MEMORY}")
+        content = None if done.body is None else Content(done.body, done.content_type)
+        if content is not None:
+            self._memory.keep(content)
+        return Fetched(
+            content,
+            Validators(done.etag, done.last_modified),
+            done.moved_to,
+            done.fresh_seconds,
+            done.result,
+            done.digest,
+            done.size,
+        )
+
+
+def _done_or_raise(url: str, done: ReadDone | Unread) -> ReadDone:
+    """The answer of a courier, if it could read the topic.
+
+    :raises TopicUnreadable: the topic could not be read.
+    """
+    if isinstance(done, ReadDone):
+        return done
+    if done.ended:
+        raise EndedTopic(url, done.reason)
+    raise TopicUnreadable(url, done.reason, refused=done.refused, lasting=done.lasting)
+
+
+@frozen
+class TopicClients:
+    """All that call the servers of topics: in this process, and in the couriers if there are any.
+
+    :ivar client: the client of this process.
+    :ivar crew: the couriers; None if there are none.
+    """
+
+    client: TopicClient
+    crew: Crew | None
+
+    @property
+    def under_way(self) -> int:
+        return self.client.under_way + (self.crew.readings if self.crew else 0)
+
+    @property
+    def idle(self) -> int:
+        return self.client.idle + (self.crew.idle_topics if self.crew else 0)
+
+    def allow(self, networks: Sequence[Network]) -> None:
+        self.client.allow(networks)
+        if self.crew is not None:
+            self.crew.change_rules(replace(self.crew.rules, allowed=[*map(str, networks)]))
+
+    def change_body_limit(self, limit: int) -> None:
+        self.client.change_body_limit(limit)
+        if self.crew is not None:
+            self.crew.change_rules(replace(self.crew.rules, body_limit=limit))

@@ -11,7 +11,9 @@ from typing import Annotated, Final, TypeAlias
 
 from msgspec import Meta, Struct
 
-from rsscloud_broker.model import Outcome
+from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
+from rsscloud_broker.model import Outcome, Validators
+from rsscloud_broker.model.fetching import Wanted
 from rsscloud_broker.wire.http_dates import MAX_SECONDS
 
 #: The longest text that a courier says of a topic, in characters; a validator of 1000 characters
@@ -89,31 +91,16 @@ class Forget(_Message, frozen=True):
     number: int
 
 
-class Key(Struct, frozen=True, array_like=True, gc=False):
-    """What a courier signs a request with: see ``Signing``."""
-
-    secret: str
-    method: str
-
-    def __repr__(self) -> str:
-        return f"Key(method={self.method!r})"  # the secret may be shown nowhere
-
-
 class Call(_Message, frozen=True):
     """A request to make.
 
+    :ivar request: the request, without its body.
     :ivar body: the body, or the number of a ``Body``.
-    :ivar redirects: how many redirects to follow.
-    :ivar key: what the courier signs it with; None if it is not signed.
     """
 
     number: int
-    method: str
-    url: str
-    headers: dict[str, str]
+    request: OutboundRequest
     body: bytes | int
-    redirects: int
-    key: Key | None = None
 
 
 class Notify(_Message, frozen=True):
@@ -137,19 +124,13 @@ class Notify(_Message, frozen=True):
 
 
 class Read(_Message, frozen=True):
-    """A topic to read: see ``ITopicFetcher``.
-
-    :ivar need, digest, size: see ``Wanted``.
-    """
+    """A topic to read: see ``ITopicFetcher``."""
 
     number: int
     url: str
-    etag: str
-    last_modified: str
+    known: Validators
     subscribers: int
-    need: int
-    digest: bytes | None
-    size: int | None
+    wanted: Wanted
 
 
 class Cancel(_Message, frozen=True):
@@ -166,14 +147,10 @@ class Beat(_Message, frozen=True):
 
 
 class Answered(_Message, frozen=True):
-    """The answer to a request: see ``OutboundReply``."""
+    """The answer to a request."""
 
     number: int
-    status: int
-    headers: dict[str, str]
-    body: bytes
-    url: str
-    hops: list[tuple[int, str]]
+    reply: OutboundReply
 
 
 class NotNotified(_Message, frozen=True):

@@ -70,9 +70,9 @@ FromParser: TypeAlias = ParserReady | Parsed | Unparsed | ParserLeaving
 _ENCODER: Final = msgpack.Encoder()
 
 
-def name_of(function: Callable[..., object]) -> str:
-    """The name by which ``function_named`` finds a function in another process."""
-    return f"{function.__module__}:{function.__qualname__}"
+def name_of(what: Callable[..., object]) -> str:
+    """The name by which a function, or the class of a fault, is found in another process."""
+    return f"{what.__module__}:{what.__qualname__}"
 
 
 def function_named(name: str) -> Callable[..., Any]:
@@ -107,7 +107,6 @@ class Signature:
             raise DocumentUnread("it has characters or numbers that nobody can read") from None
 
     def call(self, arguments: bytes) -> bytes:
-        """Call the function, and encode what it returns."""
         given = dict(zip(self._names, self._arguments.decode(arguments), strict=True))
         return _ENCODER.encode(self._function(**given))
 
@@ -122,25 +121,19 @@ class Signature:
             raise DecodeError(str(error)) from error
 
 
-def name_of_fault(fault: DocumentFault) -> str:
-    """The name by which ``fault_named`` finds the class of a fault."""
-    return f"{type(fault).__module__}:{type(fault).__qualname__}"
-
-
 def fault_named(name: str, parts: list[str | int]) -> DocumentFault | None:
     """The fault that a parser has found; None if there is no such one.
 
     A parser that somebody broke into can choose between the faults that exist, and nothing else.
     """
     for kind in _faults(DocumentFault):
-        if f"{kind.__module__}:{kind.__qualname__}" == name:
+        if name_of(kind) == name:
             with suppress(TypeError):
                 return kind(*parts)  # type: ignore[arg-type] # each kind has its own
     return None
 
 
 def _faults(kind: type[DocumentFault]) -> Iterator[type[DocumentFault]]:
-    """All classes of faults below one."""
     for each in kind.__subclasses__():
         yield each
         yield from _faults(each)

@@ -22,8 +22,7 @@ from rsscloud_broker.outbound.couriers.parse_messages import (
     ParserReady,
     Unparsed,
 )
-from rsscloud_broker.outbound.couriers.spawning import ServerEnded, Spawn
-from rsscloud_broker.outbound.couriers.standard_error import StandardError
+from rsscloud_broker.outbound.couriers.spawning import ServerEnded, Spawn, StandardError
 from rsscloud_broker.wire.text import clean
 
 #: How many bytes an answer may have, beside twice those of the document.  It is decoded while
@@ -38,7 +37,6 @@ class Parser:
     :param answered: is called with the answer to the document; with None if the document has ended
         the process; with an error if the process was of no use.
     :param ended: is called when the process is gone, so that another one can be started.
-    :param spawn: starts its process.
     :ivar is_working: whether it has a document.
     :ivar is_up: whether it has a process.
     :ivar is_ending: whether its process ends, and is not gone yet.
@@ -178,7 +176,6 @@ class Parser:
             self._process.signalProcess("KILL")
 
     def stop(self) -> Deferred[None]:
-        """End the process, and wait until it has ended."""
         if self.is_working:
             self._end_document(ParsingUnavailable("the broker stops"))
         if not self.is_up:

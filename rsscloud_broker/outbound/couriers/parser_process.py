@@ -37,7 +37,7 @@ from rsscloud_broker.outbound.couriers.parse_messages import (
     Signature,
     Unparsed,
     function_named,
-    name_of_fault,
+    name_of,
 )
 
 #: Bytes of memory that a document may take beside those that the process has already.
@@ -111,7 +111,7 @@ def answer(
         with memory.limited(), _limited_time():
             return Parsed(signature.call(message.arguments))
     except DocumentFault as error:
-        return Unparsed(name_of_fault(error), error.parts)
+        return Unparsed(name_of(type(error)), error.parts)
     except (MemoryError, RecursionError):
         return Unparsed("", [])  # it took too much
     except Exception as error:  # of the broker or a library; the broker logs it

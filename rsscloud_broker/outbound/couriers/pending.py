@@ -20,7 +20,6 @@ from rsscloud_broker.errors import (
     OutboundError,
     Unavailable,
 )
-from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.model import Outcome
 from rsscloud_broker.outbound.couriers.messages import (
     Answered,
@@ -98,8 +97,6 @@ class Pending:
     ) -> int:
         """Send a further request, and return its number.
 
-        :param done: is notified of its end.
-        :param answers: the messages that may answer it.
         :param send: sends it by its number, to this process or to a later one.
         """
         self.last = number = self.last + 1
@@ -119,7 +116,6 @@ class Pending:
         """Count a beat.
 
         :param longest: for how many beats a request may wait.
-        :returns: whether a request has waited longer.
         """
         self._beats += 1
         oldest = next(iter(self._waiting.values()), None)
@@ -154,7 +150,6 @@ class Pending:
                 self.finish(number, kind("the process that made the request has ended"))
 
     def send_kept(self) -> None:
-        """Send what was kept to a new process."""
         for number, request in list(self._waiting.items()):
             request.since = self._beats
             request.send(number)
@@ -166,9 +161,7 @@ def _result_of(message: Answer) -> object:
         case NotNotified():  # whatever the courier says, which somebody may have broken into
             return evolve(message.outcome, success=False, interrupted=False)
         case Answered():
-            return OutboundReply(
-                message.status, message.headers, message.body, message.url, tuple(message.hops)
-            )
+            return message.reply
         case Failed():
             kind = _ERRORS.get(message.kind)
             if kind is None:

@@ -37,7 +37,7 @@ from rsscloud_broker.outbound.couriers.messages import (
     Setup,
     TopicRules,
 )
-from rsscloud_broker.outbound.couriers.reading import Means, Reader
+from rsscloud_broker.outbound.couriers.reading import Reader
 from rsscloud_broker.outbound.decoding import AT_A_TIME
 from rsscloud_broker.policy.blocks import Blocks
 from rsscloud_broker.util.clock import SystemClock, use_monotonic_timers
@@ -102,7 +102,7 @@ class _Clients:
         client.startService()
         return client
 
-    def make_topic_client(self, rules: TopicRules) -> Means:
+    def make_topic_client(self, rules: TopicRules) -> tuple[TopicClient, TopicFetcher]:
         """Make and start the client of topics; it shares names and TLS sessions with the other."""
         reactor, setup = self._reactor, self._setup
         decoding = Workers(reactor, "decoding", AT_A_TIME)
@@ -125,7 +125,7 @@ class _Clients:
         fetcher = TopicFetcher(
             client, clock, rules.product, rules.page, budget, deadline=rules.deadline
         )
-        return Means(client, fetcher)
+        return client, fetcher
 
     def block(self, blocks: Sequence[tuple[str, str, str]]) -> None:
         """Block these kinds and names, with these reasons, and no others."""

@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from ipaddress import ip_network
 
-from attrs import frozen
 from twisted.internet.defer import CancelledError
 
 from rsscloud_broker.errors import EndedTopic, TopicUnreadable, Unavailable
 from rsscloud_broker.interfaces import ITopicFetcher
-from rsscloud_broker.model import Need, Validators
-from rsscloud_broker.model.fetching import Fetched, Wanted, as_wanted
+from rsscloud_broker.model.fetching import Fetched, as_wanted
 from rsscloud_broker.outbound.client import TopicClient
 from rsscloud_broker.outbound.couriers.link import Link
 from rsscloud_broker.outbound.couriers.messages import (
@@ -31,40 +29,28 @@ from rsscloud_broker.outbound.couriers.messages import (
 )
 
 
-@frozen
-class Means:
-    """What a courier reads topics with.
-
-    :ivar client: calls their servers.
-    :ivar fetcher: fetches topics by the client.
-    """
-
-    client: TopicClient
-    fetcher: ITopicFetcher
-
-
 class Reader:
     """Reads topics for one broker.
 
-    :param make: makes what it reads with, by the first rules.
+    :param make: makes the client of topics, and what fetches by it, by the first rules.
     """
 
-    def __init__(self, make: Callable[[TopicRules], Means]) -> None:
+    def __init__(self, make: Callable[[TopicRules], tuple[TopicClient, ITopicFetcher]]) -> None:
         self._make = make
-        self._means: Means | None = None  # until the first rules come
+        self._client: TopicClient | None = None  # until the first rules come
+        self._fetcher: ITopicFetcher
 
     @property
     def idle_connections(self) -> int:
-        """How many connections are kept open for further readings."""
-        return self._means.client.idle if self._means else 0
+        return self._client.idle if self._client else 0
 
     def obey(self, rules: TopicRules) -> None:
         """Read topics by these rules from now on."""
-        if self._means is None:
-            self._means = self._make(rules)
+        if self._client is None:
+            self._client, self._fetcher = self._make(rules)
         else:
-            self._means.client.allow(map(ip_network, rules.allowed))
-            self._means.client.change_body_limit(rules.body_limit)
+            self._client.allow(map(ip_network, rules.allowed))
+            self._client.change_body_limit(rules.body_limit)
 
     async def read(self, asked: Read, link: Link[FromCourier, FromBroker]) -> None:
         """Read a topic, and send the broker what was found, or why it could not be read."""
@@ -83,11 +69,9 @@ class Reader:
 
     async def _read(self, asked: Read, link: Link[FromCourier, FromBroker]) -> None:
         """Fetch a topic, and send the broker what it wants to know of it."""
-        assert self._means is not None  # the broker sends ``TopicRules`` first
-        known = Validators(asked.etag, asked.last_modified)
-        wanted = Wanted(Need(asked.need), asked.digest, asked.size)
-        fetched = await self._means.fetcher.fetch(asked.url, known, asked.subscribers, wanted)
-        brought = as_wanted(fetched, wanted)
+        # The broker sends ``TopicRules`` first, so there is a fetcher.
+        fetched = await self._fetcher.fetch(asked.url, asked.known, asked.subscribers, asked.wanted)
+        brought = as_wanted(fetched, asked.wanted)
         if brought.content is not None:
             await link.until_there_is_room()
         size = len(brought.content.body) if brought.content else 0
@@ -95,7 +79,6 @@ class Reader:
 
 
 def _read_done(number: int, brought: Fetched) -> ReadDone:
-    """The message to the broker that says what was fetched."""
     content = brought.content
     return ReadDone(
         number,

@@ -7,14 +7,60 @@ import signal
 import site
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from attrs import frozen
 from twisted.internet.protocol import ProcessProtocol
 from twisted.python.failure import Failure
 
 import rsscloud_broker
-from rsscloud_broker.outbound.couriers.standard_error import StandardError
+from rsscloud_broker.outbound.couriers.link import LONGEST
+
+#: How many bytes are read at a time; as many as a pipe holds on Linux.
+_AT_A_TIME: Final = 64 * 1024
+
+#: How many of the lines that were read at a time are logged.  What crashed is in the first ones,
+#: and which exception was not caught in the last ones.
+_FIRST: Final = 3
+_LAST: Final = 5
+
+
+class StandardError:
+    """What a process writes to its standard error: last words, and what C code prints.
+
+    The process gets one end of a pipe, and nothing of the broker's.  The broker does not wait for
+    what comes; it looks once in a beat, and when the process has ended.  So a flood costs it one
+    look.  The pipe keeps no writer waiting either: what does not fit is lost.  A courier must not
+    hang because the broker stands still.
+
+    :ivar theirs: the descriptor for the process; call ``close_theirs`` when it has started.
+    :raises OSError: the system has no descriptor left.
+    """
+
+    def __init__(self) -> None:
+        self._ours, self.theirs = os.pipe()
+        os.set_blocking(self._ours, False)
+        os.set_blocking(self.theirs, False)
+
+    def close_theirs(self) -> None:
+        """Close the end of the process, which has its own copy or never will."""
+        os.close(self.theirs)
+
+    def lines(self) -> list[str]:
+        """Take what was written since the last time: at most nine lines, of 64 KiB."""
+        data = b""
+        with suppress(OSError):  # there is nothing
+            data = os.read(self._ours, _AT_A_TIME)
+        lines = [line for line in data.decode("utf-8", "replace").splitlines() if line.strip()]
+        if len(lines) > _FIRST + _LAST + 1:
+            lines[_FIRST:-_LAST] = [f"({len(lines) - _FIRST - _LAST} lines are left out)"]
+        return lines
+
+    def close(self) -> None:
+        os.close(self._ours)
+
 
 #: Starts a process with its end of a connection, and calls a function with the reason when it has
 #: ended: see ``spawn``.
@@ -55,7 +101,6 @@ def spawn(
     """Start a process.
 
     :param command: its command line, but for the last argument, the number of its descriptor.
-    :param descriptor: its end of the connection.
     :param exited: is called with the reason when it has ended, and not before this has returned.
     :returns: an ``IProcessTransport``, and what the process writes to its standard error.
     :raises OSError: the system has no room for a process.
@@ -121,6 +166,25 @@ def _null_descriptor() -> int:
 
 
 _nulls: list[int] = []
+
+
+@frozen
+class Limits:
+    """When a courier is replaced.
+
+    :ivar first_sign: seconds that a new process has until its first sign of life.  It loads the
+        program first, which takes long while the machine is busy.
+    :ivar silent: seconds for which it may give none after that.
+    :ivar megabytes: how much memory it may use.
+    :ivar answer: seconds that it has for the answer to a request.
+    :ivar frame: how many bytes a frame that it sends may have.
+    """
+
+    first_sign: float = 60.0
+    silent: float = 5.0
+    megabytes: int = 512
+    answer: float = 60.0
+    frame: int = LONGEST
 
 
 def megabytes(process: int | None) -> int:

@@ -22,12 +22,10 @@ from rsscloud_broker.outbound.couriers.courier import Courier
 from rsscloud_broker.outbound.couriers.crew import Crew
 from rsscloud_broker.outbound.couriers.fork_server import COURIER as ORDER
 from rsscloud_broker.outbound.couriers.fork_server import Forked, ForkServer
-from rsscloud_broker.outbound.couriers.limits import Limits
 from rsscloud_broker.outbound.couriers.messages import (
     Setup,
 )
-from rsscloud_broker.outbound.couriers.spawning import COMMAND
-from rsscloud_broker.outbound.couriers.standard_error import StandardError
+from rsscloud_broker.outbound.couriers.spawning import COMMAND, Limits, StandardError
 from rsscloud_broker.testing import Clock
 
 OWN_PORT = 5337

@@ -9,7 +9,7 @@ from msgspec import msgpack
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.interfaces import OutboundReply
+from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
 from rsscloud_broker.outbound.couriers.carrying import Carrier
 from rsscloud_broker.outbound.couriers.messages import (
     Answered,
@@ -30,7 +30,7 @@ class RefusalTests(SynchronousTestCase):
         bad: list[Any] = [
             Failed(1, "AddressRefused", "\ud800", port_only=True),
             Unread(1, "\ud800", ended=True, refused=True, lasting=False),
-            Answered(1, 200, {}, b"", "\ud800", []),
+            Answered(1, OutboundReply(200, {}, b"", "\ud800")),
         ]
         for message in bad:
             self.assertRaises(UnicodeError, msgpack.encode, message)
@@ -55,11 +55,11 @@ class TrackingTests(SynchronousTestCase):
         carrier = Carrier(Mock(return_value=client), Mock(), Mock(), Mock(), str)
         carrier.link = Mock()
         carrier.take([Setup("tests/1.0", [], [], 15.0, 65_536)])
-        carrier.take([Call(7, "GET", "http://reader.example/", {}, b"", 0)])
+        carrier.take([Call(7, OutboundRequest("GET", "http://reader.example/"), b"")])
         self.assertEqual([*carrier._under_way], [7])
         answer.callback(OutboundReply(200, {}, b"", "http://reader.example/"))
         (sent,) = [call.args[0] for call in carrier.link.send.call_args_list]
-        self.assertEqual((sent.number, sent.status), (7, 200))
+        self.assertEqual((sent.number, sent.reply.status), (7, 200))
         self.assertEqual(carrier._under_way, {})
         self.assertEqual(self.flushWarnings(), [])
 

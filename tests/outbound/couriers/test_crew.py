@@ -90,7 +90,7 @@ class RequestTests(CrewTestCase):
         )
         self.assertEqual([type(each).__name__ for each in sent].count("Body"), 1)
         calls = [each for each in sent if isinstance(each, Call)]
-        self.assertEqual([bool(each.key) for each in calls], [True, True, True, False])
+        self.assertEqual([bool(each.request.signing) for each in calls], [True, True, True, False])
         self.assertNotIn("sesam", repr(calls))
 
     async def test_secret_that_cannot_be_sent(self) -> None:

@@ -12,8 +12,7 @@ from rsscloud_broker.errors import Interrupted, Unavailable
 from rsscloud_broker.outbound.couriers import courier as module
 from rsscloud_broker.outbound.couriers.crew import Crew
 from rsscloud_broker.outbound.couriers.fork_server import ForkServer
-from rsscloud_broker.outbound.couriers.limits import Limits
-from rsscloud_broker.outbound.couriers.spawning import COMMAND, megabytes
+from rsscloud_broker.outbound.couriers.spawning import COMMAND, Limits, megabytes
 from tests.outbound.couriers.fixture import REACTOR, CrewTestCase, parent_of, privately
 
 

@@ -13,6 +13,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
+from rsscloud_broker.interfaces import OutboundRequest
 from rsscloud_broker.outbound.couriers import link as module
 from rsscloud_broker.outbound.couriers.link import Link
 from rsscloud_broker.outbound.couriers.messages import (
@@ -62,7 +63,8 @@ class LinkTests(SynchronousTestCase):
         return frames
 
     def test_messages_of_a_turn_share_a_frame(self) -> None:
-        calls = [Call(n, "POST", "http://a.example/", {"x": "é"}, b"\xff", 2) for n in range(50)]
+        request = OutboundRequest("POST", "http://a.example/", {"x": "é"}, redirects=2)
+        calls = [Call(n, request, b"\xff") for n in range(50)]
         for call in calls:
             self.link.send(call)
         self.assertEqual(self.frames(), [])

@@ -26,14 +26,15 @@ class PendingTests(SynchronousTestCase):
         return self.pending.begin(self.ends.append, answers, self.sent.append)
 
     def test_answers(self) -> None:
-        self.pending.take(Answered(self.add(), 200, {}, b"1", "http://a/", [(301, "http://b/")]))
+        expected = OutboundReply(200, {}, b"1", "http://a/", ((301, "http://b/"),))
+        self.pending.take(Answered(self.add(), expected))
         self.pending.take(Failed(self.add(), "AddressRefused", "no", port_only=True))
         self.pending.take(Failed(self.add(), "Nonsense", "no"))
         self.pending.take(Failed(self.add(), "MemoryUnavailable", "no"))
         unread = Unread(self.add(TO_READ), "gone", ended=True, refused=False, lasting=False)
         self.pending.take(unread)
         reply, refused, unavailable, lacking, last = self.ends
-        self.assertEqual(reply, OutboundReply(200, {}, b"1", "http://a/", ((301, "http://b/"),)))
+        self.assertEqual(reply, expected)
         self.assertEqual((type(refused), refused.port_only), (AddressRefused, True))
         self.assertIs(type(unavailable), CallsUnavailable)
         self.assertIs(type(lacking), MemoryUnavailable)
@@ -46,7 +47,7 @@ class PendingTests(SynchronousTestCase):
         wrong: list[Answer] = [
             read_done(call),
             Unread(call, "", ended=False, refused=False, lasting=False),
-            Answered(read, 200, {}, b"", "", []),
+            Answered(read, OutboundReply(200, {}, b"", "")),
             read_done(read, b"four"),
         ]
         for answer in wrong:

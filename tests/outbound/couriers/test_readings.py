@@ -22,9 +22,8 @@ from rsscloud_broker.model.administration import Block
 from rsscloud_broker.model.fetching import EVERYTHING, Fetched, Wanted
 from rsscloud_broker.outbound import AnswerBudget
 from rsscloud_broker.outbound.budget import NO_MEMORY
-from rsscloud_broker.outbound.couriers import crew, fetching
-from rsscloud_broker.outbound.couriers.crew import Crew
-from rsscloud_broker.outbound.couriers.fetching import CourierFetcher
+from rsscloud_broker.outbound.couriers import crew
+from rsscloud_broker.outbound.couriers.crew import CourierFetcher, Crew
 from rsscloud_broker.outbound.couriers.link import BESIDES_LAST_BODY
 from rsscloud_broker.outbound.couriers.messages import ReadDone, Setup, TopicRules
 from rsscloud_broker.outbound.couriers.spawning import COMMAND
@@ -152,7 +151,7 @@ class WantedTests(ReadingTestCase):
             await self.fetch("/large")
         except Unavailable as error:
             for frame, _ in walk_tb(error.__traceback__):
-                if frame.f_globals["__name__"] == fetching.__name__:
+                if frame.f_globals["__name__"] == crew.__name__:
                     held += frame.f_locals.values()
         self.assertIn(self.fetcher, held)
         self.assertFalse([each for each in held if isinstance(each, ReadDone | Content)])

@@ -14,7 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.outbound.couriers import courier as module
 from rsscloud_broker.outbound.couriers.messages import Alive
-from rsscloud_broker.outbound.couriers.standard_error import StandardError
+from rsscloud_broker.outbound.couriers.spawning import StandardError
 from tests.outbound.couriers.fixture import REACTOR, StrangeProgramTestCase
 
 _ALIVE = msgpack.encode([Alive(7)])

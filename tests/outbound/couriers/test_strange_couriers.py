@@ -13,6 +13,7 @@ from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.errors import Interrupted, Unavailable
+from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.outbound.couriers import courier as module
 from rsscloud_broker.outbound.couriers.messages import (
     Alive,
@@ -66,11 +67,15 @@ class StrangeProgramTests(StrangeProgramTestCase):
 
     async def test_what_nobody_asked_for(self) -> None:
         """Answers to other requests change nothing, and long lines are cut."""
-        sent = [Answered(99, 200, {}, b"", "", []), Failed(98, "Nonsense", ""), Said("x" * 10**6)]
+        sent = [
+            Answered(99, OutboundReply(200, {}, b"", "")),
+            Failed(98, "Nonsense", ""),
+            Said("x" * 10**6),
+        ]
         frame = msgpack.encode(sent)
         courier = self.with_program(
-            f"s.sendall(({len(frame)}).to_bytes(4, 'big') + {frame[:60]!r} + b'x' * (10 ** 6 + "
-            f"{len(frame) - 60 - 10**6})); time.sleep(60)"
+            f"s.sendall(({len(frame)}).to_bytes(4, 'big') + {frame[: -(10**6)]!r} + b'x' * 10**6);"
+            "time.sleep(60)"
         )
         with capturedLogs() as events:
             courier.start()
