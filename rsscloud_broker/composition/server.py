@@ -158,7 +158,6 @@ class Server(Foundation):
     def administration(self) -> core.Administration:
         return core.Administration(
             self.store,
-            self.store,
             self.bus,
             self.detector,
             self.clock,

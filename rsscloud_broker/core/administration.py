@@ -69,10 +69,6 @@ MAX_LIMIT: Final = 500
 class Administration:
     """Carries out the verbs, each of which ``IAdministration`` describes.
 
-    :param store, rows: the store, by its two interfaces.
-    :param blocks: is given what is blocked.
-    :param queues: says how many events wait for each sink.
-    :param workers: the pools of threads.
     :param served: returns what applications publish, so that it can be taken down.
     :ivar accounts: the verbs about accounts.
     :ivar following: a service that puts changes into force; it also has the announcements.
@@ -81,7 +77,6 @@ class Administration:
     def __init__(
         self,
         store: Store,
-        rows: Store,
         bus: IEventBus,
         detector: ChangeDetector,
         clock: IClock,
@@ -94,11 +89,10 @@ class Administration:
     ) -> None:
         self.accounts = accounts
         self._store = store
-        self._rows = rows
         self._bus = bus
         self._detector = detector
         self._clock = clock
-        self.following = Following(rows, bus, clock, blocks, detector.forget)
+        self.following = Following(store, bus, clock, blocks, detector.forget)
         self._blocks = blocks
         self._counters = counters
         self._queues = queues
@@ -117,7 +111,6 @@ class Administration:
     async def find_subscriptions(
         self, wanted: SubscriptionFilter, after: int = 0, limit: int = 50
     ) -> SubscriptionPage:
-        """Find the next subscriptions that pass a filter, without secrets."""
         _check_limit(limit)
         if wanted.state not in ("", *STATES):
             raise Unadministrable(
@@ -129,12 +122,11 @@ class Administration:
             host=host_name(wanted.host) if wanted.host else "",
         )
         now = self._clock.wall_seconds()
-        page = await self._rows.find_subscriptions(in_normal_form, now, after, limit)
+        page = await self._store.find_subscriptions(in_normal_form, now, after, limit)
         return evolve(page, subscriptions=tuple(map(_without_secrets, page.subscriptions)))
 
     async def subscription(self, key: int) -> SubscriptionDetails:
-        """Everything about one subscription, without secrets."""
-        found = _require(await self._rows.subscription_details(key), key)
+        found = _require(await self._store.subscription_details(key), key)
         return evolve(
             found,
             subscription=_without_secrets(found.subscription),
@@ -142,11 +134,10 @@ class Administration:
         )
 
     async def redeliver(self, account: str, key: int, reason: str = "") -> SubscriptionDetails:
-        """Make the pending notification of a subscription due now, or add one."""
         change = self._change_now(account, "redeliver", key, reason)
         found = await self.subscription(key)
         await self._check_content(found)
-        await self._apply(await self._rows.redeliver(key, change), _no_subscription(key))
+        await self._apply(await self._store.redeliver(key, change), _no_subscription(key))
         return await self.subscription(key)
 
     async def _check_content(self, found: SubscriptionDetails) -> None:
@@ -162,30 +153,26 @@ class Administration:
             )
 
     async def remove_subscription(self, account: str, key: int, reason: str = "") -> None:
-        """Remove a subscription without asking its callback."""
         change = self._change_now(account, "remove", key, reason)
         one = (await self.subscription(key)).subscription
         await self._apply(
-            await self._rows.remove_subscription_by_id(key, change), _no_subscription(key)
+            await self._store.remove_subscription_by_id(key, change), _no_subscription(key)
         )
         self._bus.publish(SubscriptionRemoved(one.topic, one.callback, account=account))
 
     async def mark(self, account: str, key: int, reason: str = "") -> None:
-        """Mark a subscription, so that the next sweep removes it."""
         change = self._change_now(account, "mark", key, reason)
-        marked = await self._rows.set_dropping(key, dropping=True, change=change)
+        marked = await self._store.set_dropping(key, dropping=True, change=change)
         await self._apply(marked, _no_subscription(key))
 
     async def unmark(self, account: str, key: int, reason: str = "") -> None:
-        """Take that mark from a subscription, and forget its failures."""
         change = self._change_now(account, "unmark", key, reason)
-        unmarked = await self._rows.set_dropping(key, dropping=False, change=change)
+        unmarked = await self._store.set_dropping(key, dropping=False, change=change)
         await self._apply(unmarked, _no_subscription(key))
 
     # topics
 
     async def topic(self, url: str) -> TopicDetails:
-        """A topic with its last fetch, its plan and its block."""
         url = _topic_url(url)
         status = await self._store.topic_status(url)
         if status is None:
@@ -193,7 +180,6 @@ class Administration:
         return TopicDetails(status, self._blocks.of_topic(status.topic.url))
 
     async def read_topic(self, account: str, url: str, reason: str = "") -> TopicReading:
-        """Fetch a topic now; return whether it changed, or what went wrong."""
         url = _topic_url(url)
         change = self._change_now(account, "read", url, reason)
         changed, problem = False, ""
@@ -201,11 +187,10 @@ class Administration:
             changed = (await self._detector.check_now(url)).changed
         except TopicUnreadable as error:
             problem = error.reason
-        await self._apply(await self._rows.record_change(change))
+        await self._apply(await self._store.record_change(change))
         return TopicReading(changed, problem, await self._store.topic_status(url))
 
     async def revive_topic(self, account: str, url: str, reason: str = "") -> None:
-        """Revive a topic that has ended, and have it fetched."""
         url = _topic_url(url)
         change = self._change_now(account, "revive", url, reason)
         if not await self._store.revive_topic(url, change):
@@ -215,7 +200,6 @@ class Administration:
         await self._fetch_soon(url)
 
     async def end_topic(self, account: str, url: str, reason: str) -> None:
-        """End a topic: it is fetched no more, and its subscribers are notified."""
         topic = (await self.topic(url)).status.topic
         url = topic.url
         change = self._change_now(account, "end", url, needed(reason))
@@ -225,13 +209,11 @@ class Administration:
         self._bus.publish(TopicEnded(url, change.reason, change.at, topic.is_private))
 
     def is_published(self, url: str) -> bool:
-        """Whether an application that can take down what it publishes has the URL."""
         return any(
             one.take_down is not None and url.startswith(one.prefix) for one in self._served()
         )
 
     async def published(self, name: str, limit: int = 50) -> Sequence[PublishedWork]:
-        """What applications publish for the account with a name."""
         _check_limit(limit)
         name = (await self.accounts.account(name)).name
         return [
@@ -242,16 +224,14 @@ class Administration:
         ]
 
     async def taken_down(self, name: str, since: float) -> Sequence[Change]:
-        """What was taken down of an account since a time."""
         prefixes = [f"{one.prefix}{name}/" for one in self._served() if one.take_down is not None]
-        return await self._rows.taken_down(prefixes, since)
+        return await self._store.taken_down(prefixes, since)
 
     async def take_down(self, account: str, url: str, reason: str) -> None:
-        """Have the applications remove what they publish at a URL."""
         url = _topic_url(url)
         change = self._change_now(account, "take down", url, needed(reason))
         change = evolve(change, title=await self._title_of(url))
-        record = self._rows.recording(change)
+        record = self._store.recording(change)
         removed = [
             await one.take_down(url, change.reason, record)
             for one in self._served()
@@ -272,7 +252,6 @@ class Administration:
         return ""
 
     async def move_topic(self, account: str, url: str, to: str, reason: str = "") -> None:
-        """Move a topic with its subscriptions to another URL."""
         url, to = (await self.topic(url)).status.topic.url, _topic_url(to)
         change = self._change_now(account, "move", f"{url} {to}", reason)
         if not self._detector.reads(to):
@@ -297,12 +276,11 @@ class Administration:
 
     async def hosts(self, after: str = "", limit: int = 50) -> Sequence[HostState]:
         _check_limit(limit)
-        return await self._rows.host_states(after, limit)
+        return await self._store.host_states(after, limit)
 
     async def close_breaker(self, account: str, host: str, reason: str = "") -> None:
-        """Close the breakers of a host and its ports, so that it is called again."""
         host = host_name(host)
-        await self._rows.close_breaker(
+        await self._store.close_breaker(
             host, self._change_now(account, "close breaker", host, reason)
         )
         await self._apply()
@@ -315,13 +293,13 @@ class Administration:
         _check_limit(limit)
         if kind not in ("", *BLOCK_KINDS):
             raise Unadministrable(f"{kind!r} is none of {', '.join(BLOCK_KINDS)}")
-        return await self._rows.blocks(kind, after, limit)
+        return await self._store.blocks(kind, after, limit)
 
     async def block(self, account: str, kind: str, what: str, reason: str) -> Block:
         name = block_name(kind, what)
         change = self._change_now(account, "block", f"{kind} {name}", needed(reason))
         block = Block(kind, name, change.reason, account, change.at)
-        if not await self._rows.put_block(block, MAX_BLOCKS, change):
+        if not await self._store.put_block(block, MAX_BLOCKS, change):
             raise Unadministrable(
                 f"there are {MAX_BLOCKS:,} blocks, as many as may be: lift some of them first"
             )
@@ -331,13 +309,12 @@ class Administration:
     async def unblock(self, account: str, kind: str, what: str, reason: str = "") -> None:
         name = block_name(kind, what)
         change = self._change_now(account, "unblock", f"{kind} {name}", reason)
-        lifted = await self._rows.remove_block(kind, name, change)
+        lifted = await self._store.remove_block(kind, name, change)
         await self._apply(lifted, f"there is no block of the {kind} {name}")
 
     # the broker
 
     async def state(self) -> BrokerState:
-        """What this process is at, and which nodes live."""
         counters = self._counters
         numbers = {
             "notifications under way": counters.in_flight,
@@ -348,8 +325,8 @@ class Administration:
             "hosts with open breakers": counters.open_hosts,
             "writes waiting": counters.writes,
         }
-        found = await self._rows.nodes()
-        due, now = await self._rows.late_jobs(), self._clock.wall_seconds()
+        found = await self._store.nodes()
+        due, now = await self._store.late_jobs(), self._clock.wall_seconds()
         # No job is late because the broker was down: each has time since the start of this process.
         since = max((one.started_at for one in found.nodes if one.here), default=now)
         return evolve(
@@ -362,12 +339,11 @@ class Administration:
 
     async def announcements(self, after: int = 0, limit: int = 50) -> Sequence[Announcement]:
         _check_limit(limit)
-        return await self._rows.announcements(after, limit)
+        return await self._store.announcements(after, limit)
 
     async def announce(
         self, account: str, text: str, since: float | None = None, until: float | None = None
     ) -> Announcement:
-        """Store an announcement, which the pages show from ``since`` until ``until``."""
         text = clean(text)
         if not 0 < len(text) <= MAX_TEXT:
             raise Unadministrable(f"an announcement must have 1 to {MAX_TEXT} characters")
@@ -375,31 +351,28 @@ class Administration:
         since = change.at if since is None else since
         if until is not None and until <= max(since, change.at):
             raise Unadministrable("an announcement must end after it begins, and in the future")
-        if len(await self._rows.announcements(0, MAX_ANNOUNCEMENTS)) == MAX_ANNOUNCEMENTS:
+        if len(await self._store.announcements(0, MAX_ANNOUNCEMENTS)) == MAX_ANNOUNCEMENTS:
             raise Unadministrable(
                 f"there are {MAX_ANNOUNCEMENTS} announcements, as many as may be: remove one first"
             )
-        stored = await self._rows.add_announcement(
+        stored = await self._store.add_announcement(
             Announcement(text, since, until, account), change
         )
         await self._apply()
         return stored
 
     async def withdraw(self, account: str, key: int, reason: str = "") -> None:
-        """Remove an announcement."""
         change = self._change_now(account, "withdraw", key, reason)
-        removed = await self._rows.remove_announcement(key, change)
+        removed = await self._store.remove_announcement(key, change)
         await self._apply(removed, f"there is no announcement {key}")
 
     async def changes(self, before: int | None = None, limit: int = 50) -> Sequence[Change]:
-        """What administrators did, newest first."""
         _check_limit(limit)
-        return await self._rows.changes(before, limit)
+        return await self._store.changes(before, limit)
 
     async def _apply(self, changed: object = True, missing: str = "") -> None:
         """Put a change into force here.
 
-        :param changed: whether the store has changed something.
         :param missing: what does not exist if it has not.
         :raises Unadministrable: the store has changed nothing.
         """
@@ -444,6 +417,5 @@ def _without_secrets(one: Subscription) -> Subscription:
 
 
 def _value(gauge: Gauge) -> int:
-    """The present value of a gauge without labels."""
     (metric,) = gauge.collect()
     return int(metric.samples[0].value)

@@ -14,12 +14,12 @@ from zope.interface import implementer
 
 from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.intents import IntentQueue
-from rsscloud_broker.core.lookups import Lookups
-from rsscloud_broker.core.recent_pings import RecentPings
-from rsscloud_broker.core.reviving import AllowedRevivals
+from rsscloud_broker.core.sweeper import AllowedRevivals
 from rsscloud_broker.core.topic_reader import NOT_READ
 from rsscloud_broker.core.verification import Verifier
+from rsscloud_broker.core.views import TopicView
 from rsscloud_broker.core.web_addresses import (
+    Lookups,
     about_topic,
     check_ping,
     check_topic,
@@ -63,9 +63,7 @@ QUEUE_FULL, QUEUE_FULL_PAUSE = "as many topics wait to be read as the broker kee
 class Broker:
     """Carries out the requests of all front doors; see ``IBroker``.
 
-    :param verifier: verifies intents while their callers wait.
     :param intents: stores intents and verifies them after their callers got an answer.
-    :param admission: applies the rate limits.
     :param access: says which topics the operator allows.
     :param topics: says which URLs of topics the broker may fetch.
     :param callbacks: says which URLs of callbacks the broker may call.
@@ -100,7 +98,7 @@ class Broker:
         self._counters = counters
         self._check_space = lambda: None if space is None else space.check()
         self._lookups = Lookups(clock)
-        self._recent_pings = RecentPings(store, clock)
+        self._view = TopicView(store, clock)
         self._revive_if_allowed = AllowedRevivals(store, bus, clock, access)
 
     @property
@@ -143,7 +141,7 @@ class Broker:
             self._detector.schedule(topic, state, source=source, cause=ChangeSource(way))
 
     async def recent_pings(self) -> Sequence[Ping]:
-        return await self._recent_pings.newest()
+        return await self._view.pings(None, 10)
 
     def _publish_ping_accepted(
         self, url: str, source: str, origin: str, way: Way, *, repeated: bool = False
@@ -218,7 +216,6 @@ class Broker:
     async def publish(
         self, urls: Collection[str], source: str, origin: str = ""
     ) -> Mapping[str, str]:
-        """Request fetches of pinged topics; the result says what is wrong with some, by URL."""
         if self._access.came_back(origin):
             return {}
         self._access.check_source(source)
@@ -246,7 +243,6 @@ class Broker:
         return notes
 
     async def fetch_for_followers(self, url: str, source: str) -> None:
-        """Request a fetch of a topic for private followers."""
         self._access.check_source(source)
         self._check_space()
         self._admission.ping(source)
@@ -311,7 +307,6 @@ class Broker:
         return await self._revive_if_allowed(url, partial(self._check_topic, url, source))
 
     async def push_content(self, topic: str, content: Content, source: str) -> bool:
-        """Begin a fan-out of pushed content; return False if its topic has no subscriptions."""
         self._access.check_source(source)
         self._check_space()
         topic = topic_of(topic)
@@ -335,7 +330,6 @@ class Broker:
             raise
 
     def _publish_requested(self, intent: Intent) -> None:
-        """Publish that a request to subscribe or to unsubscribe was taken in."""
         now = self._clock.wall_seconds()
         self._bus.publish(
             SubscriptionRequested(

@@ -64,7 +64,6 @@ class FetchRetries:
     :param fetch: fetches a topic again; it first calls ``take``.
     :param delays: the seconds before each further attempt.
     :param put_off: is called with the time at which a check may be due that the store keeps.
-    :param limit: how many topics wait in memory.
     """
 
     log = Logger()
@@ -77,7 +76,6 @@ class FetchRetries:
         fetch: Callable[[str], object],
         delays: Sequence[float],
         put_off: Callable[[float], object],
-        # How many topics wait in memory.
         limit: int = 2000,
     ) -> None:
         self._store = store
@@ -121,7 +119,6 @@ class FetchRetries:
         """Fetch a topic soon, if it waits here.
 
         :param source: the address of the client that requested the fetch.
-        :param cause: why.
         :returns: whether the topic waits here, so that the caller need not fetch it.  Strangers are
             not notified that a topic waits for private followers: it is fetched for them at once.
         """
@@ -151,7 +148,6 @@ class FetchRetries:
         return iter(self._delays[failures:])
 
     def forget(self) -> None:
-        """Cancel all retries.  The store remembers the topics that wait."""
         for url in tuple(self._waiting):
             self.take(url)
 
@@ -228,5 +224,4 @@ class FetchRetries:
         self._set_timer(retry, max(retry.failed_at + 1.0 - self._clock.seconds(), 0.0))
 
     def _set_timer(self, retry: Retry, delay: float) -> None:
-        """Fetch a topic again after a delay."""
         retry.timer = self._clock.callLater(delay, self._fetch, retry.url)

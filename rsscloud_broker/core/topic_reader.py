@@ -6,11 +6,11 @@ validators, so that a server need not send content that has not changed.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Awaitable, Callable, Container, Iterable
 from functools import partial
 from typing import TypeVar
 
-from attrs import frozen
+from attrs import field, frozen
 from twisted.logger import Logger
 
 from rsscloud_broker import events
@@ -36,6 +36,26 @@ NOT_READ = "its publisher pushes its content, so the broker does not read it"
 
 #: How many topics are cached, and for how many seconds each.
 MAX_REMEMBERED, REMEMBERED_SECONDS = 10_000, 60.0
+
+
+def _normal_forms(prefixes: Iterable[str]) -> tuple[str, ...]:
+    return tuple(map(normal_form, prefixes))
+
+
+@frozen
+class PushedTopics:
+    """The topics whose content is pushed to the broker, and which the broker never fetches.
+
+    A publisher that pushes the content of a topic need not serve it.  At the topic's URL there may
+    be nothing, or a page for people; and what a stranger puts there is not what the publisher said.
+
+    :ivar prefixes: how the URLs of the topics begin, in normal form.
+    """
+
+    prefixes: tuple[str, ...] = field(default=(), converter=_normal_forms)
+
+    def __contains__(self, url: object) -> bool:
+        return isinstance(url, str) and url.startswith(self.prefixes)
 
 
 @frozen
@@ -66,7 +86,6 @@ class _Answer:
 class TopicReader:
     """Fetches topics, each in a slot of the limiter, and caches what was recorded of them.
 
-    :param limiter: gives slots to fetches.
     :param pushed: the URLs of topics whose content is pushed; they are never fetched.
     :param max_of_host: how many topics are fetched from one host at the same time.
     :param blocks: the topics that administrators have blocked, which are not fetched; None if none
@@ -84,7 +103,6 @@ class TopicReader:
         counters: Counters,
         limiter: FairLimiter,
         pushed: Container[str] = (),
-        # How many topics are fetched from one host at the same time.
         max_of_host: int = 20,
         blocks: Blocks | None = None,
     ) -> None:
@@ -102,24 +120,18 @@ class TopicReader:
         self._remembered_seconds = REMEMBERED_SECONDS  # less if there are several nodes
 
     def set_node_count(self, nodes: int) -> None:
-        """Cache topics for a moment only if several nodes live.
-
-        :param nodes: how many.
-        """
+        """Cache topics for a moment only if several nodes live."""
         # For how many seconds if other nodes may have recorded something of them since.
         self._remembered_seconds = 1.0 if nodes > 1 else REMEMBERED_SECONDS
 
     def reads(self, url: str) -> bool:
-        """Whether the broker fetches a topic: False if its content is pushed."""
         return url not in self._pushed
 
     def was_watched(self, url: str) -> bool:
-        """Whether a topic was watched when it was last recorded; False if that is not cached."""
         last = self._cached_lately(url)
         return last is not None and last.topic.is_public
 
     async def is_watched(self, url: str) -> bool:
-        """Whether a topic has subscribers that strangers may know of, as the store says."""
         topic = await self._store.topic(url)
         return topic is not None and topic.is_public
 
@@ -136,7 +148,6 @@ class TopicReader:
         :param use: takes the result, and records it if it is to be recorded.  The URL of the
             result is the new one if the topic has moved.  The fetch holds its slot until ``use``
             has returned, so that not too many contents wait in memory to be recorded.
-        :param way: why the topic is fetched.
         :returns: what ``use`` returned.
         :raises TopicUnreadable: the fetch failed, which is stored if the topic is known; or the
             content of the topic is pushed, or the topic is blocked.
@@ -186,7 +197,6 @@ class TopicReader:
         return topic if was == (fetched.digest, fetched.size, fetched.validators) else None
 
     def forget(self, url: str) -> None:
-        """Discard what is cached of a topic; the next fetch reads its row from the store."""
         self._cache[url] = None
 
     def _cached_lately(self, url: str) -> _Recorded | None:
@@ -196,7 +206,6 @@ class TopicReader:
         return last if fresh else None
 
     async def _find_topic(self, url: str) -> Topic | None:
-        """A topic from the cache or from the store; None if the store does not know it."""
         last = self._cached_lately(url)
         return await self._store.topic(url) if last is None else last.topic
 
@@ -242,7 +251,6 @@ class TopicReader:
         """Count, store and publish that a topic could not be fetched.
 
         :param at: when that began, by the wall clock.
-        :param seconds: how long it took.
         """
         url, private = topic.url, not topic.shows(way)
         self._fetches.labels("private" if private else "failed").inc()

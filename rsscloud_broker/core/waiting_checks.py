@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall
@@ -21,10 +22,11 @@ from twisted.logger import Logger
 
 from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.model import host_of
-from rsscloud_broker.model.work import Check, ClaimedChecks, WantedChecks
+from rsscloud_broker.model.work import Check, ClaimedChecks, FetchRecord, WantedChecks
 from rsscloud_broker.policy.addresses import bucket_of
 from rsscloud_broker.policy.host_limiter import HostLimiter, HostQuota
 from rsscloud_broker.storage import Store
+from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.util.retry import StoreRetry
 
 #: How many claimed checks the process has in memory, and how many of one host.  A source never has
@@ -35,8 +37,6 @@ WINDOW, WINDOW_OF_HOST = 2000, 200
 class WaitingChecks:
     """The checks that this process has claimed, and the loop that claims more of them.
 
-    :param store_retry: repeats what the store could not do.
-    :param take: begins the fetch of a claimed check.
     :param window: how many checks are in memory, ``of_host`` of one host.
     :param portion: how many are claimed at a time.
     """
@@ -52,7 +52,6 @@ class WaitingChecks:
         *,
         window: int = WINDOW,
         of_host: int = WINDOW_OF_HOST,
-        # How many checks are claimed at a time.
         portion: int = 50,
     ) -> None:
         self._store = store
@@ -85,7 +84,6 @@ class WaitingChecks:
         return iter(self._held)
 
     def start(self) -> None:
-        """Claim checks from now on."""
         self._running = True
         self.wake()
 
@@ -108,7 +106,6 @@ class WaitingChecks:
         """Whether checks may be claimed at once that a source is about to request.
 
         :param source: the address of the caller.
-        :param urls: the topics.
         """
         if not self._running:
             return False
@@ -148,7 +145,6 @@ class WaitingChecks:
         self._limits.begin(self._quota(pair[1]), pair[0])
 
     def take(self, check: Check) -> None:
-        """Count a claimed check, and begin its fetch."""
         self.add(check.url, check.source)
         self._take(check)
 
@@ -186,7 +182,6 @@ class WaitingChecks:
             self._claiming = Deferred.fromCoroutine(self._claim_while_hinted())
 
     def wake_at(self, at: float) -> None:
-        """Claim checks at a time of the wall clock."""
         self._wake_after(max(at - self._clock.wall_seconds(), 0.0))
 
     def _wake_after(self, seconds: float) -> None:
@@ -216,7 +211,6 @@ class WaitingChecks:
             self._is_claiming = False
 
     async def _claim(self) -> tuple[WantedChecks, ClaimedChecks]:
-        """Claim a portion of the checks; return what was asked for, and what the store gave."""
         wanted = self._what_to_claim()
         return wanted, await self._store.claim_checks(wanted)
 
@@ -263,3 +257,48 @@ class WaitingChecks:
 
     def _quota(self, host: str) -> HostQuota:
         return HostQuota("check", host, self._of_host)
+
+
+class Refetches:
+    """Has topics fetched again whose checks were requested while they were fetched.
+
+    Whether a check was requested after a fetch began is seen by two times, and these may be of two
+    clocks: that of a node, or of a followed list, may be ahead.  Then every fetch would seem to
+    have begun too early.  So the first fetch more follows at once, and further ones after a pause.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: IClock,
+        store_retry: StoreRetry,
+        waiting: WaitingChecks,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._store_retry = store_retry
+        self._waiting = waiting
+        # Whether a topic was just fetched once more, so that a further fetch waits; and the number
+        # of topics that are remembered.
+        self._fetched_again: BoundedDict[str, bool] = BoundedDict(10_000)
+
+    async def fetch_if_asked_again(self, url: str, record: FetchRecord | None) -> None:
+        """Have a topic fetched again if its check was requested meanwhile.
+
+        :param record: what was recorded; None if nothing was.
+        """
+        check = None if record is None else record.asked_again
+        is_second = self._fetched_again.get(url, False)
+        if is_second or check is not None:
+            self._fetched_again[url] = check is not None and not is_second
+        if check is None:
+            return
+        if not is_second:
+            self._waiting.take(check)
+            return
+        # Seconds until a topic is fetched that was asked for during each of two fetches.
+        until = self._clock.wall_seconds() + 1.0
+        await self._store_retry(
+            partial(self._store.put_off_check, url, 0, until), "topics that wait"
+        )
+        self._waiting.wake_at(until)

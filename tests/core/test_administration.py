@@ -43,7 +43,6 @@ class AdministrationTestCase(BrokerTestCase):
         """The administration of a process on the same store."""
         made = Administration(
             self.store,
-            self.store,
             bus,
             self.detector,
             self.clock,

@@ -9,7 +9,7 @@ from attrs import define, field
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.core.recent_pings import RecentPings
+from rsscloud_broker.core.views import TopicView
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.model import Ping
 from rsscloud_broker.testing import Clock
@@ -37,10 +37,10 @@ class RecentPingsTests(SynchronousTestCase):
         self.clock = Clock(1000.0)
         self.store = Store()
         store: Any = self.store
-        self.recent = RecentPings(store, self.clock)
+        self.recent = TopicView(store, self.clock)
 
     def ask(self) -> Deferred[Sequence[Ping]]:
-        return Deferred.fromCoroutine(self.recent.newest())
+        return Deferred.fromCoroutine(self.recent.pings(None, 10))
 
     def test_asks_for_the_newest(self) -> None:
         asking = self.ask()

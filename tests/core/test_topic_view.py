@@ -10,7 +10,6 @@ from twisted.internet.defer import Deferred
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.core import TopicView
-from rsscloud_broker.core.recent_pings import RecentPings
 from rsscloud_broker.interfaces import ITopicView
 from rsscloud_broker.model import Lease, Ping, Subscription
 from tests.core.house import CALLBACK, DAY, FEED, NOW, BrokerTestCase
@@ -81,8 +80,6 @@ class TopicViewTests(BrokerTestCase):
             self.got(self.store.add_ping(Ping(name, url, NOW - number), 0))
         names = [ping.name for ping in self.got(self.view.pings(None, 2))]
         self.assertEqual(names, ["A weblog", FEED])
-        recent = self.got(RecentPings(self.store, self.clock).newest())
-        self.assertEqual([ping.name for ping in recent], names)
 
     def test_pings(self) -> None:
         for number in range(5):

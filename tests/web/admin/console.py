@@ -63,7 +63,6 @@ class ConsoleCase(BrokerTestCase):
         self.people = AccountHouse(self, PATIENT, store=AccountStore(self.store._database))
         verbs = Administration(
             self.store,
-            self.store,
             self.bus,
             self.detector,
             self.clock,

@@ -1,4 +1,4 @@
-"""What pages may read of topics, subscriptions and pings: see ``ITopicView``."""
+"""What pages may read of topics, subscriptions, pings and the event log."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from attrs import evolve
-from twisted.internet.defer import DeferredLock
+from twisted.internet.defer import DeferredLock, DeferredSemaphore
 from zope.interface import implementer
 
-from rsscloud_broker.core.recent_pings import with_titles
-from rsscloud_broker.interfaces import IClock, ITopicView
+from rsscloud_broker.interfaces import IClock, IEventLog, ITopicView
 from rsscloud_broker.model import Ping, Topic, TopicOverview, TopicStatus, TopicSummary
+from rsscloud_broker.model.log_entry import LogEntry, LogFilter
 from rsscloud_broker.storage import Store
 from rsscloud_broker.util.caches import TimedCache
 from rsscloud_broker.util.urls import normal_form
@@ -42,25 +42,20 @@ class TopicView:
         self._read_lock = DeferredLock()
 
     async def overview(self, url: str, newest: bool = False) -> TopicOverview | None:
-        """What strangers may know of a topic; None if that is nothing."""
         found = await self._overviews.get(normal_form(url), newest=newest)
         return None if found is None else _for_strangers(found, normal_form(url))
 
     async def status(self, url: str) -> TopicStatus | None:
-        """Everything about a topic, for the broker's own use; None if it is unknown."""
         found = await self._overviews.get(normal_form(url), newest=True)
         return None if found is None else found.status
 
     async def watched(self, after: int, limit: int) -> Sequence[TopicSummary]:
-        """The next topics with public subscriptions, in the order of their ids."""
         return await self._parts.get((after, limit))
 
     async def beginning(self, begins: str, limit: int) -> Sequence[TopicOverview]:
-        """The topics whose addresses begin so and that strangers may know of."""
         return await self._found.get((begins, limit))
 
     async def pings(self, before: tuple[float, int] | None, limit: int) -> Sequence[Ping]:
-        """The newest pings before a time and an id, newest first."""
         return await self._pages.get((before, limit))
 
     async def _read_overview(self, url: str) -> TopicOverview | None:
@@ -84,7 +79,7 @@ class TopicView:
         last = None if before is None else Ping("", "", before[0], id=before[1])
         # A second more, so that rounded times do not leave out a ping of this moment.
         until = self._clock.wall_seconds() + 1
-        return await with_titles(self._store, await self._store.pings(0, until, last, limit))
+        return await _with_titles(self._store, await self._store.pings(0, until, last, limit))
 
 
 def _for_strangers(found: TopicOverview, asked: str) -> TopicOverview | None:
@@ -103,3 +98,43 @@ def _for_strangers(found: TopicOverview, asked: str) -> TopicOverview | None:
         return None
     known = TopicStatus(Topic(asked), feed=found.status.feed, change_days=found.status.change_days)
     return TopicOverview(known)
+
+
+async def _with_titles(store: Store, pings: Sequence[Ping]) -> tuple[Ping, ...]:
+    """Some pings for people to read: one without a name has the title of its topic, if strangers
+    may know that.
+
+    :raises Unavailable: the store cannot be read.
+    """
+    nameless = {ping.url for ping in pings if ping.name == ping.url}
+    titles = await store.topic_titles(nameless) if nameless else {}
+    return tuple(
+        evolve(ping, name=titles.get(ping.url, ping.url)) if ping.name == ping.url else ping
+        for ping in pings
+    )
+
+
+@implementer(IEventLog)
+class EventLog:
+    """The event log in the store, for reading.
+
+    Reads of pages run one after the other.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        # One read at a time.  The store has few threads that read, and deliveries need them too;
+        # but anybody may read the log as often as they like.
+        self._turns = DeferredSemaphore(1)
+
+    async def entries(
+        self, wanted: LogFilter, before: int | None, limit: int
+    ) -> Sequence[LogEntry]:
+        await self._turns.acquire()
+        try:
+            return await self._store.log_entries(wanted, before, limit)
+        finally:
+            self._turns.release()
+
+    async def entries_after(self, wanted: LogFilter, after: int, limit: int) -> Sequence[LogEntry]:
+        return await self._store.log_entries_after(wanted, after, limit)
