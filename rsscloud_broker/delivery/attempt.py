@@ -1,15 +1,26 @@
-"""One attempt to notify one subscriber, and the deliveries that say what to store of it."""
+"""One attempt to notify one subscriber, and the deliveries that say what to store of it.
+
+``Walk`` and ``Retries`` read subscriptions some time before they use them.  A subscriber who
+unsubscribed or changed its options in between must not be notified as it was read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from attrs import define, evolve, field
 
 from rsscloud_broker.delivery.dispatch import Job
 from rsscloud_broker.interfaces import IDirectNotifier, INotifier
-from rsscloud_broker.model import Content, Notification, Outcome, Subscription
+from rsscloud_broker.model import (
+    Callback,
+    Content,
+    Notification,
+    Outcome,
+    Subscription,
+    SubscriptionOptions,
+)
 from rsscloud_broker.model.work import Delivery
 from rsscloud_broker.util.deferreds import BreakOff, nothing_to_break_off, run_with_callback
 
@@ -61,7 +72,6 @@ class Attempt(Job):
     called: bool = False
 
     def begin(self) -> None:
-        """Carry out the attempt, which has a slot now."""
         self.make(self)
 
 
@@ -148,3 +158,52 @@ def notification_of(subscription: Subscription, content: Content | None) -> Noti
     """
     topic, options = subscription.told_topic, subscription.options
     return Notification(topic, subscription.callback, options, content)
+
+
+class OutdatedSubscriptions:
+    """The subscriptions that were stored or removed since a read of the store began."""
+
+    def __init__(self) -> None:
+        # By topic and callback; None for a subscription that was removed.
+        self._options: dict[tuple[str, Callback], SubscriptionOptions | None] = {}
+
+    def add(self, topic: str, callback: Callback, options: SubscriptionOptions | None) -> None:
+        """Note that a subscription was stored with some options, or removed (None)."""
+        self._options[topic, callback] = options
+
+    def __contains__(self, subscription: Subscription) -> bool:
+        """Whether a subscription may differ from the store since it was read."""
+        if not self._options:  # as nearly always, and each notification asks
+            return False
+        key = subscription.topic, subscription.callback
+        return key in self._options and self._options[key] != subscription.options
+
+
+class LateOutcomes:
+    """Saves outcomes that come after the end of a walk, but not before the walk's last save."""
+
+    def __init__(self, record: Callable[[Sequence[Delivery]], None]) -> None:
+        self._record = record
+        self._waiting: list[Delivery] | None = []  # None since ``release``
+        self._node: int | None = None
+
+    def add(self, delivery: Delivery) -> None:
+        """Save an outcome, at once or after ``release``."""
+        if self._waiting is None:
+            self._record([self._with_claim(delivery)])
+        else:
+            self._waiting.append(delivery)
+
+    def release(self, node: int | None) -> None:
+        """Save the outcomes that wait, and from now on each at once.
+
+        :param node: the node that has claimed the pending notifications of these attempts, without
+            which the outcomes are ignored; None if they could not be stored.
+        """
+        self._node = node
+        waiting, self._waiting = self._waiting or [], None
+        if waiting:
+            self._record([self._with_claim(one) for one in waiting])
+
+    def _with_claim(self, delivery: Delivery) -> Delivery:
+        return evolve(delivery, subscription=evolve(delivery.subscription, claim=self._node))

@@ -29,8 +29,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.delivery.attempts import Attempts
 from rsscloud_broker.delivery.breakers import Breakers
-from rsscloud_broker.delivery.carried import WalkBudget
-from rsscloud_broker.delivery.contents import Contents
+from rsscloud_broker.delivery.contents import Contents, WalkBudget
 from rsscloud_broker.delivery.dispatch import Dispatcher
 from rsscloud_broker.delivery.options import STOP_TIMEOUT, DistributionOptions
 from rsscloud_broker.delivery.retries import Retries
@@ -67,7 +66,6 @@ class Distribution(Service):
     """The sink that runs the stored fan-outs and retries the pending notifications.
 
     :param max_slow: how many notifications without a quick answer may run; see the options.
-    :param max_walks: how many fan-outs run at the same time.
     """
 
     name = "distribution"
@@ -180,7 +178,6 @@ class Distribution(Service):
         return Deferred.fromCoroutine(self._stop())
 
     async def handle(self, event: Event) -> None:
-        """Pass an event on to the part that looks into the store for its work."""
         if isinstance(event, TopicChanged | TopicEnded):
             self._contents.forget(event.topic)
             self._look_for_fanouts()
@@ -288,7 +285,6 @@ class Distribution(Service):
             self._bus.publish(NotificationDelivered(subscription, at))
 
     def _tally(self, fanout: Fanout) -> Tally:
-        """The tally of a fan-out, which has it for all turns of its walk."""
         tally = self._tallies.get(fanout.id, None)
         if tally is None:
             tally = Tally(fanout, self._clock, self._counters, self._bus.publish)
@@ -306,7 +302,6 @@ class Distribution(Service):
         """Make the notifications due that were put off while a host did not answer."""
 
         def make(now: float) -> Awaitable[bool]:
-            """Whether any notification for the host became due."""
             return self._store.make_due(host, origin, now)
 
         self._make_due(origin or host, make)
@@ -423,7 +418,6 @@ class Distribution(Service):
         self._ids_of_walks.add(fanout.id)
 
         def end_walk(result: object) -> None:
-            """Forget the walk, which has ended, and look for the next ones."""
             del self._walks[fanout.topic]
             self._ids_of_walks.discard(fanout.id)
             self._ids_of_ended.add(fanout.id)
@@ -433,7 +427,6 @@ class Distribution(Service):
         Deferred.fromCoroutine(self._run(walk)).addBoth(end_walk)
 
     async def _run(self, walk: Walk) -> None:
-        """Run a walk to its end, and log why it ended early, if it did."""
         try:
             await walk.run()
         except ClaimLost:

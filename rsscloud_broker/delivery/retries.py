@@ -24,9 +24,8 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.delivery.attempt import Attempt, put_off
+from rsscloud_broker.delivery.attempt import Attempt, OutdatedSubscriptions, put_off
 from rsscloud_broker.delivery.attempts import SOON, Attempts
-from rsscloud_broker.delivery.outdated import OutdatedSubscriptions
 from rsscloud_broker.events import Event, NotificationFailed
 from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.model import Callback, Subscription, SubscriptionOptions
@@ -48,7 +47,6 @@ AT_ONCE = 1000
 class Retries:
     """Submits the attempts that are due, and saves what came of them.
 
-    :param publish: is called with an event when a failed notification is saved.
     :param history: says which contents are in a feed; None if there are no feeds.
     """
 
@@ -138,7 +136,6 @@ class Retries:
             )
 
     def _publish_failure(self, delivery: Delivery) -> None:
-        """Publish that a notification failed, if it did."""
         outcome = delivery.outcome
         if outcome is not None and not outcome.success:
             self._publish(
@@ -186,7 +183,6 @@ class Retries:
         self.wake_at(self._clock.wall_seconds())
 
     def stop(self) -> None:
-        """Cancel the next look."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None

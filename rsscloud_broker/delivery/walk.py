@@ -26,15 +26,15 @@ from twisted.internet.interfaces import IDelayedCall
 
 from rsscloud_broker.delivery.attempt import (
     Attempt,
+    LateOutcomes,
+    OutdatedSubscriptions,
     changes_something,
     claimed,
     leave_to_the_store,
     put_off,
 )
 from rsscloud_broker.delivery.attempts import Attempts
-from rsscloud_broker.delivery.carried import WalkBudget
-from rsscloud_broker.delivery.late_outcomes import LateOutcomes
-from rsscloud_broker.delivery.outdated import OutdatedSubscriptions
+from rsscloud_broker.delivery.contents import WalkBudget
 from rsscloud_broker.delivery.tally import Tally
 from rsscloud_broker.errors import ClaimLost
 from rsscloud_broker.interfaces import IClock
@@ -197,7 +197,6 @@ class Walk:
         return self._problem is not None or self._tools.store_retry.stopped
 
     def _read(self, cursor: int) -> Deferred[list[Subscription]]:
-        """Begin to read the slice of subscriptions behind a cursor."""
         tools, until = self._tools, self._fanout.last_id
         read = partial(tools.store.subscriptions, self.topic, cursor, tools.slice_size, until)
         return Deferred.fromCoroutine(self._tools.store_retry(read))
@@ -308,7 +307,6 @@ class Walk:
         )
 
     def _stop_waiting_for(self, key: int) -> None:
-        """Note that an attempt waits for no slot any more."""
         self._waiting.discard(key)
         if not self._waiting:
             self._wake()
@@ -344,7 +342,6 @@ class Walk:
             timer.cancel()
 
     def _wake(self) -> None:
-        """Wake all that wait in ``_wait_for_change``."""
         changes, self._waiters = self._waiters, []
         for change in changes:
             change.callback(None)

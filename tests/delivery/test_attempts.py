@@ -15,8 +15,7 @@ from rsscloud_broker.delivery.attempts import (
     Attempts,
 )
 from rsscloud_broker.delivery.breakers import FIRST_PAUSE, THRESHOLD, Breakers
-from rsscloud_broker.delivery.carried import UNDER_WAY
-from rsscloud_broker.delivery.contents import Contents
+from rsscloud_broker.delivery.contents import UNDER_WAY, Contents
 from rsscloud_broker.delivery.dispatch import Dispatcher
 from rsscloud_broker.delivery.outcomes import JITTER
 from rsscloud_broker.errors import Unavailable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.delivery.carried import OF_WALKS, SMALL, ContentsUnderWay, WalkBudget
+from rsscloud_broker.delivery.contents import OF_WALKS, SMALL, ContentsUnderWay, WalkBudget
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import TopicChanged
 from rsscloud_broker.model import Content, FetchResult

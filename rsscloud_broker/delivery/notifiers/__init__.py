@@ -1,7 +1,7 @@
 """Notifiers call subscribers: one module for each protocol of notifications."""
 
+from rsscloud_broker.delivery.notifiers.calling import RssCloudNotifierOptions
 from rsscloud_broker.delivery.notifiers.http_post import HttpPostNotifier
-from rsscloud_broker.delivery.notifiers.options import RssCloudNotifierOptions
 from rsscloud_broker.delivery.notifiers.soap import SoapNotifier
 from rsscloud_broker.delivery.notifiers.websub import WebSubNotifier, WebSubNotifierOptions
 from rsscloud_broker.delivery.notifiers.xml_rpc import XMLRPCNotifier
@@ -18,14 +18,3 @@ def bundled(outbound: IOutbound) -> dict[str, IDirectNotifier]:
         WebSubNotifier(outbound, WebSubNotifierOptions()),
     )
     return {notifier.protocol: notifier for notifier in notifiers}
-
-
-__all__ = [
-    "HttpPostNotifier",
-    "RssCloudNotifierOptions",
-    "SoapNotifier",
-    "WebSubNotifier",
-    "WebSubNotifierOptions",
-    "XMLRPCNotifier",
-    "bundled",
-]

@@ -13,9 +13,8 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlencode
 
-from attrs import evolve
+from attrs import evolve, frozen
 
-from rsscloud_broker.delivery.notifiers.options import RETRIES
 from rsscloud_broker.delivery.notifiers.recording import cleaned, exchange_of
 from rsscloud_broker.errors import AddressRefused, Interrupted, OutboundError
 from rsscloud_broker.interfaces import (
@@ -92,7 +91,6 @@ class CallingNotifier(ABC):
         return break_off
 
     async def notify(self, notification: Notification) -> Outcome:
-        """Notify a subscriber, and return the outcome."""
         return await from_callback(partial(self.begin, notification))
 
     def _begin_here(self, notification: Notification, done: Done[Outcome]) -> BreakOff:
@@ -136,6 +134,16 @@ class CallingNotifier(ABC):
             done(result)
 
 
+#: Seconds to wait before each further attempt of a notification that failed: a subscriber that
+#: restarts or is busy for half an hour misses nothing.
+RETRIES: Final = (5.0, 30.0, 120.0, 600.0, 1800.0)
+
+
+@frozen
+class RssCloudNotifierOptions:
+    """The rssCloud notifiers have no options."""
+
+
 class RssCloudNotifier(CallingNotifier):
     """A notifier of rssCloud.
 
@@ -148,8 +156,6 @@ class RssCloudNotifier(CallingNotifier):
     nobody can subscribe a server of somebody else.  Source: the implementor's guide to rssCloud.
 
     rssCloud has no message for a denial, so `deny` sends nothing.
-
-    :param outbound: makes the requests; it connects only to addresses that are allowed.
     """
 
     carries_content = False
@@ -237,6 +243,5 @@ def failed(reason: str, **facts: Any) -> Outcome:
     """The outcome of a call that failed.
 
     :param reason: why; it is cleaned and cut to one line that can be stored and logged.
-    :param facts: further fields of the outcome.
     """
     return Outcome(False, clean(reason)[:MAX_REASON], **facts)

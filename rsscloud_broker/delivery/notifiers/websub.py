@@ -68,10 +68,7 @@ class WebSubNotifierOptions:
 
 @implementer(IDirectNotifier)
 class WebSubNotifier(CallingNotifier):
-    """The notifier for ``websub``.
-
-    :param outbound: makes the requests; it connects only to addresses that are allowed.
-    """
+    """The notifier for ``websub``."""
 
     protocol = PROTOCOL
     carries_content = True
