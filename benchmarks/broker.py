@@ -24,7 +24,7 @@ from rsscloud_broker.database.columns import (
     to_micros,
 )
 from rsscloud_broker.model import Ping
-from rsscloud_broker.storage import import_document, migrate, open_database, ping_counters
+from rsscloud_broker.storage import import_in_parts, migrate, open_database, ping_counters
 from rsscloud_broker.storage.pings import fingerprint
 from rsscloud_broker.storage.schema import (
     ping,
@@ -94,8 +94,7 @@ class Data:
             for url, topic_callbacks in callbacks.items()
         ]
         document = {"format": "rsscloud-broker", "version": 1, "topics": topics}
-        with open_database(self.url) as connection:
-            import_document(connection, document, now)
+        import_in_parts(lambda: open_database(self.url), document, now)
 
     def add_pings(self, count: int, seconds: float) -> None:
         """Add pings that are spread evenly over the last ``seconds`` seconds."""

@@ -21,7 +21,6 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from rsscloud_broker.database import postgresql, sqlite
-from rsscloud_broker.database.silence import set_read_timeout
 from rsscloud_broker.errors import DiskFull, StoreUnavailable
 
 _WRITES = "rsscloud_broker_writes"
@@ -55,7 +54,7 @@ def open_engine(
         engine = create_engine(parsed, **postgresql.engine_options(parsed, of_broker=of_broker))
         postgresql.set_limits(engine, silence=silence if of_broker else None)
         if of_broker:
-            set_read_timeout(engine, silence, is_given_up)
+            postgresql.set_read_timeout(engine, silence, is_given_up)
             postgresql.report_ended(engine)
         return engine
     if parsed.get_backend_name() != sqlite.DIALECT:
@@ -106,7 +105,6 @@ def _advice(reason: BaseException | None) -> str:
 
 
 def _is_full(reason: BaseException | None) -> bool:
-    """Whether a driver says that the disk of the database is full."""
     if isinstance(reason, sqlite3.Error):
         return getattr(reason, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
     return getattr(reason, "sqlstate", "") == _DISK_FULL

@@ -11,11 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
+import msgspec
 from sqlalchemy import (
     ARRAY,
     ColumnElement,
     Connection,
     Executable,
+    Select,
     Table,
     TextClause,
     any_,
@@ -77,3 +79,23 @@ def _insert(table: Table, names: tuple[str, ...]) -> TextClause:
         f"SELECT {columns} FROM unnest({arrays}) WITH ORDINALITY AS given({columns}, place) "
         "ORDER BY place RETURNING id"
     )
+
+
+class RowBatch:
+    """A query whose rows are read together; they must fit into memory.
+
+    :param query: selects columns with numbers and texts.  Truth values may come as 1 or 0.
+    """
+
+    def __init__(self, query: Select[Any]) -> None:
+        self._query = query
+        self._at_once = sqlite.at_once(query)
+
+    def read(self, conn: Connection, parameters: Mapping[str, object]) -> list[Sequence[Any]]:
+        """Run the query, and return the rows in any order."""
+        if not sqlite.serves(conn):
+            return list(conn.execute(self._query, parameters))
+        rows: list[Sequence[Any]] = msgspec.json.decode(
+            conn.execute(self._at_once, parameters).scalar_one()
+        )
+        return rows

@@ -25,9 +25,9 @@ from twisted.python.failure import Failure
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.database.engine import database_errors
-from rsscloud_broker.database.methods import Batched
-from rsscloud_broker.database.operations import (
+from rsscloud_broker.database.methods import (
     HANGS_AFTER,
+    Batched,
     Operation,
     Outcome,
     QueuedOperation,
@@ -55,10 +55,7 @@ def read_once(engine: Engine, operation: Operation[T]) -> T:
 
 
 class Readers:
-    """Runs operations that only read, in a pool of threads.
-
-    :param counters: count the threads at work, and what waits for them.
-    """
+    """Runs operations that only read, in a pool of threads."""
 
     def __init__(
         self, reactor: IReactorFromThreads, engine: Engine, counters: Counters | None = None
@@ -75,7 +72,6 @@ class Readers:
         self._waiting: dict[_Function, list[QueuedOperation]] = {}
 
     def start(self) -> None:
-        """Start the threads."""
         self._pool.start()
 
     def read(self, operation: Operation[T]) -> Deferred[T]:
@@ -96,11 +92,9 @@ class Readers:
         return done
 
     def end(self) -> None:
-        """Start no further batch."""
         self._is_ended = True
 
     def stop(self) -> None:
-        """Wait for the threads to end."""
         self._pool.stop()
 
     async def _run_batches(self, function: _Function, waiting: list[QueuedOperation]) -> None:
@@ -117,7 +111,6 @@ class Readers:
         fire(failed(waiting, StoreUnavailable("the store is being shut down")))
 
     def _in_thread(self, function: Callable[..., T], *args: Any) -> Deferred[T]:
-        """Call a function in a thread of the pool."""
         return deferToThreadPool(self._reactor, self._pool, function, *args)
 
     # --- in a thread

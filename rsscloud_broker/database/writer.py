@@ -39,9 +39,9 @@ from twisted.logger import Logger
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.database import postgresql, sqlite
 from rsscloud_broker.database.engine import as_unavailable, for_writing
-from rsscloud_broker.database.methods import Batched
-from rsscloud_broker.database.operations import (
+from rsscloud_broker.database.methods import (
     HANGS_AFTER,
+    Batched,
     Operation,
     Outcome,
     QueuedOperation,
@@ -63,10 +63,7 @@ TRIES = 3
 class Writer:
     """Runs operations that write, in a thread of its own, in the order in which they came.
 
-    :param reactor: the reactor in whose thread Deferreds fire.
-    :param engine: the database.
     :param at_end: a function that the thread calls after the last operation.
-    :param counters: measure the transactions.
     :ivar in_doubt: how many commits of a PostgreSQL were not answered, so that nobody knows whether
         what they wrote is stored.
     """
@@ -97,7 +94,6 @@ class Writer:
         self._stopped: Deferred[None] | None = None
 
     def start(self) -> None:
-        """Start the thread."""
         # A daemon: acknowledged operations are on disk, so nothing is lost if the process ends
         # without stopping the thread.
         Thread(target=self._run, name="store writer", daemon=True).start()
@@ -146,7 +142,6 @@ class Writer:
             self._hand_over()
 
     def _hand_over(self) -> None:
-        """Queue the gathered operations for the thread."""
         gathered, self._gathered = self._gathered, []
         for job in gathered:
             self._jobs.put(job)
@@ -154,7 +149,6 @@ class Writer:
     # --- in the thread
 
     def _run(self) -> None:
-        """Run groups until the writer stops; this is what the thread does."""
         while self._run_group_or_log():
             pass
         self._at_end()

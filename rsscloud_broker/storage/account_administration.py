@@ -15,7 +15,7 @@ from rsscloud_broker.database.columns import to_seconds, to_seconds_or_none
 from rsscloud_broker.errors import Unadministrable
 from rsscloud_broker.model.administration import AccountSummary, Change
 from rsscloud_broker.storage import accounts as rows
-from rsscloud_broker.storage.account_schema import account, secret
+from rsscloud_broker.storage.admin_schema import account, secret
 from rsscloud_broker.storage.changes import record_change
 
 
@@ -55,7 +55,6 @@ def invite(
 ) -> bool:
     """Store a new account without a password, and an invitation to it.
 
-    :param digest: the digest of the secret of the invitation.
     :returns: whether the name was free.
     """
     made = rows.add_account(conn, name, "", is_admin, change.at)

@@ -6,7 +6,7 @@ Each method is one transaction on the database; the SQL is in ``accounts``.
 from __future__ import annotations
 
 from rsscloud_broker.database.methods import reading, reading_in_batches, writing
-from rsscloud_broker.database.threads import Threads
+from rsscloud_broker.database.threads import StoreThreads
 from rsscloud_broker.storage import account_administration as administration
 from rsscloud_broker.storage import accounts as rows
 
@@ -16,11 +16,9 @@ class AccountStore:
 
     Each method is one transaction, and raises ``Unavailable`` if the database cannot be used now.
     Secrets are never stored, but their SHA-256 digests.
-
-    :param threads: the threads that the store was made with, which it starts and stops.
     """
 
-    def __init__(self, threads: Threads) -> None:
+    def __init__(self, threads: StoreThreads) -> None:
         self._database = threads
 
     add_account = writing(rows.add_account)

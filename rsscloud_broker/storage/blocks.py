@@ -9,12 +9,12 @@ from attrs import evolve
 from sqlalchemy import Connection, Row, Select, delete, func, insert, select, tuple_
 
 from rsscloud_broker.database.columns import (
+    insert_row,
     to_micros,
     to_micros_or_none,
     to_seconds,
     to_seconds_or_none,
 )
-from rsscloud_broker.database.conflicts import insert_row
 from rsscloud_broker.model.administration import Announcement, Block, Change
 from rsscloud_broker.storage.admin_schema import announcement, block
 from rsscloud_broker.storage.changes import record_change
@@ -60,7 +60,6 @@ def count_new_blocks(conn: Connection, imported: Sequence[Block]) -> int:
 
 
 def _is_stored(conn: Connection, new: Block) -> bool:
-    """Whether a block with the same kind and object is stored."""
     found = select(block.c.kind).where(block.c.kind == new.kind, block.c.object == new.object)
     return conn.execute(found).first() is not None
 

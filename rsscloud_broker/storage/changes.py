@@ -12,8 +12,7 @@ from typing import Any, Final
 from attrs import evolve
 from sqlalchemy import Connection, Row, Select, delete, false, func, or_, select, true, update
 
-from rsscloud_broker.database.columns import to_micros, to_seconds
-from rsscloud_broker.database.conflicts import insert_row
+from rsscloud_broker.database.columns import insert_row, to_micros, to_seconds
 from rsscloud_broker.model.administration import Change
 from rsscloud_broker.storage.admin_schema import admin_change
 
@@ -95,7 +94,6 @@ def claim_unpublished(conn: Connection) -> list[Change]:
 
 
 def _claim(conn: Connection, key: int) -> bool:
-    """Mark a change as published; return False if another process has marked it before."""
     claimed = conn.execute(
         update(admin_change)
         .where(admin_change.c.id == key, admin_change.c.published == false())

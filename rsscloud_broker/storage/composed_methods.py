@@ -13,10 +13,8 @@ from sqlalchemy import Connection
 from twisted.internet.defer import Deferred
 
 from rsscloud_broker.database.columns import to_micros
-from rsscloud_broker.database.methods import Batched, writing
-from rsscloud_broker.database.operations import Operation
-from rsscloud_broker.database.threads import Threads
-from rsscloud_broker.model import Ping, TopicStatus
+from rsscloud_broker.database.methods import Batched, Operation, writing
+from rsscloud_broker.model import Ping, Subscription, TopicStatus
 from rsscloud_broker.model.ways import UNKNOWN_SOURCE, ChangeSource, Way
 from rsscloud_broker.model.work import (
     Bounds,
@@ -31,43 +29,31 @@ from rsscloud_broker.storage import (
     checks,
     counting,
     due,
-    due_times,
     polls,
     statistics,
     sweeping,
 )
 from rsscloud_broker.storage import pings as ping_rows
+from rsscloud_broker.storage.shared_work import SharedWork
 from rsscloud_broker.storage.trials import Trials
 
 T = TypeVar("T")
 
 
-class ComposedMethods:
+class ComposedMethods(SharedWork):
     """A part of ``Store``, which has these attributes.
 
     The functions that the methods run say more of what each method does.
 
-    :ivar _is_alone: whether no other node can work on the database.
-    :ivar _node: the node id of this process; None if it has none yet.
     :ivar suspects: the work that ended processes: see ``trials``.
     """
 
     suspects: Trials
-
-    _database: Threads
     _bounds: Bounds
-    _is_alone: bool
-    _node: int | None
-
-    def _ensure_node(self, conn: Connection) -> int:
-        """Return the node id of this process, and register it if need be."""
-        raise NotImplementedError
+    _after_host = ""  # behind which the next look for what is due goes on: see ``due.Due``
 
     def _claiming(self, claim: Callable[[Connection, int], T]) -> Operation[T]:
-        """Make an operation that claims something, and then looks which work is suspect.
-
-        :param claim: is called with the node id of this process.
-        """
+        """Make an operation that claims something, and then looks which work is suspect."""
 
         def claimed(conn: Connection) -> T:
             node = self._ensure_node(conn)
@@ -93,7 +79,6 @@ class ComposedMethods:
         claim: bool = False,
         way: Way = Way.WEBLOG_UPDATES,
     ) -> Deferred[PingRecord]:
-        """Record a ping unless it is a repeat, and request checks of the topics that it names."""
         asked = ping_rows.AskedPing(ping, repeat_window, source, claim, way)
         return self._database.write(Batched(self._add_pings, asked))
 
@@ -122,7 +107,6 @@ class ComposedMethods:
         claim: bool = False,
         cause: ChangeSource = UNKNOWN_SOURCE,
     ) -> Deferred[CheckState]:
-        """Request that a topic is fetched; return who handles that."""
         cause = evolve(cause, pinged=pinged)
         asked = checks.AskedCheck(url, to_micros(at), source, claim, cause)
         return self._database.write(Batched(self._request_checks, asked))
@@ -133,19 +117,16 @@ class ComposedMethods:
         return checks.request_checks(conn, asked, self._bounds, self._claimant_of_checks(conn))
 
     def claim_checks(self, wanted: WantedChecks) -> Deferred[ClaimedChecks]:
-        """Claim topics that wait to be fetched, so that this process fetches them."""
         return self._database.write(
             self._claiming(lambda conn, node: check_claims.claim_checks(conn, wanted, node))
         )
 
     def release_checks(self, held: Collection[str]) -> Deferred[int]:
-        """Release the claims of this process, but for the topics ``held``; return how many."""
         return self._database.write(
             lambda conn: checks.release_checks(conn, held, self._ensure_node(conn))
         )
 
     def join_check(self, url: str, at: float, cause: ChangeSource) -> Deferred[int | None]:
-        """Request a fetch from another node that has claimed the check: see ``_join_check``."""
         asked = checks.AskedCheck(url, to_micros(at), cause=cause)
         return Deferred.fromCoroutine(self._join_check(asked))
 
@@ -164,13 +145,11 @@ class ComposedMethods:
         )
 
     def drop_check(self, url: str, asked_until: float) -> Deferred[None]:
-        """Withdraw a check that was requested until a time, as its topic is given up."""
         return self._database.write(
             lambda conn: checks.drop_check(conn, url, asked_until, self._node)
         )
 
     def put_off_check(self, url: str, failures: int, until: float) -> Deferred[None]:
-        """Release a claimed check whose fetch has failed, and let it wait until a time."""
         return self._database.write(
             lambda conn: checks.put_off_check(conn, url, failures, until, self._node)
         )
@@ -180,40 +159,32 @@ class ComposedMethods:
     # what takes several transactions: see ``portions``
 
     def ping_hours(self, since: float, until: float) -> Deferred[dict[int, int]]:
-        """Count the pings in each hour, by hours since the epoch."""
         return Deferred.fromCoroutine(counting.ping_hours(self._database.read, since, until))
 
     def measure(self) -> Deferred[dict[str, int]]:
-        """Count the topics and subscriptions, for ``add_statistics``."""
         return Deferred.fromCoroutine(counting.measure(self._database.read))
 
     def prune_statistics(self, now: float, hours: int) -> Deferred[None]:
-        """Remove statistics of more than ``hours`` hours ago, those of minutes earlier."""
         return Deferred.fromCoroutine(statistics.prune(self._database.write, now, hours))
 
     def sweep(self, now: float, idle_topics_before: float, after: int = 0) -> Deferred[Swept]:
-        """Remove a part of the ended subscriptions and unneeded topics: see ``sweeping.sweep``."""
         read, write = self._database.read, self._database.write
         return Deferred.fromCoroutine(
             sweeping.sweep(read, write, now, idle_topics_before, self._bounds, after)
         )
 
     def make_due(self, host: str, origin: str, now: float) -> Deferred[bool]:
-        """Make the pending notifications for a host due, since it answers again."""
         read, write = self._database.read, self._database.write
         return Deferred.fromCoroutine(due.make_due(read, write, host, origin, now))
 
     def make_due_for_content(self, url: str, at: float) -> Deferred[bool]:
-        """Make the pending notifications due that waited for the content of a topic."""
         read, write = self._database.read, self._database.write
         return Deferred.fromCoroutine(due.make_due_for_content(read, write, url, at))
 
     def set_back(self, seconds: float, now: float) -> Deferred[None]:
-        """Move stored due times back, after the wall clock was set back."""
-        return Deferred.fromCoroutine(due_times.set_back(self._database.write, seconds, now))
+        return Deferred.fromCoroutine(due.set_back(self._database.write, seconds, now))
 
     def polls_due(self, now: float, limit: int) -> Deferred[list[TopicStatus]]:
-        """Claim the topics whose polls are due, longest due first."""
         return Deferred.fromCoroutine(self._polls_due(now, limit))
 
     async def _polls_due(self, now: float, limit: int) -> list[TopicStatus]:
@@ -222,4 +193,34 @@ class ComposedMethods:
             return []
         return await self._database.write(
             self._claiming(lambda conn, node: polls.claim_polls(conn, now, limit, node))
+        )
+
+    def claim_due(
+        self, now: float, limit: int, busy: Collection[str]
+    ) -> Deferred[list[Subscription]]:
+        """Claim subscriptions whose pending notifications are due, longest due first.
+
+        This process holds a claim until the outcome is recorded, or until it ends.
+
+        :param busy: hosts whose callbacks are left out.
+        """
+        if busy:  # to find the others may take a while, and is done by reading
+            return Deferred.fromCoroutine(self._claim_due_of_others(now, limit, busy))
+
+        def claim(conn: Connection, node: int) -> list[Subscription]:
+            return due.claim_found(conn, due.find_due(conn, now, limit, ()).keys, node)
+
+        return self._database.write(self._claiming(claim))
+
+    async def _claim_due_of_others(
+        self, now: float, limit: int, busy: Collection[str]
+    ) -> list[Subscription]:
+        """Claim what is due for hosts that are not busy; the next call begins behind this one."""
+        after = self._after_host
+        found = await self._database.read(lambda conn: due.find_due(conn, now, limit, busy, after))
+        self._after_host = found.after
+        if not found.keys:
+            return []
+        return await self._database.write(
+            self._claiming(lambda conn, node: due.claim_found(conn, found.keys, node))
         )

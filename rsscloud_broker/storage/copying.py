@@ -27,13 +27,11 @@ from sqlalchemy import (
     bindparam,
     func,
     inspect,
-    literal,
     make_url,
     null,
     select,
     update,
 )
-from sqlalchemy import table as named
 from sqlalchemy.exc import SQLAlchemyError
 
 from rsscloud_broker.database import postgresql, sqlite
@@ -43,6 +41,7 @@ from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import AppTables
 from rsscloud_broker.storage import nodes
 from rsscloud_broker.storage.examination import database_file, shown
+from rsscloud_broker.storage.exports import has_rows
 from rsscloud_broker.storage.schema import metadata, node
 from rsscloud_broker.storage.upgrade import (
     UnfitDatabase,
@@ -75,8 +74,6 @@ def copy_database(source: str, target: str, apps: Mapping[str, AppTables]) -> Co
 
     A source of an older version is migrated first, as a start of the broker would do.
 
-    :param source: an SQLAlchemy URL of the database to copy.
-    :param target: that of the database to copy into.
     :param apps: the tables of the applications that are installed, by their names.
     :raises UnfitDatabase: one of the databases may not be used for this; nothing was copied.
     :raises Unavailable: one of the databases cannot be used; nothing was copied.
@@ -183,16 +180,11 @@ def _check_unused(connection: Connection) -> None:
 def _check_empty(connection: Connection, tables: Iterable[Table]) -> None:
     """:raises UnfitDatabase: one of some tables has a row; rows of nodes do not count."""
     names = (each.name for each in tables if each is not node)
-    if full := [name for name in names if _has_rows(connection, name)]:
+    if full := [name for name in names if has_rows(connection, name)]:
         raise UnfitDatabase(
             f"it is not empty: there are rows in {', '.join(full)}. Name a new database in the "
             "configuration, on which no broker has worked yet; nothing was copied"
         )
-
-
-def _has_rows(connection: Connection, name: str) -> bool:
-    rows = select(literal(1)).select_from(named(name)).limit(1)
-    return connection.execute(rows).first() is not None
 
 
 def _lock_source(connection: Connection) -> None:
@@ -218,7 +210,7 @@ def _unknown_tables(connection: Connection, known: Collection[str]) -> list[str]
     return [
         each
         for each in others
-        if not each.endswith("alembic_version") and _has_rows(connection, each)
+        if not each.endswith("alembic_version") and has_rows(connection, each)
     ]
 
 

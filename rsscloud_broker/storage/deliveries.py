@@ -24,8 +24,7 @@ from sqlalchemy import (
     update,
 )
 
-from rsscloud_broker.database.columns import to_micros, to_micros_or_none
-from rsscloud_broker.database.conflicts import lock_rows
+from rsscloud_broker.database.columns import lock_rows, to_micros, to_micros_or_none
 from rsscloud_broker.model import Outcome, Subscription
 from rsscloud_broker.model.work import MAX_QUEUED, Bounds, Delivery, Recorded
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
@@ -263,7 +262,6 @@ def _due_at(delivery: Delivery) -> int:
 
 
 def _row_values(delivery: Delivery, content_topic: int | None, node: int | None) -> dict[str, Any]:
-    """The values of a new pending notification."""
     at = None if delivery.outcome is None else to_micros(delivery.at)
     failed = delivery.outcome is not None and not delivery.outcome.success
     return {

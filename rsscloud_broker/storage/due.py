@@ -3,22 +3,23 @@
 A million may wait for one host that is slow, and is called four times at a time.  So the index of
 due times is not enough to find the others: see ``find_due``.
 
-``make_due`` and ``make_due_for_content`` run several transactions.  Each of the other functions
-runs in a transaction that the caller has begun, and may run again after a rollback.
+Those functions that are coroutines run several transactions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import Any
 
 from attrs import evolve, frozen
 from sqlalchemy import (
     BigInteger,
+    Column,
     ColumnElement,
     Connection,
     Integer,
+    Table,
     bindparam,
     func,
     literal,
@@ -26,17 +27,13 @@ from sqlalchemy import (
     tuple_,
     update,
 )
-from twisted.internet.defer import Deferred
 
 from rsscloud_broker.database import sqlite
-from rsscloud_broker.database.columns import to_micros, to_seconds_or_none
-from rsscloud_broker.database.conflicts import lock_rows
-from rsscloud_broker.database.operations import Operation
+from rsscloud_broker.database.columns import lock_rows, to_micros, to_seconds_or_none
 from rsscloud_broker.database.portions import LOOKED_AT, Run, different_values, in_portions
-from rsscloud_broker.database.threads import Threads
 from rsscloud_broker.model import Callback, Subscription
 from rsscloud_broker.storage.deliveries import later
-from rsscloud_broker.storage.schema import pending, subscription
+from rsscloud_broker.storage.schema import host_state, intent, pending, subscription, topic
 from rsscloud_broker.storage.subscriptions import by_ids
 from rsscloud_broker.storage.topic_urls import key_of
 
@@ -79,11 +76,6 @@ _EARLIEST = (
 #: Goes from each host that notifications wait for to the next one.
 WAITED_FOR = select(_hosts.c.value, _EARLIEST <= _NOW).where(_hosts.c.value.is_not(None))
 
-#: Makes an operation of a function that claims something, which it calls with a node id.
-Claiming: TypeAlias = Callable[
-    [Callable[[Connection, int], list[Subscription]]], Operation[list[Subscription]]
-]
-
 
 @frozen
 class Due:
@@ -105,7 +97,6 @@ def find_due(
     The first ones are found by the index of due times.  If very many of those are for busy hosts,
     this goes on from host to host, and takes the first ones of each that is not busy.
 
-    :param limit: how many are wanted.
     :param after: the ``after`` of the last time, to go on with the hosts behind it.
     """
     # How many notifications of busy hosts are passed over before the hosts are searched instead.
@@ -128,49 +119,6 @@ def find_due(
             return Due(keys)
         after = hosts[-1][0]
     return Due(keys, after)
-
-
-class Claims:
-    """Claims for this process what is due.
-
-    :param claiming: makes the operation of a function that claims something for this node.
-    """
-
-    def __init__(self, threads: Threads, claiming: Claiming) -> None:
-        self._threads = threads
-        self._claiming = claiming
-        # The host behind which the next look goes on: see ``Due``.
-        self._after = ""
-
-    def claim_due(
-        self, now: float, limit: int, busy: Collection[str]
-    ) -> Deferred[list[Subscription]]:
-        """Claim subscriptions whose pending notifications are due, longest due first.
-
-        This process holds a claim until the outcome is recorded, or until it ends.
-
-        :param busy: hosts whose callbacks are left out.
-        """
-        if busy:  # to find the others may take a while, and is done by reading
-            return Deferred.fromCoroutine(self._claim_others(now, limit, busy))
-        return self._threads.write(
-            self._claiming(
-                lambda conn, node: claim_found(conn, find_due(conn, now, limit, ()).keys, node)
-            )
-        )
-
-    async def _claim_others(
-        self, now: float, limit: int, busy: Collection[str]
-    ) -> list[Subscription]:
-        """Claim what is due for hosts that are not busy; the next call begins behind this one."""
-        after = self._after
-        due = await self._threads.read(lambda conn: find_due(conn, now, limit, busy, after))
-        self._after = due.after
-        if not due.keys:
-            return []
-        return await self._threads.write(
-            self._claiming(lambda conn, node: claim_found(conn, due.keys, node))
-        )
 
 
 def claim_found(conn: Connection, keys: Sequence[int], node: int) -> list[Subscription]:
@@ -328,3 +276,47 @@ def _make_due(keys: Collection[int], at: int, conn: Connection) -> bool:
     among = pending.c.subscription_id.in_(keys)
     made = update(pending).where(among, _FREE, pending.c.due_at > due_at).values(due_at=due_at)
     return conn.execute(made).rowcount > 0
+
+
+#: The columns with times at which work is due, or was requested, by their tables.
+_COLUMNS_OF_TIMES: dict[Table, tuple[Column[Any], ...]] = {
+    pending: (pending.c.due_at,),
+    topic: (topic.c.check_requested_at, topic.c.check_due_at, topic.c.next_poll_at),
+    host_state: (host_state.c.retry_at,),
+    intent: (intent.c.retry_at,),
+}
+
+#: How many rows one transaction changes at most.
+_SET_BACK_AT_ONCE = 1000
+
+
+async def set_back(write: Run, seconds: float, now: float) -> None:
+    """Move due times that lie in the future back, after the wall clock was set back.
+
+    There may be a million of them, so this takes several transactions; if one fails, the times in
+    the other rows stay.  A time that is stored meanwhile, by the new clock, in a row that this has
+    not come to yet, is moved back too.  Then something is done too early, once, which does no harm.
+
+    Times that are not after ``now`` stay as they are.
+
+    :param seconds: by how much the clock was set back.
+    :param now: what the clock shows since.
+    """
+    for table in _COLUMNS_OF_TIMES:
+        (key,) = table.primary_key.columns
+        first = "" if table is host_state else 0
+        portion = partial(_set_back, key=key, by=to_micros(seconds), now=to_micros(now))
+        await in_portions(write, portion, first)
+
+
+def _set_back(
+    conn: Connection, after: Any, key: Column[Any], by: int, now: int
+) -> tuple[None, Any]:
+    """Move the times in the rows back that follow a key; return the last key of this portion."""
+    following = select(key).where(key > after).order_by(key).limit(_SET_BACK_AT_ONCE)
+    keys = list(conn.execute(following).scalars())
+    if keys:
+        some = key.between(keys[0], keys[-1])
+        for time in _COLUMNS_OF_TIMES[key.table]:
+            conn.execute(update(key.table).where(some, time > now).values({time.name: time - by}))
+    return None, keys[-1] if len(keys) == _SET_BACK_AT_ONCE else None

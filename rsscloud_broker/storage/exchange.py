@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from operator import ne
 from typing import Any
 
@@ -32,13 +32,6 @@ from rsscloud_broker.storage.subscriptions import MATCH_PENDING, lease_values
 from rsscloud_broker.storage.topic_urls import ASKED_URL, TOPIC_ID, named
 from rsscloud_broker.wire import websub
 from rsscloud_broker.wire.text import clean
-
-__all__ = [
-    "ImportResult",
-    "InvalidImport",
-    "import_document",
-    "import_in_parts",
-]
 
 #: How many topics and subscriptions one transaction stores.  It takes a fraction of a second, for
 #: which a running broker may have to wait.
@@ -97,31 +90,6 @@ class ImportResult:
             yield f"left out because no notifier here speaks {clean(protocol)}: {number}"
 
 
-def import_document(
-    conn: Connection,
-    document: object,
-    now: float,
-    *,
-    hub: str = "",
-    protocols: Collection[str] | None = None,
-) -> ImportResult:
-    """Import the topics and subscriptions of a document, in one transaction.
-
-    A subscription in the document replaces one with the same topic and callback; other
-    subscriptions in the database stay.  If the document and the database both know a topic, the
-    one that was fetched or ended later counts.  No subscriber is notified.
-
-    :param document: the document, as ``json.loads`` returns it.
-    :param now: seconds since the epoch; subscriptions whose leases ended before are left out.
-    :param hub: the URL of this broker's WebSub hub.  A subscription by WebSub that names no hub in
-        the document gets this one, and its notifications name it.
-    :param protocols: the protocols that the notifiers of this broker speak; subscriptions with
-        others are left out.  None to import all.
-    :raises InvalidImport: the document is faulty; nothing was written.
-    """
-    return import_in_parts(lambda: nullcontext(conn), document, now, hub=hub, protocols=protocols)
-
-
 def import_in_parts(
     begin: Callable[[], AbstractContextManager[Connection]],
     document: object,
@@ -135,8 +103,18 @@ def import_in_parts(
     So a running broker never waits for long.  If the import fails halfway, the parts stored so far
     stay; it is safe to import the same document again.
 
+    A subscription in the document replaces one with the same topic and callback; other
+    subscriptions in the database stay.  If the document and the database both know a topic, the
+    one that was fetched or ended later counts.  No subscriber is notified.
+
     :param begin: begins a transaction, which ends with the context.
-    :param document, now, hub, protocols: as for `import_document`.
+    :param document: the document, as ``json.loads`` returns it.
+    :param now: seconds since the epoch; subscriptions whose leases ended before are left out.
+    :param hub: the URL of this broker's WebSub hub.  A subscription by WebSub that names no hub in
+        the document gets this one, and its notifications name it.
+    :param protocols: the protocols that the notifiers of this broker speak; subscriptions with
+        others are left out.  None to import all.
+    :raises InvalidImport: the document is faulty; nothing was written.
     """
     entries, blocks = read_document(document), read_blocks(document)
     stored = expired = replaced = dropping = taken_over = 0

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Row, and_, case, func, inspect, literal, or_,
 
 from rsscloud_broker.database.columns import to_micros
 from rsscloud_broker.model.administration import Block
-from rsscloud_broker.storage.account_schema import account
+from rsscloud_broker.storage.admin_schema import account
 from rsscloud_broker.storage.blocks import all_blocks
 from rsscloud_broker.storage.documents import format_time
 from rsscloud_broker.storage.schema import metadata, options_from_text, subscription, topic
@@ -56,10 +56,11 @@ def left_out(conn: Connection) -> list[str]:
     """
     tables = set(inspect(conn).get_table_names()) - set(metadata.tables)
     of_apps = sorted(each for each in tables if not each.endswith("alembic_version"))
-    return [each for each in (account.name, *of_apps) if _has_rows(conn, each)]
+    return [each for each in (account.name, *of_apps) if has_rows(conn, each)]
 
 
-def _has_rows(conn: Connection, name: str) -> bool:
+def has_rows(conn: Connection, name: str) -> bool:
+    """Whether the table with a name has any row."""
     rows = select(literal(1)).select_from(table(name)).limit(1)
     return conn.execute(rows).first() is not None
 

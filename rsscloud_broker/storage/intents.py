@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, or_, select, update
 
-from rsscloud_broker.database.columns import to_micros, to_seconds_or_none
-from rsscloud_broker.database.conflicts import insert_missing
+from rsscloud_broker.database.columns import insert_missing, to_micros, to_seconds_or_none
 from rsscloud_broker.errors import ClaimLost
 from rsscloud_broker.model import Callback, Intent
 from rsscloud_broker.model.work import PendingIntent
@@ -81,7 +80,6 @@ def settle_intent(conn: Connection, key: int | None, node: int | None = None) ->
     """Remove the intent that this transaction carries out by adding or removing a subscription.
 
     :param key: the id of the intent; None if there is none, so that nothing is done.
-    :param node: the node id of this process; None if it has none, and so has claimed no intent.
     :raises ClaimLost: it was replaced meanwhile, or another node has claimed it.
     """
     if (
@@ -99,7 +97,6 @@ def intents(
     If there can be several nodes, those that this process has claimed.
 
     :param after: only intents with a greater key.
-    :param node: the node id of this process; None if it is the only one.
     """
     query = select(intent).where(intent.c.id > after).order_by(intent.c.id).limit(limit)
     if node is not None:

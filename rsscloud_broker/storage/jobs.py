@@ -17,8 +17,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, and_, false, func, select, update
 
 from rsscloud_broker.database import sqlite
-from rsscloud_broker.database.columns import to_micros, to_seconds
-from rsscloud_broker.database.conflicts import insert_into
+from rsscloud_broker.database.columns import insert_into, to_micros, to_seconds
 from rsscloud_broker.model.shared import JobTurn
 from rsscloud_broker.storage.hints import FREED, hint
 from rsscloud_broker.storage.shared_schema import job

@@ -96,7 +96,6 @@ def _insert(conn: Connection, rows: list[dict[str, Any]]) -> None:
 def _row_values(
     history: History, url: str, way: Way, at: float, content: Content | None, origin: str = ""
 ) -> dict[str, Any]:
-    """The values of the row of a change."""
     kept = content if history.has_content(url) else None
     return {
         "at": to_micros(at),

@@ -37,8 +37,7 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker.database.columns import Key, required, to_micros, to_seconds
-from rsscloud_broker.database.many_values import insert_at_once
-from rsscloud_broker.database.row_batch import RowBatch
+from rsscloud_broker.database.many_values import RowBatch, insert_at_once
 from rsscloud_broker.database.visible_ids import announce, visible_ids
 from rsscloud_broker.model.log_entry import KINDS, LogEntry, LogFilter
 from rsscloud_broker.storage.schema import metadata
@@ -78,11 +77,12 @@ for _hash in (log_entry.c.topic_key, log_entry.c.host_key):
 _BLOCK_OF = literal_column(f"log_entry.{_BLOCK_NUMBER}", BigInteger)
 
 _ROW = log_entry.c
+# In the order of the attributes of ``LogEntry``.
 _COLUMNS = (
-    _ROW.id,
     _ROW.kind,
     _ROW.outcome,
     _ROW.at,
+    _ROW.id,
     _ROW.topic,
     _ROW.host,
     _ROW.protocol,
@@ -158,12 +158,10 @@ def _is_settled(conn: Connection) -> ColumnElement[bool]:
 
 
 def _first_block(conn: Connection) -> int:
-    """The number of the block with the oldest entry."""
     return (conn.execute(select(func.min(_ROW.id))).scalar() or 0) // _BLOCK
 
 
 def _last_block(conn: Connection) -> int:
-    """The number of the block with the newest entry."""
     return (conn.execute(select(func.max(_ROW.id))).scalar() or 0) // _BLOCK
 
 
@@ -219,12 +217,10 @@ def _select_by_kind(
 
 
 def _entries(conn: Connection, query: Select[Any]) -> list[LogEntry]:
-    """The entries that a query selects, in any order."""
     return [_entry(row) for row in RowBatch(query).read(conn, {})]
 
 
 def _conditions(wanted: LogFilter) -> list[ColumnElement[bool]]:
-    """The conditions of a filter."""
     pairs: tuple[tuple[str, Column[Any]], ...] = (
         (wanted.topic, _ROW.topic),
         (wanted.host, _ROW.host),
@@ -261,23 +257,9 @@ def _ids_of_kinds(
 
 
 def _entry(row: Sequence[Any]) -> LogEntry:
-    (
-        key, kind, outcome, at, topic, host, protocol, callback, source, account, reason, numbers,
-    ) = row  # fmt: skip
-    return LogEntry(
-        kind,
-        outcome,
-        to_seconds(at),
-        key,
-        topic,
-        host,
-        protocol,
-        callback,
-        source,
-        account,
-        reason,
-        json.loads(numbers) if numbers else {},
-    )
+    kind, outcome, at, *others, numbers = row
+    numbers = json.loads(numbers) if numbers else {}
+    return LogEntry(*(kind, outcome, to_seconds(at), *others, numbers))
 
 
 def prune_log(conn: Connection, before: float, keep: int, limit: int) -> int:

@@ -25,8 +25,7 @@ from sqlalchemy import (
     update,
 )
 
-from rsscloud_broker.database.columns import to_micros
-from rsscloud_broker.database.conflicts import insert_row, lock_rows
+from rsscloud_broker.database.columns import insert_row, lock_rows, to_micros
 from rsscloud_broker.model.administration import Change
 from rsscloud_broker.storage.change_days import merge_change_days
 from rsscloud_broker.storage.changes import record_change_if_any
@@ -253,11 +252,7 @@ def _absorb(conn: Connection, gone: Row[Any], kept: Row[Any]) -> None:
 
 
 def _point_pending_to(conn: Connection, ids: Collection[int], key: int) -> None:
-    """Make the pending notifications of subscriptions wait for the content of their new topic.
-
-    :param ids: the ids of the subscriptions.
-    :param key: the id of the topic.
-    """
+    """Make the pending notifications of subscriptions wait for the content of their new topic."""
     wants_content = pending.c.content_topic_id.is_not(None)
     conn.execute(
         update(pending)
@@ -310,7 +305,6 @@ def _merge_fanouts(conn: Connection, old_key: int, new_key: int) -> None:
 
 
 def _whole_id(walk: Row[Any]) -> int:
-    """The id of the fan-out that a part belongs to."""
     return int(walk.part_of or walk.id)
 
 
@@ -340,5 +334,4 @@ def _merged_values(old: Row[Any], new: Row[Any]) -> dict[str, Any]:
 
 
 def _later_or_none(one: int | None, other: int | None) -> int | None:
-    """The later of two times; None if both are missing."""
     return max((at for at in (one, other) if at is not None), default=None)

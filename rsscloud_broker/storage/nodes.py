@@ -47,8 +47,7 @@ from sqlalchemy import (
 
 from rsscloud_broker import __version__
 from rsscloud_broker.database import sqlite
-from rsscloud_broker.database.columns import to_micros
-from rsscloud_broker.database.conflicts import insert_row
+from rsscloud_broker.database.columns import insert_row, to_micros
 from rsscloud_broker.errors import StoreUnavailable
 from rsscloud_broker.storage import ping_counters, suspects
 from rsscloud_broker.storage.schema import CLAIMS, node, pending, slice_
@@ -102,7 +101,6 @@ def ensure_registered(
 
     :param key: the id that the process got before; None if it was never registered.
     :param tables: the revisions of the tables when it was registered first; filled then.
-    :returns: the id of the process.
     :raises StoreUnavailable: a newer version has migrated the tables since then.
     """
     if key is not None and conn.execute(_LOCK_LIVING, {"key": key}).first():
@@ -143,7 +141,6 @@ def check_tables(conn: Connection, tables: dict[str, str]) -> None:
 def touch(conn: Connection, key: int, done: Mapping[str, float] = MappingProxyType({})) -> bool:
     """Write the heartbeat of a node.  If that raises nothing, the database can be written.
 
-    :param key: the id of the node.
     :param done: what it has done: values of columns of its row.
     :returns: False if its row is gone.
     """
@@ -240,7 +237,6 @@ def _free_claims(
 
 
 def _claims_of(claim: Column[Any], keys: Sequence[int], limit: int) -> Select[Any]:
-    """Selects the keys of rows that nodes have claimed."""
     return select(*claim.table.primary_key.columns).where(claim.in_(keys)).limit(limit)
 
 

@@ -10,8 +10,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, or_, select, update
 
-from rsscloud_broker.database.columns import to_micros
-from rsscloud_broker.database.conflicts import insert_missing
+from rsscloud_broker.database.columns import insert_missing, to_micros
 from rsscloud_broker.storage.schema import counter, ping
 
 #: The name of the counter for all; that of a node has its id behind it.

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from sqlalchemy import (
     BigInteger,
     Connection,
-    Row,
     bindparam,
     delete,
     func,
@@ -23,8 +22,7 @@ from sqlalchemy import (
 
 from rsscloud_broker.database import postgresql, sqlite
 from rsscloud_broker.database.columns import MICROSECONDS, to_micros, to_seconds
-from rsscloud_broker.database.many_values import OfMany, insert_at_once
-from rsscloud_broker.database.row_batch import RowBatch
+from rsscloud_broker.database.many_values import OfMany, RowBatch, insert_at_once
 from rsscloud_broker.database.visible_ids import announce, visible_ids
 from rsscloud_broker.model import Ping
 from rsscloud_broker.model.ways import ChangeSource, Way
@@ -67,17 +65,19 @@ _WATCHED = OfMany(
 )
 
 
+_COLUMNS = (
+    ping.c.id,
+    ping.c.received_at,
+    ping.c.name,
+    ping.c.url,
+    ping.c.changes_url,
+    ping.c.rss_url,
+    ping.c.tags,
+    ping.c.origin,
+)
+
 _IN_ORDER = (
-    select(
-        ping.c.id,
-        ping.c.received_at,
-        ping.c.name,
-        ping.c.url,
-        ping.c.changes_url,
-        ping.c.rss_url,
-        ping.c.tags,
-        ping.c.origin,
-    )
+    select(*_COLUMNS)
     .where(ping.c.id > bindparam("after"))
     .order_by(ping.c.id)
     .limit(bindparam("most"))
@@ -157,7 +157,6 @@ def _checks_of(
 
 
 def _named_by(record: Ping) -> set[str]:
-    """The URLs that a ping names, in normal form."""
     return set(map(normal_form, record.named_urls))
 
 
@@ -167,8 +166,6 @@ def _find_repeats(
     """Whether each ping repeats one that was recorded less than its window before or after.
 
     After counts too, since the wall clock may have been set back.
-
-    :param fingerprints: the fingerprints of the pings.
     """
     times = [to_micros(record.received_at) for record, _ in wanted]
     windows = [to_micros(window) for _, window in wanted]
@@ -199,10 +196,7 @@ def known_pings(conn: Connection, wanted: Sequence[tuple[Ping, float]]) -> list[
 
 
 def insert_pings(conn: Connection, records: Sequence[Ping], node: int | None = None) -> list[Ping]:
-    """Record pings, and return them with their ids.
-
-    :param node: the node id of this process; None if it is the only one.
-    """
+    """Record pings, and return them with their ids."""
     return _insert(conn, [(record, fingerprint(record)) for record in records], node)
 
 
@@ -282,7 +276,7 @@ def pings(
     :param before: the last ping of the previous call, to go on after it; None at first.
     """
     query = (
-        select(ping)
+        select(*_COLUMNS)
         .where(ping.c.received_at >= to_micros(since), ping.c.received_at < to_micros(until))
         .order_by(ping.c.received_at.desc(), ping.c.id.desc())
         .limit(limit)
@@ -293,17 +287,11 @@ def pings(
     return [_ping(row) for row in conn.execute(query)]
 
 
-def _ping(row: Row[tuple[object, ...]]) -> Ping:
-    return Ping(
-        name=row.name,
-        url=row.url,
-        received_at=to_seconds(row.received_at),
-        changes_url=row.changes_url,
-        rss_url=row.rss_url,
-        tags=tuple(json.loads(row.tags)) if row.tags else (),
-        id=row.id,
-        origin=row.origin,
-    )
+def _ping(row: Sequence[Any]) -> Ping:
+    """The ping in a row with ``_COLUMNS``."""
+    key, at, name, url, changes_url, rss_url, tags, origin = row
+    named_tags = tuple(json.loads(tags)) if tags else ()
+    return Ping(name, url, to_seconds(at), changes_url, rss_url, named_tags, key, origin)
 
 
 def pings_after(conn: Connection, after: int, limit: int) -> list[Ping]:
@@ -316,25 +304,12 @@ def pings_after(conn: Connection, after: int, limit: int) -> list[Ping]:
     until = visible_ids(conn, "ping")
     if until is not None:
         wanted, given = _SETTLED_AFTER, given | {"until": until}
-    rows = sorted(map(tuple, wanted.read(conn, given)))
-    return [
-        Ping(
-            name,
-            url,
-            to_seconds(at),
-            changes_url,
-            rss_url,
-            tuple(json.loads(tags or "[]")),
-            key,
-            via,
-        )
-        for key, at, name, url, changes_url, rss_url, tags, via in rows
-    ]
+    return [_ping(row) for row in sorted(map(tuple, wanted.read(conn, given)))]
 
 
 def pings_by_id(conn: Connection, ids: Collection[int]) -> list[Ping]:
     """The pings with these ids, in any order.  Those that were deleted are left out."""
-    return [_ping(row) for row in conn.execute(select(ping).where(ping.c.id.in_(ids)))]
+    return [_ping(row) for row in conn.execute(select(*_COLUMNS).where(ping.c.id.in_(ids)))]
 
 
 def last_ping_id(conn: Connection) -> int:

@@ -17,11 +17,15 @@ from attrs import frozen
 from sqlalchemy import Connection, Row, false, select, update
 
 from rsscloud_broker.database import sqlite
-from rsscloud_broker.database.columns import to_micros, to_micros_or_none, to_seconds_or_none
-from rsscloud_broker.database.conflicts import insert_missing, lock_rows
+from rsscloud_broker.database.columns import (
+    insert_missing,
+    lock_rows,
+    to_micros,
+    to_micros_or_none,
+    to_seconds_or_none,
+)
 from rsscloud_broker.database.many_values import OfMany
-from rsscloud_broker.database.methods import Batched, in_turns
-from rsscloud_broker.database.operations import Operation
+from rsscloud_broker.database.methods import Batched, Operation, in_turns
 from rsscloud_broker.model import FetchResult, Need, Ping
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import Bounds, Check, FetchRecord
@@ -89,12 +93,10 @@ class _Found:
 
     @property
     def key(self) -> int:
-        """The id of the topic."""
         return int(self.row.id)
 
     @property
     def is_idle(self) -> bool:
-        """Whether the topic has no subscriptions."""
         return not self.row.counted
 
     @property
@@ -132,7 +134,6 @@ class _Found:
 
     @property
     def shown(self) -> bool:
-        """Whether strangers may know of the fetch."""
         return bool(self.row.is_public or self.fetched.way.is_open)
 
     @property
@@ -323,7 +324,6 @@ def _update(conn: Connection, found: Sequence[_Found]) -> None:
 
 
 def _new_values(found: _Found) -> dict[str, object]:
-    """The new values of a topic."""
     row, fetched = found.row, found.fetched
     read_at = to_micros(fetched.started_at)
     values: dict[str, object] = {
@@ -353,7 +353,6 @@ def _new_values(found: _Found) -> dict[str, object]:
 
 
 def _topic_now(found: _Found) -> Any:
-    """The topic after it was recorded."""
     row, fetched = found.row, found.fetched
     read_at = to_micros(fetched.started_at)
     return attrs.evolve(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -22,6 +22,7 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker.database.columns import (
+    insert_into,
     required,
     to_micros,
     to_micros_or_none,
@@ -97,7 +98,6 @@ def begin_relay(
 
 
 def _insert_new_target(conn: Connection, name: str, last: int, now: float) -> RelayProgress:
-    """Store that a new target gets the pings behind the last one, and return its progress."""
     conn.execute(
         insert(relay_target).values(name=name, ping_id=last, failures=0, updated_at=to_micros(now))
     )
@@ -170,11 +170,7 @@ def record_followed(conn: Connection, followed: FollowedList, now: float) -> Non
         "retry_at": to_micros_or_none(followed.retry_at),
         "updated_at": to_micros(now),
     }
-    changed = conn.execute(
-        update(followed_list).where(followed_list.c.url == followed.url).values(values)
-    )
-    if not changed.rowcount:
-        conn.execute(insert(followed_list).values(url=followed.url, **values))
+    _put(conn, followed_list, followed.url, values)
 
 
 def followed_feed_position(conn: Connection, url: str) -> Position | None:
@@ -191,9 +187,13 @@ def record_followed_feed(conn: Connection, url: str, position: Position, now: fl
         "document": position.document,
         "updated_at": to_micros(now),
     }
-    changed = conn.execute(update(followed_feed).where(followed_feed.c.url == url).values(values))
-    if not changed.rowcount:
-        conn.execute(insert(followed_feed).values(url=url, **values))
+    _put(conn, followed_feed, url, values)
+
+
+def _put(conn: Connection, table: Table, url: str, values: Mapping[str, Any]) -> None:
+    """Store the row of a URL, in place of an earlier one."""
+    new = insert_into(conn, table).values(url=url, **values)
+    conn.execute(new.on_conflict_do_update(index_elements=["url"], set_=values))
 
 
 def forget_followed_feeds(conn: Connection, urls: Collection[str], forget_before: float) -> None:

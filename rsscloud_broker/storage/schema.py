@@ -3,7 +3,7 @@
 A URL may be longer than a row of a B-tree index in PostgreSQL (2,704 bytes).  So unique indexes
 over URLs use hashes there; SQLite does not need them.
 
-``account_schema`` has the tables of accounts, ``admin_schema`` those of administration, and
+``admin_schema`` has the tables of administration and of accounts, and
 ``shared_schema`` those of what one node makes for all.  Tables that one module alone uses are in
 that module: ``log_entries``, ``kept_changes``, ``statistics`` and ``relaying``.
 """
@@ -118,7 +118,7 @@ topic = Table(
     ExcludeConstraint(("url", "="), using="hash", name="uq_topic_url").ddl_if(dialect="postgresql"),
 )
 
-#: How the URL begins, in the order of its bytes, for ``lookup``.  SQLite has whole URLs in order.
+#: How the URL begins, in the order of its bytes, for ``summaries``.  SQLite has whole URLs in order.
 URL_BEGINS = func.left(topic.c.url, literal_column("200"), type_=Text()).collate("C")
 Index("ix_topic_url_begins", URL_BEGINS).ddl_if(dialect="postgresql")
 

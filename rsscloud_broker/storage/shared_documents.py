@@ -14,8 +14,7 @@ from typing import Any, cast
 
 from sqlalchemy import Connection, Row, Select, and_, delete, false, insert, select, true, update
 
-from rsscloud_broker.database.columns import to_micros, to_seconds
-from rsscloud_broker.database.conflicts import insert_into
+from rsscloud_broker.database.columns import insert_into, to_micros, to_seconds
 from rsscloud_broker.model.shared import SharedDocument
 from rsscloud_broker.storage.hints import DOCUMENT, hint
 from rsscloud_broker.storage.nodes import database_clock
@@ -28,7 +27,6 @@ def begin_document(conn: Connection, name: str, made_at: float) -> int:
     """Begin to store a version of a document; an unfinished one of that name is dropped.
 
     :param name: the path at which it is served, such as ``/2026/09/29/12.xml``.
-    :returns: the id of the version.
     """
     unfinished = and_(document.c.name == name, document.c.whole == false())
     conn.execute(delete(document).where(unfinished))
@@ -41,7 +39,6 @@ def begin_document(conn: Connection, name: str, made_at: float) -> int:
 def put_document_part(conn: Connection, key: int, number: int, body: bytes) -> bool:
     """Store a part of an unfinished version.
 
-    :param key: the id of the version.
     :param number: 0 for the first part.
     :param body: some of the bytes of the gzipped document.
     :returns: False if the version was dropped.

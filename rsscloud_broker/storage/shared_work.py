@@ -5,8 +5,8 @@ from __future__ import annotations
 from sqlalchemy import Connection
 from twisted.internet.defer import Deferred, succeed
 
-from rsscloud_broker.database.methods import reading
-from rsscloud_broker.database.threads import Threads
+from rsscloud_broker.database.methods import reading, writing
+from rsscloud_broker.database.threads import StoreThreads
 from rsscloud_broker.model.shared import JobTurn
 from rsscloud_broker.storage import jobs, nodes
 from rsscloud_broker.storage import shared_documents as rows
@@ -21,16 +21,14 @@ class SharedWork:
     Documents are stored only if ``shares_work``.
     """
 
-    _database: Threads
+    _database: StoreThreads
     _is_alone: bool
     _node: int | None
 
     def _ensure_node(self, conn: Connection) -> int:
-        """Return the node id of this process, and register it if need be."""
         raise NotImplementedError
 
     def shares_work(self) -> bool:
-        """Whether other nodes can work on the database, which they can on PostgreSQL only."""
         return not self._is_alone
 
     def hand_back(self) -> Deferred[None]:
@@ -55,36 +53,27 @@ class SharedWork:
     late_jobs = reading(jobs.late_jobs)
 
     def claim_job(self, name: str, now: float, period: float) -> Deferred[JobTurn]:
-        """Claim a job for this node, if it is due and no other node has claimed it."""
         return self._database.write(
             lambda conn: jobs.claim_job(conn, name, now, period, self._ensure_node(conn))
         )
 
     def finish_job(self, name: str, due_at: float) -> Deferred[bool]:
-        """Store when a job is due next, and end its claim; False if this node has lost that."""
         return self._database.write(lambda conn: jobs.finish_job(conn, name, due_at, self._node))
 
     def release_job(self, name: str) -> Deferred[None]:
-        """End the claim of a job that is not done, so that another node does it."""
         return self._database.write(lambda conn: jobs.release_job(conn, name, self._node))
 
-    def request_job(self, name: str, since: float) -> Deferred[None]:
-        """Make a job due since an earlier time, and free it."""
-        return self._database.write(lambda conn: jobs.request_job(conn, name, since))
+    request_job = writing(jobs.request_job)
 
     def hint_at_job(self, name: str) -> Deferred[None]:
-        """Send other nodes the hint that the node with a job has something to do."""
         if self._is_alone:
             return succeed(None)
         return self._database.write(lambda conn: hint(conn, f"{JOB}{name}"))
 
     # documents
 
-    def begin_document(self, name: str, made_at: float) -> Deferred[int]:
-        return self._database.write(lambda conn: rows.begin_document(conn, name, made_at))
-
-    def put_document_part(self, key: int, number: int, body: bytes) -> Deferred[bool]:
-        return self._database.write(lambda conn: rows.put_document_part(conn, key, number, body))
+    begin_document = writing(rows.begin_document)
+    put_document_part = writing(rows.put_document_part)
 
     def finish_document(self, key: int, size: int, records: int, job: str = "") -> Deferred[bool]:
         return self._database.write(

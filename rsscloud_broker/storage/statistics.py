@@ -20,8 +20,7 @@ from sqlalchemy import (
     select,
 )
 
-from rsscloud_broker.database.columns import to_micros
-from rsscloud_broker.database.conflicts import insert_into
+from rsscloud_broker.database.columns import insert_into, to_micros
 from rsscloud_broker.database.portions import Run, in_portions
 from rsscloud_broker.model.work import MEASURED, PingedTopic
 from rsscloud_broker.storage.schema import metadata, ping
@@ -123,9 +122,7 @@ async def _remove_before(
 ) -> None:
     """Remove the rows from before a time, the oldest first.
 
-    :param time: the column with the times.
     :param step: how much time one transaction removes the rows of.
-    :param which: conditions for the rows.
     """
 
     def remove_portion(conn: Connection, after: float) -> tuple[None, float | None]:

@@ -6,7 +6,7 @@ The SQL of the methods is in the modules of this room that are imported below.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, make_url
@@ -18,9 +18,14 @@ from zope.interface import implementer
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.database import sqlite
 from rsscloud_broker.database.engine import open_engine
-from rsscloud_broker.database.methods import Batched, reading, reading_in_batches, writing
-from rsscloud_broker.database.operations import Operation
-from rsscloud_broker.database.threads import StoreThreads, Threads
+from rsscloud_broker.database.methods import (
+    Batched,
+    Operation,
+    reading,
+    reading_in_batches,
+    writing,
+)
+from rsscloud_broker.database.threads import StoreThreads
 from rsscloud_broker.interfaces import IChangeStore, IFollowStore, IStatistics
 from rsscloud_broker.interfaces.shared_work import IJobs
 from rsscloud_broker.model import (
@@ -46,15 +51,12 @@ from rsscloud_broker.storage import (
     checks,
     contents,
     due,
-    lookup,
     moves,
     nodes,
     ping_counters,
     polls,
-    pushes,
     recording,
     relaying,
-    sizes,
     summaries,
     topics,
     walks,
@@ -70,15 +72,18 @@ from rsscloud_broker.storage import statistics as statistic_rows
 from rsscloud_broker.storage import subscriptions as subscription_rows
 from rsscloud_broker.storage.composed_methods import ComposedMethods
 from rsscloud_broker.storage.hints import FREED, hint
-from rsscloud_broker.storage.node_states import node_states
-from rsscloud_broker.storage.shared_work import SharedWork
+from rsscloud_broker.storage.node_states import (
+    count_waiting_checks,
+    measure_sizes,
+    node_states,
+)
 from rsscloud_broker.storage.trials import Trials
 
 T = TypeVar("T")
 
 
 @implementer(IStatistics, IFollowStore, IChangeStore, IJobs)
-class Store(ComposedMethods, SharedWork, Service):
+class Store(ComposedMethods, Service):
     """Everything that outlives the process, in an SQLite or PostgreSQL database.
 
     Each method is one transaction, which is on disk before the method's Deferred fires, if its
@@ -93,11 +98,8 @@ class Store(ComposedMethods, SharedWork, Service):
     Use it between ``startService`` and ``stopService``.  The Deferred of ``stopService`` fires when
     all queued operations are on disk and the database is closed.
 
-    :param reactor: the reactor in whose thread Deferreds fire.
     :param url: an SQLAlchemy database URL for which ``migrate`` was called.
     :param threads: runs the operations; by default threads of the store's own.
-    :param bounds: limits on the data that callers can make the store keep.
-    :param counters: measure the transactions and the threads.
     """
 
     name = "store"
@@ -106,7 +108,7 @@ class Store(ComposedMethods, SharedWork, Service):
         self,
         reactor: IReactorFromThreads,
         url: str,
-        threads: Threads | None = None,
+        threads: StoreThreads | None = None,
         bounds: Bounds = checks.DEFAULT_BOUNDS,
         counters: Counters | None = None,
     ) -> None:
@@ -118,7 +120,6 @@ class Store(ComposedMethods, SharedWork, Service):
         self.tables: dict[str, str] = {}
         self._in_doubt = 0
         self.trial = self.suspects = Trials(reactor, self._database, self._ensure_node)
-        self._claims = due.Claims(self._database, self._claiming)
         #: How many nodes work on the database, as far as this process knows.
         self.live_nodes = 1
         #: By how many seconds the clock of this computer is ahead of the database's.
@@ -143,7 +144,6 @@ class Store(ComposedMethods, SharedWork, Service):
 
     @property
     def node(self) -> int | None:
-        """The node id of this process; None if it has none yet."""
         return self._node
 
     def register(self) -> None:
@@ -182,11 +182,9 @@ class Store(ComposedMethods, SharedWork, Service):
         self._database.give_up(why)
 
     def writes_waiting(self) -> int:
-        """How many operations wait to be written."""
         return self._database.writes_waiting()
 
     def busy_for(self) -> float:
-        """Seconds since the writer began its present work on the database; 0 if it has none."""
         return self._database.busy_for()
 
     def check_writable(self) -> Deferred[None]:
@@ -197,8 +195,8 @@ class Store(ComposedMethods, SharedWork, Service):
 
         return self._database.write(check)
 
-    waiting_checks = reading(sizes.waiting_checks)
-    sizes = reading(sizes.sizes)
+    waiting_checks = reading(count_waiting_checks)
+    sizes = reading(measure_sizes)
 
     # pings
 
@@ -275,7 +273,7 @@ class Store(ComposedMethods, SharedWork, Service):
 
     def push_content(self, url: str, content: Content, at: float) -> Deferred[bool]:
         return self._database.write(
-            lambda conn: pushes.push_content(conn, url, content, at, self._bounds)
+            lambda conn: topics.push_content(conn, url, content, at, self._bounds)
         )
 
     record_failure = writing(polls.record_failure)
@@ -294,7 +292,7 @@ class Store(ComposedMethods, SharedWork, Service):
     watched_topics = reading(summaries.watched_topics)
     topic_summaries = reading(summaries.topic_summaries)
     topic_titles = reading(summaries.topic_titles)
-    topics_beginning = reading(lookup.topics_beginning)
+    topics_beginning = reading(summaries.topics_beginning)
 
     # subscriptions
 
@@ -388,11 +386,6 @@ class Store(ComposedMethods, SharedWork, Service):
             )
         )
 
-    def claim_due(
-        self, now: float, limit: int, busy: Collection[str]
-    ) -> Deferred[list[Subscription]]:
-        return self._claims.claim_due(now, limit, busy)
-
     def fanouts(self, limit: int) -> Deferred[list[Fanout]]:
         return self._database.read(lambda conn: walks.fanouts(conn, limit, self._node_if_not_alone))
 
@@ -441,7 +434,7 @@ class Store(ComposedMethods, SharedWork, Service):
     def nodes(self) -> Deferred[BrokerState]:
         return self._database.read(
             lambda conn: BrokerState(
-                {"topics waiting in the database": sum(sizes.waiting_checks(conn).values())},
+                {"topics waiting in the database": sum(count_waiting_checks(conn).values())},
                 nodes=tuple(node_states(conn, self._node)),
             )
         )

@@ -20,9 +20,14 @@ from sqlalchemy import (
     update,
 )
 
-from rsscloud_broker.database.columns import MICROSECONDS, to_micros, to_seconds_or_none
-from rsscloud_broker.database.conflicts import insert_into, insert_row
-from rsscloud_broker.database.row_batch import RowBatch
+from rsscloud_broker.database.columns import (
+    MICROSECONDS,
+    insert_into,
+    insert_row,
+    to_micros,
+    to_seconds_or_none,
+)
+from rsscloud_broker.database.many_values import RowBatch
 from rsscloud_broker.model import Callback, Lease, Subscription
 from rsscloud_broker.storage.checks import request_content
 from rsscloud_broker.storage.contents import is_kept

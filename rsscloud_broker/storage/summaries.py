@@ -1,18 +1,20 @@
 """Counts subscriptions by protocol, and lists topics with these counts, for pages; lists the topics
-that have subscriptions.
+that have subscriptions; and finds topics by how their addresses begin.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Iterator
+from typing import Any, Final
 
-from sqlalchemy import Connection, Row, and_, bindparam, func, or_, select
+from sqlalchemy import Connection, Row, and_, bindparam, func, or_, select, union_all
 
+from rsscloud_broker.database import sqlite
 from rsscloud_broker.database.portions import end_of_portion, within
-from rsscloud_broker.model import TopicSummary
-from rsscloud_broker.storage.schema import subscription, topic
+from rsscloud_broker.model import Topic, TopicOverview, TopicStatus, TopicSummary
+from rsscloud_broker.storage.change_days import change_days
+from rsscloud_broker.storage.schema import URL_BEGINS, subscription, topic
 from rsscloud_broker.storage.topic_urls import (
     HAS_PUBLIC,
     HAS_SUBSCRIPTIONS,
@@ -92,9 +94,65 @@ def watched_topics(conn: Connection, after: int, limit: int) -> tuple[list[str],
     """The URLs of those of some topics that have subscriptions and have not ended.
 
     :param after: the position at which the last call ended, to go on there; 0 at first.
-    :param limit: how many topics are looked at.
     :returns: the URLs, and the position at which this call ended; None after the last topic.
     """
     until = end_of_portion(conn, topic.c.id, after, limit)
     some = select(topic.c.url).where(within(topic.c.id, after, until), _WATCHED)
     return list(conn.execute(some.order_by(topic.c.id)).scalars()), until
+
+
+#: At how many topics a search looks for each spelling, also at those that only private followers
+#: know of.
+LOOKED_AT: Final = 500
+
+#: No address has this character; it sorts behind all others.
+_GREATEST_CHARACTER: Final = "\U0010ffff"
+
+#: A search compares this many characters of an address at most.
+_MAX_COMPARED: Final = 200
+
+
+def topics_beginning(conn: Connection, begins: str, limit: int) -> list[TopicOverview]:
+    """The topics with subscriptions that strangers may know of, in the order of their URLs.
+
+    An index has the URLs in their order, so that what one search costs does not grow with the
+    number of topics.  Of each spelling of a beginning it looks at ``LOOKED_AT`` topics.
+
+    :param begins: how their addresses begin, with or without ``http://``, ``https://`` and
+        ``www.``; in normal form as far as it goes.
+    :returns: of each what its feed says and how often it changed, and nothing else.
+    """
+    url = topic.c.url if sqlite.serves(conn) else URL_BEGINS
+    some = [
+        select(topic.c.id)
+        .where(url >= first, url < f"{first}{_GREATEST_CHARACTER}")
+        .order_by(url)
+        .limit(LOOKED_AT)
+        .subquery()
+        for first in _spellings(begins[:_MAX_COMPARED])
+    ]
+    ids = select(union_all(*(select(each.c.id) for each in some)).subquery().c.id)
+    query = select(topic.c.url, topic.c.feed, topic.c.change_days)
+    query = query.where(topic.c.id.in_(ids), HAS_PUBLIC)
+    rows = conn.execute(query.order_by(topic.c.url).limit(limit))
+    return [
+        TopicOverview(
+            TopicStatus(
+                Topic(row.url),
+                feed=json.loads(row.feed or "{}"),
+                change_days=change_days(row.change_days),
+            )
+        )
+        for row in rows
+    ]
+
+
+def _spellings(begins: str) -> Iterator[str]:
+    """How URLs may begin if an address begins so: with each scheme, with and without ``www.``."""
+    if begins.startswith(("http://", "https://")):
+        yield begins
+        return
+    for scheme in ("http", "https"):
+        yield f"{scheme}://{begins}"
+        if not begins.startswith("www."):
+            yield f"{scheme}://www.{begins}"

@@ -16,8 +16,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, func, select, update
 
-from rsscloud_broker.database.columns import to_micros
-from rsscloud_broker.database.conflicts import insert_into
+from rsscloud_broker.database.columns import insert_into, to_micros
 from rsscloud_broker.model.shared import Work, WorkKind
 from rsscloud_broker.storage.schema import intent, topic
 from rsscloud_broker.storage.shared_schema import suspect
@@ -37,12 +36,7 @@ _KINDS: Final[Mapping[Any, str]] = {
 def suspect_claimed(
     conn: Connection, claim: Any, keys: Sequence[Any], now: ColumnElement[int]
 ) -> None:
-    """Make work suspect that nodes had claimed when they ended.
-
-    :param claim: the column with the ids of the nodes.
-    :param keys: the keys of the rows.
-    :param now: the time, in microseconds.
-    """
+    """Make work suspect that nodes had claimed when they ended."""
     kind = _KINDS.get(claim)
     if kind is not None and keys:
         new = insert_into(conn, suspect).values(

@@ -25,16 +25,14 @@ from sqlalchemy import (
     update,
 )
 
-from rsscloud_broker.database.columns import to_micros
-from rsscloud_broker.database.conflicts import lock_rows
+from rsscloud_broker.database.columns import lock_rows, to_micros
 from rsscloud_broker.database.engine import open_database
-from rsscloud_broker.database.operations import Operation
+from rsscloud_broker.database.methods import Operation
 from rsscloud_broker.database.portions import Run, end_of_portion, within
 from rsscloud_broker.model import Callback
 from rsscloud_broker.model.work import MAX_NAMED, Bounds, Swept, SweptSubscription
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
-from rsscloud_broker.storage.content_sums import correct_sums
-from rsscloud_broker.storage.contents import find_unneeded, remove_found
+from rsscloud_broker.storage.contents import find_unneeded, remove_empty_sums, remove_found
 from rsscloud_broker.storage.idle import evict_excess, remove_topics, too_many_idle
 from rsscloud_broker.storage.schema import subscription, topic
 from rsscloud_broker.storage.topic_urls import FIRST_URL, HAS_SUBSCRIPTIONS
@@ -174,8 +172,6 @@ def sweep_topics(
 ) -> int:
     """Remove those of some topics that nobody needs, with their fan-outs, their contents and the
     rows of their old URLs.
-
-    :returns: how many they were.
     """
     lock_rows(conn, topic.c.id, keys)
     still = select(topic.c.id).where(topic.c.id.in_(keys), _is_removable(now, idle_topics_before))
@@ -197,7 +193,6 @@ async def sweep(
     most, so that nothing else waits long.
 
     :param after: the ``after`` of the last call, to go on after it; 0 at first.
-    :param read, write: run operations that read and that write.
     :returns: what this call has removed; if its ``after`` is not None, call again.
     """
     keys = await read(lambda conn: find_subscriptions(conn, now))
@@ -223,7 +218,7 @@ async def sweep(
         await write(lambda conn: remove_found(conn, unneeded))
     if last is not None:
         return evolve(swept, after=_CONTENTS + last)
-    await correct_sums(read, write)
+    await write(remove_empty_sums)
     return swept
 
 

@@ -1,4 +1,4 @@
-"""Stores topics, their ends and their fan-outs.
+"""Stores topics, their ends, their fan-outs, and the contents that publishers push.
 
 ``recording`` stores what fetches have found, ``checks`` which fetches are requested.
 """
@@ -12,17 +12,21 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Row, Select, Text, bindparam, case, insert, select, update
 
 from rsscloud_broker.database import sqlite
-from rsscloud_broker.database.columns import to_micros
-from rsscloud_broker.database.conflicts import insert_missing, lock_rows
+from rsscloud_broker.database.columns import insert_missing, lock_rows, to_micros
 from rsscloud_broker.model import Content, Topic
 from rsscloud_broker.model.administration import Change
+from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import Bounds
+from rsscloud_broker.storage.change_days import with_change
 from rsscloud_broker.storage.changes import record_change_if_any
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS, NO_CHECK, NO_VALIDATORS
+from rsscloud_broker.storage.contents import keep_pushed, remove_unneeded
 from rsscloud_broker.storage.hints import FANOUT, hint
 from rsscloud_broker.storage.idle import evict_idle
+from rsscloud_broker.storage.kept_changes import keep_change
 from rsscloud_broker.storage.schema import fanout, subscription, topic
 from rsscloud_broker.storage.topic_urls import (
+    HAS_PUBLIC,
     HAS_SUBSCRIPTIONS,
     TOPIC_ID,
     TOPICS_BY_URL,
@@ -69,10 +73,7 @@ def lock_topic(conn: Connection, url: str) -> None:
 
 
 def topic_row(conn: Connection, url: str, query: Select[Any] = _PLAIN) -> Row[Any]:
-    """The row of a topic.  Stores the topic if it is unknown.
-
-    :param query: selects the columns.
-    """
+    """The row of a topic.  Stores the topic if it is unknown."""
     at_url, given = _narrow_to_url(query), {"wanted_url": url}
     row = conn.execute(at_url, given).first()
     if row is None:
@@ -181,7 +182,6 @@ def revive_topic(conn: Connection, url: str, change: Change | None = None) -> bo
     Checks that were requested meanwhile are dropped.
 
     :param change: as for ``move_topic``.
-    :returns: whether the topic had ended.
     """
     revived = conn.execute(
         update(topic)
@@ -196,4 +196,36 @@ def revive_topic(conn: Connection, url: str, change: Change | None = None) -> bo
     if not revived.rowcount:
         return False
     record_change_if_any(conn, change)
+    return True
+
+
+def push_content(
+    conn: Connection, url: str, new: Content, at: float, bounds: Bounds = DEFAULT_BOUNDS
+) -> bool:
+    """Begin a fan-out of pushed content, if the topic has subscriptions.
+
+    Such a fan-out supersedes no other, and no other supersedes it.
+
+    The content is stored even if no subscription wants content now, since one may by the time
+    that the fan-out reaches it.  It is stored whatever the limits are, since it cannot be fetched
+    again.  Its change is kept for the feeds in any case.
+    """
+    keep_change(conn, bounds.history, url, Way.PUSH, at, new)
+    key = conn.execute(select(TOPIC_ID).where(named.c.url == url)).scalar()
+    if key is None:
+        return False
+    lock_rows(conn, topic.c.id, [key])
+    if not has_subscriptions(conn, key):
+        return False
+    begun_at = to_micros(at)
+    query = select(topic.c.change_days, HAS_PUBLIC).where(topic.c.id == key)
+    days, is_public = conn.execute(query).one()
+    if is_public:
+        days = with_change(days, at)
+    conn.execute(
+        update(topic).where(topic.c.id == key).values(changed_at=begun_at, change_days=days)
+    )
+    kept = keep_pushed(conn, key, new)
+    begin_fanouts(conn, [a_fanout(key, begun_at, kept, new, pushed=True)])
+    remove_unneeded(conn, [url])
     return True

@@ -23,7 +23,7 @@ from twisted.internet.defer import CancelledError, DeferredLock, DeferredSemapho
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
-from rsscloud_broker.database.threads import Threads
+from rsscloud_broker.database.threads import StoreThreads
 from rsscloud_broker.errors import GivenUp, Unavailable
 from rsscloud_broker.model.shared import Work, WorkKind
 from rsscloud_broker.storage import suspects
@@ -60,7 +60,6 @@ _REASON: Final = (
 class Trials:
     """The suspects as this process knows them, and the places in which they are under way.
 
-    :param reactor: has the timers.
     :param ensure_node: returns the node id of this process, and registers it if need be, in the
         thread of the writer.
     """
@@ -68,7 +67,7 @@ class Trials:
     log = Logger()
 
     def __init__(
-        self, reactor: Any, database: Threads, ensure_node: Callable[[Connection], int]
+        self, reactor: Any, database: StoreThreads, ensure_node: Callable[[Connection], int]
     ) -> None:
         self._reactor = reactor
         self._database = database

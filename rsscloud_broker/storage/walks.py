@@ -25,8 +25,13 @@ from sqlalchemy import (
     update,
 )
 
-from rsscloud_broker.database.columns import to_micros, to_seconds
-from rsscloud_broker.database.conflicts import insert_into, insert_row, lock_rows
+from rsscloud_broker.database.columns import (
+    insert_into,
+    insert_row,
+    lock_rows,
+    to_micros,
+    to_seconds,
+)
 from rsscloud_broker.model.work import Bounds, Delivery, Fanout, HostState, Recorded
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
 from rsscloud_broker.storage.contents import remove_unneeded
@@ -56,10 +61,7 @@ PART = 1000
 
 
 def _whole_id(rows: Any) -> ColumnElement[int]:
-    """The id of the fan-out that a part belongs to.
-
-    :param rows: the table, or an alias of it.
-    """
+    """The id of the fan-out that a part belongs to."""
     return func.coalesce(rows.c.part_of, rows.c.id)
 
 
@@ -102,8 +104,6 @@ def _is_to_be_walked(rows: Any) -> ColumnElement[bool]:
     """The condition that a fan-out is not superseded, or that a node has begun it.
 
     One that was begun goes on to its end, also if it was superseded since.
-
-    :param rows: the table, or an alias of it.
     """
     newer = fanout.alias(f"newer_than_{rows.name}")
     supersedes = select(newer.c.id).where(
@@ -257,7 +257,6 @@ def store_slice(
     """Store the slice of a fan-out that a node works on, in place of its earlier slice and of
     free ones.
 
-    :param outstanding: the ids of the subscriptions without an outcome.
     :param node: the node that claims the slice; None to leave it free.
     """
     conn.execute(_REMOVE_SLICE, {"key": walk_key, "node": node})

@@ -9,12 +9,12 @@ from typing import Any, TypeVar, cast
 from sqlalchemy import Dialect, Engine, MetaData, StaticPool, create_engine
 from twisted.internet.defer import Deferred, execute, succeed
 from twisted.internet.interfaces import IReactorFromThreads, IReactorTime
-from zope.interface import implementer
 
 from rsscloud_broker.database.engine import database_errors, for_writing
-from rsscloud_broker.database.operations import Operation
+from rsscloud_broker.database.methods import Operation
 from rsscloud_broker.database.readers import read_once
-from rsscloud_broker.interfaces import AppTables, IDatabase
+from rsscloud_broker.database.threads import StoreThreads
+from rsscloud_broker.interfaces import AppTables
 from rsscloud_broker.model.work import Bounds
 from rsscloud_broker.storage import AccountStore, Store
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
@@ -65,8 +65,7 @@ def _share_statements(engine: Engine) -> Engine:
     return engine.execution_options(compiled_cache=_written)
 
 
-@implementer(IDatabase)
-class CallersThread:
+class CallersThread(StoreThreads):
     """Runs the operations of a store at once, in the thread that calls the store.
 
     :param tables: the tables of applications, which it makes beside those of the broker.

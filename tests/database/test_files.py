@@ -48,7 +48,7 @@ class FilesTests(TestCase):
 
     def watch(self) -> files.Files:
         """The object that looks after the files of the store."""
-        found = files_of(self.store._database._engine)  # type: ignore[attr-defined] # it is there
+        found = files_of(self.store._database._engine)
         assert found is not None
         return found
 
@@ -214,7 +214,7 @@ class QuietTests(TestCase):
     async def test_without_commits_there_are_no_checkpoints(self) -> None:
         store = threaded_store(self)
         await store.drop_check("http://feeds.example/", 0)  # so that the node is registered
-        found = files_of(store._database._engine)  # type: ignore[attr-defined] # it is there
+        found = files_of(store._database._engine)
         assert found is not None
         while found.is_changed:
             await deferLater(running, 0.01)

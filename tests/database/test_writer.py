@@ -18,7 +18,7 @@ from twisted.trial.unittest import TestCase
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.database import writer as module
 from rsscloud_broker.database.engine import open_engine
-from rsscloud_broker.database.operations import Operation
+from rsscloud_broker.database.methods import Operation
 from rsscloud_broker.database.writer import GROUP_LIMIT, Writer
 from rsscloud_broker.errors import DiskFull, Unavailable
 from rsscloud_broker.storage.schema import topic

@@ -10,7 +10,7 @@ from http.client import HTTPException
 from threading import Condition, Event
 from xmlrpc.client import dumps, loads
 
-from rsscloud_broker.storage import import_document, migrate, open_database
+from rsscloud_broker.storage import import_in_parts, migrate, open_database
 from tests.e2e.fixture import TIMEOUT, Broker, request
 from tests.e2e.servers import Origin
 
@@ -185,5 +185,4 @@ def subscribe_all(broker: Broker, topic: str, callbacks: Iterable[str], **more: 
     }
     broker.data.mkdir(parents=True, exist_ok=True)
     migrate(broker.database)
-    with open_database(broker.database) as connection:
-        import_document(connection, document, time.time())
+    import_in_parts(lambda: open_database(broker.database), document, time.time())

@@ -16,7 +16,7 @@ from twisted.internet.interfaces import IReactorFromThreads
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from rsscloud_broker.database.engine import for_writing, open_engine
-from rsscloud_broker.database.operations import Operation
+from rsscloud_broker.database.methods import Operation
 from rsscloud_broker.database.portions import Run
 from rsscloud_broker.database.threads import StoreThreads
 from rsscloud_broker.model.work import Bounds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tracemalloc
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,6 @@ from rsscloud_broker.storage import (
     InvalidImport,
     exchange,
     export_text,
-    import_document,
     import_in_parts,
     open_database,
     write_file,
@@ -116,6 +115,11 @@ SERVER_FILE: dict[str, Any] = {
         "http://feeds.example/unread.xml": {"resource": None, "subscriptions": []},
     },
 }
+
+
+def import_document(conn: Connection, document: object, now: float, **options: Any) -> ImportResult:
+    """Import a document in the transaction of a connection."""
+    return import_in_parts(lambda: nullcontext(conn), document, now, **options)
 
 
 def count(conn: Connection, table: Table) -> int:

@@ -17,7 +17,7 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from rsscloud_broker import __version__
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.database.conflicts import lock_rows
+from rsscloud_broker.database.columns import lock_rows
 from rsscloud_broker.database.engine import open_engine
 from rsscloud_broker.errors import ClaimLost, StoreUnavailable
 from rsscloud_broker.events import ClaimsLost, Event, NodesCounted, WorkHinted

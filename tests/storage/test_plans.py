@@ -28,20 +28,16 @@ from rsscloud_broker.model.work import Bounds, Delivery, Fanout, PollPlan, Wante
 from rsscloud_broker.storage import (
     check_claims,
     checks,
-    content_sums,
     contents,
     counting,
     deliveries,
     due,
-    due_times,
-    lookup,
     moves,
     nodes,
     ping_counters,
     pings,
     polls,
     recording,
-    sizes,
     statistics,
     subscriptions,
     summaries,
@@ -50,6 +46,7 @@ from rsscloud_broker.storage import (
     walks,
 )
 from rsscloud_broker.storage.idle import evict_excess
+from rsscloud_broker.storage.node_states import count_waiting_checks
 from rsscloud_broker.storage.schema import content_sum, pending, subscription
 from tests.postgresql import borrowed_database
 from tests.storage.databases import memory_database, result_of, run_on
@@ -147,14 +144,14 @@ def _go_through(conn: Connection) -> None:
         contents.find_unneeded(conn, after, 10)
         summaries.watched_topics(conn, after, 10)
         summaries.topic_summaries(conn, after, 10)
-        lookup.topics_beginning(conn, "feeds.exa", 10)
+        summaries.topics_beginning(conn, "feeds.exa", 10)
     waiting = {"attempts": 0, "due_at": 10**17, "content_topic_id": topic_id}
     conn.execute(update(pending).where(pending.c.subscription_id == key).values(waiting))
     result_of(due.make_due_for_content(run, run, FEED, NOW))
-    result_of(content_sums.correct_sums(run, run))
+    contents.remove_empty_sums(conn)
     result_of(counting.ping_hours(run, 0, NOW + 1, portion=1))
     result_of(counting.measure(run))
-    result_of(due_times.set_back(run, 60.0, NOW))
+    result_of(due.set_back(run, 60.0, NOW))
     result_of(statistics.prune(run, NOW, 1))
     statistics.pinged_topics(conn, NOW - 1, NOW + 1, 10)
     pings.pings(conn, 0, NOW + 1, Ping("A", FEED, NOW, id=5), 10)
@@ -216,7 +213,7 @@ class PlanTests(SynchronousTestCase):
             for other in ("seqscan", "bitmapscan"):
                 conn.execute(text(f"SET LOCAL enable_{other} = off"))
             with statements_of(conn) as statements:
-                sizes.waiting_checks(conn)
+                count_waiting_checks(conn)
             self.assertEqual(len(statements), 2)
             for statement, given in statements:
                 plan = conn.exec_driver_sql(f"EXPLAIN {statement}", given).scalars().all()
