@@ -127,7 +127,6 @@ class AnyAddress:
         self._max_bytes = max_bytes
 
     async def request(self, request: OutboundRequest) -> OutboundReply:
-        """Make a request, and follow as many redirects as it allows."""
         if request.signing:
             raise ValueError("this client signs nothing")
         hops: list[tuple[int, str]] = []
@@ -206,7 +205,6 @@ class AnyAddress:
 
 
 def _reason(failure: Failure) -> str:
-    """Why there was no answer, for people."""
     error = failure.value
     if isinstance(error, VerificationError):
         return "its certificate is for another name"

@@ -99,7 +99,6 @@ async def call_page(web: Web, url: str) -> str:
 
 
 def _visible_text(page: bytes) -> str:
-    """The text of a page's main part, on one line."""
     try:
         document = html.document_fromstring(page)
     except etree.ParserError:  # the page is empty

@@ -97,7 +97,6 @@ def _judge_redirects(fetches: Fetches) -> Iterator[Finding]:
 
 
 def _judge_no_feed(fetches: Fetches) -> Finding:
-    """The finding about an answer that has no feed."""
     last = fetches.last
     at = f"{last.url} answers with status {last.status}"
     if last.status == 410:
@@ -184,7 +183,6 @@ def _judge_validators(last: FeedAnswer, again: FeedAnswer | None) -> Iterator[Fi
 
 
 def _judge_second_answer(last: FeedAnswer, again: FeedAnswer) -> Finding:
-    """The finding about the answer to the second, conditional request."""
     if again.status == 304:
         text = (
             "Asked again for changes, the server answered 304 and sent nothing: readers take the"
@@ -244,7 +242,6 @@ def _judge_caching(last: FeedAnswer) -> Iterator[Finding]:
 
 
 def _judge_size(last: FeedAnswer) -> Iterator[Finding]:
-    """The findings about compression, the size of the feed, and its media type."""
     if last.compressed:
         yield Finding("good", "gzip", "The server compresses the feed for readers that accept it.")
     elif len(last.body) >= 1024:  # a smaller feed need not be compressed
@@ -326,7 +323,6 @@ def _find_unusable_hubs(last: FeedAnswer, hubs: Sequence[str]) -> Iterator[Findi
 
 
 def _judge_push(facts: FeedFacts, hubs: Sequence[str]) -> Iterator[Finding]:
-    """The findings about the clouds and hubs that the feed names."""
     for cloud in facts.clouds:
         text = f"Readers can register at {cloud.url} by {cloud.protocol} (rssCloud)."
         yield Finding("good", "cloud", text)
@@ -347,7 +343,6 @@ def _judge_push(facts: FeedFacts, hubs: Sequence[str]) -> Iterator[Finding]:
 
 
 def _judge_hints(facts: FeedFacts) -> Iterator[Finding]:
-    """The findings about what the feed says of how often to ask for it."""
     hints = facts.hints
     if hints.ttl_minutes:
         text = f"Readers may keep the feed for {in_words(hints.ttl_minutes * 60)}."

@@ -56,7 +56,6 @@ class Listener(Resource):
         self._procedure = procedure
 
     def render_GET(self, request: Request) -> bytes:
-        """Repeat a challenge."""
         challenge = _argument(request, b"challenge")
         if not challenge:  # not from a cloud, but from a person or a monitor
             return _plain(request, "send notifications here by POST")
@@ -67,7 +66,6 @@ class Listener(Resource):
         return challenge
 
     def render_POST(self, request: Request) -> bytes:
-        """Accept a notification by any of the three protocols."""
         assert request.content is not None  # Twisted renders a request once its body is there
         body: bytes = request.content.read(MAX_BODY_BYTES + 1)
         if len(body) > MAX_BODY_BYTES:
@@ -86,7 +84,6 @@ class Listener(Resource):
         return b"Thanks for the update."
 
     def _answer_xmlrpc(self, body: bytes) -> bytes:
-        """Accept a call by XML-RPC; the answer is a fault if it is not acceptable."""
         try:
             method, parameters = xmlrpc.decode_call(body)
         except MalformedXML as error:

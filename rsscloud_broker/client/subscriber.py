@@ -212,7 +212,6 @@ class Subscriber:
         """Register, and expect a test of the callback while the cloud has not answered."""
 
         def begin(callback: RegisteredCallback) -> None:
-            """Expect a test of this callback, if the cloud tests it by a notification."""
             self._awaiting_test.discard(topic)
             if callback.tested_by_notification:
                 self._awaiting_test.add(topic)

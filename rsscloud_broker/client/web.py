@@ -33,7 +33,6 @@ class Reply:
 
     @property
     def success(self) -> bool:
-        """Whether the status is from 200 to 299."""
         return 200 <= self.status <= 299
 
     @property

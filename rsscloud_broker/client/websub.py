@@ -80,13 +80,11 @@ async def find_hub(web: Web, url: str) -> tuple[str, str]:
 
 
 def _links_in_headers(reply: Reply) -> Iterator[tuple[str, str]]:
-    """Targets and relations of the links in the Link headers."""
     for link in links.parse_or_empty(reply.link):
         yield from ((link.target, relation) for relation in link.relations)
 
 
 def _links_in_document(reply: Reply) -> Iterator[tuple[str, str]]:
-    """Targets and relations of the links in a feed, or in the head of a page."""
     for element in _link_elements(reply):
         for relation in element.get("rel", "").lower().split():
             yield element.get("href", "").strip(), relation
@@ -393,13 +391,11 @@ class HubSubscriber:
             self._tell(f"{subscription.topic}: the subscription ends with its lease: {error}")
 
     async def _ask(self, subscription: _Subscription) -> str:
-        """Ask the hub for what ``mode`` of the subscription says.  Returns the hub's sentence."""
         subscription.asked, subscription.asked_at = True, self._clock.seconds()
         about = (subscription.mode, subscription.topic, subscription.callback)
         return await ask_for_topic(self._web, subscription.hub, *about, self._secret, self._lease)
 
     async def _renew(self, subscription: _Subscription) -> None:
-        """Ask the hub to subscribe, and plan the next attempt."""
         # Unless the hub verifies it until then: ``verify`` plans the renewal instead.
         self._renew_after(subscription, self._retry_after)
         try:
@@ -424,7 +420,6 @@ class HubSubscriber:
         )
 
     def _stop_renewal(self, subscription: _Subscription) -> None:
-        """Cancel the next renewal of a subscription."""
         if subscription.renewal is not None and subscription.renewal.active():
             subscription.renewal.cancel()
 

@@ -50,7 +50,6 @@ def admin() -> None:
 
 
 def _make_command(operation: Operation) -> click.Command:
-    """The command for an operation."""
     takes, required = fields_of(operation)
     parameters = [
         _make_parameter(name, schema, required=name in required) for name, schema in takes.items()
@@ -59,7 +58,6 @@ def _make_command(operation: Operation) -> click.Command:
     def call(
         broker: str, token_file: str | None, as_json: bool, yes: bool = False, **values: Any
     ) -> None:
-        """Call the operation with the values of the command line, and show the answer."""
         token = _read_token(token_file)
         given = {name: value for name, value in values.items() if value is not None}
         if operation.final and not yes:
@@ -127,7 +125,6 @@ def _make_parameter(name: str, schema: Mapping[str, Any], *, required: bool) -> 
 
 
 def _example(operation: Operation, parameters: Iterable[click.Parameter]) -> str:
-    """How the operation's example is written as a command."""
     words = ["rsscloud-broker", "admin", operation.name]
     for parameter in parameters:
         if parameter.name in operation.example:
@@ -153,7 +150,6 @@ def _read_token(file: str | None) -> str:
 
 
 def _warn_if_readable(broker: str) -> None:
-    """Warn if others can read the token on its way."""
     parts = urlsplit(broker)
     host = parts.hostname or ""
     is_here = host == "localhost" or (is_address(host) and host.startswith(("127.", "::1")))

@@ -133,7 +133,6 @@ def follow(
 
 
 def _make_marker(file: str | None, url: str) -> IMarker:
-    """Make what remembers the position: in a file, or only in memory if no file is named."""
     if file is None:
         return MemoryMarker()
     return FileMarker(FilePath(os.path.abspath(file)), url, deferToThread)

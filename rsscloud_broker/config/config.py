@@ -101,12 +101,10 @@ class Egress:
 
     @property
     def topic_networks(self) -> tuple[Network, ...]:
-        """``allow_topics``, parsed."""
         return tuple(map(ip_network, self.allow_topics))
 
     @property
     def callback_networks(self) -> tuple[Network, ...]:
-        """``allow_callbacks``, parsed."""
         return tuple(map(ip_network, self.allow_callbacks))
 
 
@@ -135,7 +133,6 @@ class Http:
 
     @property
     def proxy_networks(self) -> tuple[Network, ...]:
-        """``trusted_proxies``, parsed."""
         return tuple(map(ip_network, self.trusted_proxies))
 
 
@@ -175,7 +172,6 @@ class RateLimitOptions:
 
     @property
     def exempt_networks(self) -> tuple[Network, ...]:
-        """``exempt``, parsed."""
         return tuple(map(ip_network, self.exempt))
 
 
@@ -201,7 +197,6 @@ class Storage:
 
     @property
     def bounds(self) -> Bounds:
-        """The limits, in the form that the store takes."""
         return Bounds(
             contents=self.content_bytes,
             contents_of_host=self.content_bytes // 2,
@@ -228,7 +223,6 @@ class Topics:
 
 
 def _not_below_floor(table: Polling, key: _Attribute, seconds: float) -> None:
-    """Require an interval that is not below ``min_interval``."""
     if seconds < table.min_interval:
         raise ValueError(f"'{key.name}' is {seconds:g}; it must be at least 'min_interval'")
 
@@ -321,12 +315,10 @@ class Config:
 
     @property
     def all_listen(self) -> tuple[str, ...]:
-        """The endpoints of everybody, and those of ``[metrics]``."""
         return (*self.listen, *(self.metrics.listen if self.metrics.enabled else ()))
 
     @property
     def database_url(self) -> str:
-        """The SQLAlchemy URL of the database: ``database``, or its default."""
         if self.database is not None:
             return self.database
         # Imported here, since commands that only talk to a broker have no database.
@@ -337,7 +329,6 @@ class Config:
 
     @property
     def address(self) -> str:
-        """``public_url``, or the local address if that is not set."""
         return self.local_address if self.public_url is None else self.public_url
 
     @property

@@ -316,7 +316,6 @@ class RssCloudDoor:
         ]
 
     async def _rest_please_notify(self, request: Request) -> bytes:
-        """Answer a registration by REST."""
         form = parameters(request)
         names = ("notifyProcedure", "port", "path", "protocol", "domain")
         fields = {name: form.get(name.lower(), "") for name in names}
@@ -329,8 +328,6 @@ class RssCloudDoor:
         return await rest_answer(request, "notifyResult", register, self._pages.registration_result)
 
     async def _rest_ping(self, request: Request) -> bytes:
-        """Answer a ping by REST, of one topic or of several."""
-
         async def ping() -> str:
             topics = rsscloud.distinct(rsscloud.topics_of_form(all_parameters(request)))
             if not topics:
@@ -341,7 +338,6 @@ class RssCloudDoor:
         return await rest_answer(request, "result", ping, self._pages.ping_result)
 
     async def _soap_please_notify(self, values: Mapping[str, Any], caller: str) -> bool:
-        """Register by SOAP: true, or Refused, which becomes a fault."""
         try:
             fields, topics = rsscloud.fields_from_values(values)
             await self._rss_cloud.register(fields, topics, caller)
@@ -350,7 +346,6 @@ class RssCloudDoor:
         return True
 
     async def _soap_ping(self, values: Mapping[str, Any], request: Request) -> bool:
-        """Ping by SOAP: true, or Refused, which becomes a fault."""
         url = text_of(values.get("url")) or ""
         if not url.strip():
             raise Refused(rsscloud.missing(["url"]))

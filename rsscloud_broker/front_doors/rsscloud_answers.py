@@ -102,7 +102,6 @@ def failure_of(root: str) -> Say:
 def _answer_program(
     request: Request, status: int, kind: str | None, result: RestResult, **headers: str
 ) -> bytes:
-    """Answer with a result as JSON or XML."""
     if kind == "application/json":
         answer = {"success": result.error is None, "msg": result.msg}
         return respond(request, status, kind, json.dumps(answer).encode(), **headers)

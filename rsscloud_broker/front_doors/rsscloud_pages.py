@@ -47,25 +47,20 @@ class RssCloudPages:
         self._protocols = " ".join(sorted(parts.broker.protocols - parts.broker.content_protocols))
 
     def routes(self) -> Sequence[Route]:
-        """The routes of the page with the forms."""
         return [Route(path, "GET", Answers(self.forms)) for path in _PATHS]
 
     async def forms(self, request: Request) -> bytes:
-        """The page with the two forms, empty."""
         return await self._forms_page(request, 200, "", {})
 
     async def ping_result(self, request: Request, result: RestResult) -> bytes:
-        """The page with the result of a ping."""
         return await self._result_page(request, result, "Pinged", "rsscloud_pinged.html")
 
     async def registration_result(self, request: Request, result: RestResult) -> bytes:
-        """The page with the result of a registration."""
         return await self._result_page(request, result, "Registered", "rsscloud_registered.html")
 
     async def _result_page(
         self, request: Request, result: RestResult, title: str, template: str
     ) -> bytes:
-        """The page that thanks; or the forms, with what was wrong."""
         shown = self._exchange_slots(request, result)
         error = result.error
         if error is not None:
@@ -88,7 +83,6 @@ class RssCloudPages:
         return _respond_html(request, 200, page)
 
     def _exchange_slots(self, request: Request, result: RestResult) -> dict[str, str]:
-        """The request and its answer, as a program exchanges them."""
         sent = parameters(request)
         fields = [(name, sent.get(name.lower(), "")) for name in _FIELDS if name[:3] != "url"]
         if result.root == "result":  # a ping has nothing but topics
@@ -105,7 +99,6 @@ class RssCloudPages:
     async def _forms_page(
         self, request: Request, status: int, message: str, shown: dict[str, str]
     ) -> bytes:
-        """The page with the forms, which have the values that were sent."""
         sent = parameters(request)
         slots = {name: sent.get(name.lower(), "")[:MAX_VALUE] for name in _FIELDS}
         slots["protocol"] = slots["protocol"] or _USUAL_PROTOCOL
@@ -122,14 +115,12 @@ class RssCloudPages:
 
 
 def _in_words(error: BadRegistration) -> str:
-    """The error and its reason, as a sentence for people."""
     said = str(error).replace("<i>", "").replace("</i>", "")  # rssCloud's markup
     # The sentence says already if the broker does not call a URL at all.
     return said if error.reason in said else f"{said} {sentence(error.reason)}"
 
 
 def _status_of(error: BadRegistration) -> int:
-    """The HTTP status of the page for a refusal."""
     match error:
         case Limited():
             return 429

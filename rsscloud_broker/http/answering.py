@@ -179,7 +179,6 @@ def send(request: Request, answer: Answer) -> None:
 
 
 def _send_body(request: Request, status: int, body: bytes) -> None:
-    """Send the body with its length, and end the request."""
     if status not in NO_BODY_CODES:  # such an answer must not have a Content-Length
         request.setHeader("content-length", str(len(body)))
     request.write(body)

@@ -176,5 +176,4 @@ class _OptionsRecorder:
         return getattr(self._reactor, name)
 
     def listenSSL(self, port: int, factory: Any, contextFactory: Any, **where: Any) -> None:
-        """Keep the TLS options, and do not listen."""
         self.options = contextFactory

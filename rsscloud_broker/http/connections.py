@@ -246,7 +246,6 @@ class Connection(ProtocolWrapper):
             )
 
     def stop_awaiting_reader(self) -> None:
-        """Stop waiting for the client: it has read what was in the buffers."""
         _call_off(self._reader_deadline)
 
     def loseConnection(self) -> None:
@@ -263,7 +262,6 @@ class Connection(ProtocolWrapper):
 
 
 def _call_off(call: IDelayedCall | None) -> None:
-    """Cancel a call that is still to come."""
     if call is not None and call.active():
         call.cancel()
 
@@ -323,13 +321,11 @@ class LimitedConnections(WrappingFactory):
         return super().buildProtocol(addr)
 
     def registerProtocol(self, p: Connection) -> None:
-        """Count a new connection, and limit the time until its first request."""
         super().registerProtocol(p)
         self._by_host[_host(p)] += 1
         p.await_request()
 
     def unregisterProtocol(self, p: Connection) -> None:
-        """Stop counting a connection that has ended."""
         super().unregisterProtocol(p)
         host = _host(p)
         self._by_host[host] -= 1

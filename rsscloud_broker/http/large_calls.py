@@ -92,7 +92,6 @@ def _packed(value: Any) -> Any:
 
 
 def _unpacked(value: Any) -> Any:
-    """The value that ``_packed`` was given."""
     match value:
         case {"\0": str(text)}:
             return datetime.fromisoformat(text)

@@ -69,7 +69,6 @@ def listener(
 
 
 def _with_backlog(description: str) -> str:
-    """The description of an endpoint, with ``BACKLOG`` if it can have one and names none."""
     positions = _POSITIONS.get(description.partition(":")[0])
     if positions is None or "backlog" in arguments(description, *positions):
         return description
@@ -207,7 +206,6 @@ class _TrialReactor:
         backlog: int = 50,
         interface: str = "",
     ) -> None:
-        """Raise the error that ``listenTCP`` raises: see ``IReactorSSL``."""
         self.listenTCP(port, factory, backlog, interface)
 
     def listenUNIX(
@@ -235,7 +233,6 @@ class _TrialReactor:
 
 
 def _is_other_file(address: str | bytes | None) -> bool:
-    """Whether a path leads to a file that is not a socket."""
     try:
         return bool(address) and not stat.S_ISSOCK(os.stat(address).st_mode)  # type: ignore[arg-type]
     except OSError:

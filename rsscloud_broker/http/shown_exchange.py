@@ -37,7 +37,6 @@ class ShownAnswer:
 
     @property
     def text(self) -> str:
-        """The answer as it goes over the wire."""
         phrase = HTTPStatus(self.status).phrase
         return _message(f"HTTP/1.1 {self.status} {phrase}", self.headers, self.body)
 
@@ -102,14 +101,12 @@ def log_link(topic: str, running: Set[str]) -> str:
 def _slots(
     public_url: str, path: str, kind: str, body: str, answer: ShownAnswer, command: str
 ) -> dict[str, str]:
-    """The slots of ``exchange.html``: the request, the answer and the command, as text."""
     headers = [("Host", urlsplit(public_url).netloc), ("Content-Type", kind)]
     request = _message(f"POST {path} HTTP/1.1", headers, body)
     return {"raw_request": request, "raw_answer": answer.text, "curl": command}
 
 
 def _message(first: str, headers: Sequence[tuple[str, str]], body: str) -> str:
-    """A request or an answer as text: its first line, its headers and its body."""
     lines = [first, *(f"{name}: {value}" for name, value in headers)]
     return "\n".join([*lines, "", body])
 

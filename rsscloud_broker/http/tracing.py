@@ -38,7 +38,6 @@ class TracedRequest(Request):
         self._connection = channel.transport
 
     def getClientAddress(self) -> IAddress:
-        """The client's address; from a trusted proxy, the one that ``X-Forwarded-For`` gives."""
         peer = self._connection.peer
         if not self._connection.from_proxy:
             return peer
@@ -80,6 +79,5 @@ class TracedRequest(Request):
         return "https" if self.isSecure() else "http"
 
     def _senders(self) -> Iterator[str | None]:
-        """The addresses that the request passed before a trusted proxy: see ``senders``."""
         forwarded = header(self, "x-forwarded-for")
         return iter(()) if forwarded is None else senders(forwarded, self.limits.trusted)

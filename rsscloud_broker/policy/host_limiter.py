@@ -43,7 +43,6 @@ class HostLimiter:
         return len(self._counts)
 
     def count(self, key: HostQuota | str) -> int:
-        """How much is under way by a quota, or for a source."""
         return self._counts[key]
 
     def has_capacity(self, source: str | None = None) -> bool:
@@ -73,12 +72,10 @@ class HostLimiter:
         return free > (0 if key is None else self._counts[key])
 
     def begin(self, quota: HostQuota, source: str | None = None) -> None:
-        """Count one more."""
         self._total += 1
         self._counts.update(_keys(quota, source))
 
     def release(self, quota: HostQuota, source: str | None = None) -> None:
-        """Count one less: one that began with these arguments is over."""
         self._total -= 1
         for key in _keys(quota, source):
             self._counts[key] -= 1

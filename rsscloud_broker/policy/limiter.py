@@ -62,7 +62,6 @@ class Turn:
 
     @classmethod
     def of(cls, source: str) -> Turn:
-        """A turn of a call that one source wants."""
         turn = cls()
         turn.join(source)
         return turn
@@ -188,7 +187,6 @@ class FairLimiter:
         return _Slot(self, turn, quota, urgent)
 
     async def _wait(self, waiting: _Waiting, queue: _Queue) -> str:
-        """Wait for a slot, and return the source whose turn it was."""
         turn = waiting.turn
         if turn.withdrawn:
             raise CancelledError
@@ -210,7 +208,6 @@ class FairLimiter:
             raise
 
     def _give_slots(self) -> None:
-        """Give the free slots to the calls whose turn it is."""
         if self._is_giving:  # a call that ends at once calls this method again
             return
         self._is_giving = True
@@ -238,7 +235,6 @@ class FairLimiter:
         return None
 
     def _give_slot(self, source: str, queue: _Queue, waiting: _Waiting) -> None:
-        """Give a slot to a call that waits."""
         turn = waiting.turn
         queue.remove(waiting)
         turn._enqueue = turn._slot = None
@@ -249,7 +245,6 @@ class FairLimiter:
         waiting.slot.callback(source)
 
     def _end_call(self, turn: Turn, source: str, quota: HostQuota) -> None:
-        """Take the slot of a call that is over, if it still has one, and give it to others."""
         self._holding.pop(turn, None)
         self._under_way.release(quota, source)
         self._give_slots()

@@ -101,7 +101,6 @@ class RateLimit:
         factor = self._seconds_per_token / seconds_per_token if seconds_per_token else 0.0
 
         def rescaled(full_at: float) -> float:
-            """When a bucket is full by the new rate."""
             return now + min(max(full_at - now, 0.0) * factor, self._seconds_to_fill)
 
         self._full_at.replace_each(rescaled)
@@ -218,7 +217,6 @@ class Admission:
             )
 
     def limits_fetches(self, source: str) -> bool:
-        """Whether the fetches that a caller's pings cause are limited."""
         return not self.is_exempt(source)
 
     def admit_fetch(self, url: str) -> int:
@@ -340,7 +338,6 @@ class Admission:
         return quota if self._clock.seconds() - quota.counted_at < COUNT_PAUSE else None
 
     def _too_many(self, kind: str, reason: str, pause: int) -> TooMany:
-        """Count a refusal, and return its error."""
         self._counters.limited.labels(kind).inc()
         return TooMany(reason, pause)
 
@@ -354,12 +351,10 @@ def _is_among(exempt: Sequence[Network], source: str) -> bool:
 
 
 def _rate_text(limit: RateLimit, what: str) -> str:
-    """A rate in words, for a refusal."""
     return f"{limit.rate:g} {what} a second"
 
 
 def _host_of(url: str) -> str:
-    """The host of a URL as a key, cut to the length that a host name may have."""
     return host_of(url)[:255]
 
 

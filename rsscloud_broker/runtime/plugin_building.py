@@ -223,12 +223,10 @@ def described(makers: Makers, kind: str, maker: IPluginMaker) -> str:
 
 
 def _way_out(kind: str, maker: IPluginMaker) -> str:
-    """What an operator can do about a broken plugin."""
     return f"fix or uninstall it, or set enabled = false in [{kind}.{maker.name}]"
 
 
 def _raised(error: BaseException) -> str:
-    """What a method of a plugin raised, and where."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     said = clean(str(error))
     what = type(error).__name__ + (f": {said}" if said else "")
@@ -236,7 +234,6 @@ def _raised(error: BaseException) -> str:
 
 
 def _faults(part: Any, interface: InterfaceClass) -> Iterator[str]:
-    """What is wrong with a part that a maker has made, a clause for each fault."""
     if part is None:
         yield "make() returned None"
         return
@@ -254,7 +251,6 @@ def _faults(part: Any, interface: InterfaceClass) -> Iterator[str]:
 
 
 def _fault(error: Invalid) -> str:
-    """A fault that zope.interface has found, as a clause for people."""
     match error:
         case DoesNotImplement():
             return "its class is not marked with @implementer"
@@ -269,7 +265,6 @@ def _fault(error: Invalid) -> str:
 
 
 def _signature(method: Method) -> str:
-    """A method of an interface as people write it, with its parameters."""
     return f"{method.__name__}{method.getSignatureString()}"
 
 

@@ -79,7 +79,6 @@ class Makers:
         return location.package if location else type(maker).__module__
 
     def of_kind(self, kind: str) -> dict[str, Any]:
-        """The makers of one of the `KINDS`."""
         found: dict[str, Any] = getattr(self, kind)
         return found
 
@@ -216,7 +215,6 @@ def _modules(package: ModuleType, problems: list[str]) -> Iterator[tuple[str, st
 def _add(
     plugin: Any, locations: Mapping[int, PluginLocation], makers: Makers, problems: list[str]
 ) -> None:
-    """Add a plugin to the makers, or its faults to the problems."""
     location = locations[id(plugin)]
     kinds = [kind for kind, interface in KINDS.items() if interface.providedBy(plugin)]
     if not kinds:
@@ -236,7 +234,6 @@ def _add(
 
 
 def _faults(maker: Any, interface: InterfaceClass) -> Iterator[str]:
-    """A clause for people about each fault of a maker."""
     try:
         verifyObject(interface, maker)
     except Invalid as error:
@@ -335,7 +332,6 @@ def bundled(makers: Mapping[str, Maker]) -> list[str]:
 
 
 def _is_bundled(maker: IPluginMaker) -> bool:
-    """Whether a maker comes with the broker."""
     # By identity: another package may use a bundled class for a maker of its own.
     bundled = sys.modules.get(BUNDLED)
     return bundled is not None and any(maker is value for value in vars(bundled).values())

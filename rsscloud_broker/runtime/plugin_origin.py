@@ -52,7 +52,6 @@ class PluginLocation:
 
 
 def _with_file(file: str, among: Iterable[Distribution]) -> Distribution | None:
-    """The distribution that installed a file; None if there is none."""
     path = Path(file).resolve()
     for distribution in among:
         for installed in distribution.files or ():

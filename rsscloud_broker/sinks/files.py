@@ -84,7 +84,6 @@ def _write_pings(draft: Draft, pings: Sequence[Ping], at: float, unit: Unit) -> 
 async def _slices(
     store: Store, since: float, until: float, limit: int | None
 ) -> AsyncIterator[list[Ping]]:
-    """The pings of a time in slices, newest first, until there are ``limit`` of them."""
     last: Ping | None = None
     left = sys.maxsize if limit is None else limit
     while left and (pings := await store.pings(since, until, last, min(SLICE, left))):

@@ -100,7 +100,6 @@ class FakePublisher:
         return result
 
     async def _run(self, operation: Callable[[Any], Any]) -> Any:
-        """Run an operation, unless the test wants a failure."""
         if self.failure is not None:
             raise self.failure
         return await self._database.write(operation)

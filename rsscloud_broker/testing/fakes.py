@@ -206,7 +206,6 @@ class FakeNotifier:
         return self._outcome(denial.callback)
 
     def _outcome(self, callback: Callback) -> Outcome:
-        """The outcome that the test has given for a callback."""
         outcome = self.outcomes.get(callback.url, Outcome(True))
         if isinstance(outcome, Exception):
             raise outcome
@@ -358,7 +357,6 @@ class FakeBroker:
         self.accepted.append(intent)
 
     def _raise_given(self, verb: str) -> None:
-        """Raise the exception that the test has given for a method, if any."""
         if verb in self.failures:
             raise self.failures[verb]
 

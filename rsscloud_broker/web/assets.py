@@ -58,7 +58,6 @@ class Asset(Resource):
         )
 
     def render_GET(self, request: Request) -> int:
-        """Answer a GET, a HEAD or a conditional request."""
         send(request, self._answers.answer_to(request))
         return NOT_DONE_YET
 

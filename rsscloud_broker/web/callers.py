@@ -83,7 +83,6 @@ class Cookies:
         )
 
     def remove(self, request: Request, name: str) -> None:
-        """Have the browser forget a cookie."""
         self.put(request, name, "", 0)
 
 
@@ -101,7 +100,6 @@ class Callers:
         self._is_secure = public_url.startswith("https:")
 
     async def caller(self, request: Request) -> Caller | None:
-        """Who makes the request, by its token or its cookie; None for a stranger."""
         if token := bearer_token(request):
             return await self._accounts.caller_of_token(token)
         secret = self._cookies.get(request, SESSION)
@@ -127,7 +125,6 @@ class Callers:
         return sent_by == "https" or (not sent_by and self._is_secure) or request.is_local()
 
     def sign_in_url(self, request: Request) -> str:
-        """The path of the form to sign in, which then leads back to what was asked for."""
         target = request.uri if request.method in {b"GET", b"HEAD"} else request.path
         return f"/signin?next={quote(local_path(target.decode('latin-1')), safe='/')}"
 
@@ -230,5 +227,4 @@ def refused(error: ForgedForm) -> Answer:
 
 
 def _sent_token(request: Request) -> bytes:
-    """The token that came with a form, in its field ``csrf``."""
     return parameter(request, "csrf").encode("utf-8", "replace")

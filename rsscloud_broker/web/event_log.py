@@ -157,13 +157,11 @@ class LogPage:
         self._callers = parts.callers
 
     async def answer(self, request: Request) -> Answer:
-        """The page with the entries that the query of a request asks for."""
         viewer = await viewer_of(self._callers, request)
         page = await self._page(LogQuery.of(request, "before"), viewer)
         return Answer(page, headers={"cache-control": "no-store"})
 
     async def _page(self, asked: LogQuery, viewer: Caller | None) -> bytes:
-        """The page of entries, with links to older and newer ones."""
         wanted, before = asked.wanted, asked.number
         newest = await self._newest_id() if before is None else 0
         # The stream goes on after the newest entry, so the page has no entry after that.
@@ -231,7 +229,6 @@ class LogEvents:
         self._broadcast = broadcast
 
     async def answer(self, request: Request) -> Answer | None:
-        """Begin a stream, or say why there is none."""
         asked = LogQuery.of(request, "after")
         if asked.fault:
             return plain(400, asked.fault)

@@ -74,7 +74,6 @@ class FrontPageDoor(RoutesOnly):
         return [Route(path, "GET", resource) for path, resource in self._resources.items()]
 
     async def _docs(self, request: Request) -> Answer:
-        """Answer ``/docs``: how to use this broker."""
         title = "How to use this broker"
         viewer = await viewer_of(self._callers, request)
         page = await self._pages.render(title, "docs.html", viewer, here="/docs", **self._slots)
@@ -102,14 +101,12 @@ class _FrontPage:
         self._today = TimedCache(self._count_today, parts.clock, seconds=15.0, size=1)
 
     async def answer(self, request: Request) -> Answer:
-        """The front page, for everybody."""
         viewer = await viewer_of(self._callers, request)
         if viewer is None:
             return Answer(await self._for_strangers.get(None))
         return Answer(await self._render_page(viewer), headers=private(viewer))
 
     async def _render_page(self, viewer: Caller | None) -> bytes:
-        """The page with the newest pings."""
         pings = await self._recent_pings()
         recent = "" if pings is None else _list_of(pings, self._clock.wall_seconds())
         more = {"recent": recent, "today": await self._today.get(None)}
@@ -150,14 +147,12 @@ class _FrontPage:
 
 
 def _list_of(pings: Sequence[Ping], now: float) -> Flattenable:
-    """The list of recent pings."""
     if not pings:
         return tags.p("There was no ping yet.")
     return tags.ul(*(_item(ping, now) for ping in pings), class_="pings")
 
 
 def _item(ping: Ping, now: float) -> Flattenable:
-    """A ping as an item of the list."""
     parts = [linked(ping.url, strangers(ping.name)), moment(ping.received_at, now)]
     if ping.name != ping.url:
         parts.append(tags.span(strangers(ping.url), class_="where"))

@@ -83,7 +83,6 @@ class SignInLink:
         self._is_invitation = kind == "invitation"
 
     async def show(self, request: Request) -> Answer:
-        """The page with the button, or what is wrong with the link."""
         if not (self._is_invitation or seems_local(request)):
             return _not_here()
         account = await self._accounts.account_of_link(parameter(request, "key"), self._kind)

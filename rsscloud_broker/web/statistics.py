@@ -75,17 +75,14 @@ class Statistics:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was ever counted or measured in the period."""
         return not self.numbers and not self.measured
 
     def last(self, name: str) -> int | None:
-        """The last measurement of something; None if there is none."""
         values = self.measured.get(name)
         return values[-1] if values else None
 
     @property
     def subscriptions(self) -> dict[str, int]:
-        """The number of subscriptions, by protocol."""
         dotted = "subscriptions."
         return {
             name.removeprefix(dotted): values[-1]
@@ -112,11 +109,9 @@ class Statistics:
         }
 
     def total(self, name: str) -> int:
-        """How many there were in the whole period."""
         return sum(self.numbers.get(name, ()))
 
     def totals(self, prefix: str) -> dict[str, int]:
-        """The totals of ``series``."""
         return {name: sum(values) for name, values in self.series(prefix).items()}
 
     def by_outcome(self) -> dict[str, Sequence[int]]:
@@ -154,7 +149,6 @@ class Statistics:
         return {bound: stored.get(bound, empty) for bound in (*LATENCIES, float("inf"))}
 
     def as_json(self) -> dict[str, Any]:
-        """All that is known of the period, as ``/stats.json`` has it."""
         return {
             "period": self.period.name,
             "since": iso_time(self.begins[0]),

@@ -42,7 +42,6 @@ def encode(title: str, feeds: Iterable[tuple[str, str]], more: str = "") -> byte
 
 
 def _outline(kind: str, text: str, **attributes: str) -> str:
-    """An ``outline`` element, without the attributes that are empty."""
     named = {"type": kind, "text": text, **attributes}
     given = (f"{name}={quoteattr(clean(value))}" for name, value in named.items() if value)
     return f"<outline {' '.join(given)}/>"

@@ -97,7 +97,6 @@ class ResourceEntry:
     links: tuple[Ln, ...] = ()
 
     def link(self, rel: str) -> str:
-        """The URL of the first link of a relation; empty if there is none."""
         return _first_href(self.links, rel)
 
 
@@ -116,7 +115,6 @@ class ResourceDocument:
     since: str = ""
 
     def link(self, rel: str) -> str:
-        """Where the first link of a relation leads; empty without one."""
         return _first_href(self.links, rel)
 
 
@@ -282,7 +280,6 @@ def warnings(notification: ResourceDocument) -> list[str]:
 
 
 def _odd_changes(entries: Iterable[ResourceEntry]) -> Iterator[str]:
-    """A sentence about each entry whose document seldom changes in that way."""
     for entry in entries:
         usual = USUAL_CHANGES[entry.capability]
         if entry.change not in usual:
@@ -379,5 +376,4 @@ def _require_one_of(name: str, value: str, allowed: Iterable[str], entry: Resour
 
 
 def _first_href(links: Iterable[Ln], rel: str) -> str:
-    """The URL of the first link of a relation; empty if there is none."""
     return next((link.href for link in links if link.rel == rel), "")

@@ -93,7 +93,6 @@ class Registration:
     source: str
 
     def intents(self) -> list[Intent]:
-        """The intents of the registration, one for each topic."""
         return [
             # It lasts 25 hours, as subscribers renew it every 24.
             Intent(topic, self.callback, 90_000, self.challenge, self.source)
@@ -133,7 +132,6 @@ def callback_failed(rule: str = "") -> str:
 
 
 def _append_rule(sentence: str, rule: str) -> str:
-    """A sentence that clients compare, with a rule in parentheses after it."""
     return f"{sentence} ({rule})" if rule else sentence
 
 
@@ -328,7 +326,6 @@ def topics_of_form(form: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def _key_number(key: str) -> int:
-    """The number in a key such as ``url2``; 0 if it has none."""
     digits = key.removeprefix("url")
     return int(digits) if re.fullmatch("[0-9]{1,9}", digits) else 0
 

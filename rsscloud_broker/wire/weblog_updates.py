@@ -123,7 +123,6 @@ def limited(reason: str, seconds: int) -> str:
 
 
 def _range_text(least: int, most: int) -> str:
-    """How many parameters a method takes, for a sentence."""
     return str(least) if least == most else f"{least} to {most}"
 
 
@@ -139,6 +138,5 @@ def _check_url(what: str, url: str) -> None:
 
 
 def _refusal(reason: str, limit: int | None = None) -> BadPing:
-    """The error for a refused ping, as the sentence for the client."""
     rule = "" if limit is None else f" At most {limit} characters are taken."
     return BadPing(f"Can't accept the ping because {reason}.{rule}")

@@ -222,7 +222,6 @@ def _lease(text: str) -> int | None:
 
 
 def _seconds(text: str) -> int | None:
-    """A number of seconds; None if the text is not one."""
     if not (text.isascii() and text.isdigit()):
         return None
     return int(text) if len(text) <= len(str(_ENDLESS)) else _ENDLESS
@@ -243,7 +242,6 @@ def _check_length(name: str, value: str) -> str:
 
 
 def _among(words: Sequence[str]) -> str:
-    """Words as a list in a sentence."""
     return f"{', '.join(words[:-1])} and {words[-1]}"
 
 

@@ -81,7 +81,6 @@ def weblog_updates_wsdl(url: str, more: Sequence[DescribedOperation] = ()) -> by
 def _wsdl_of(
     name: str, namespace: str, action: str, url: str, operations: Sequence[DescribedOperation]
 ) -> bytes:
-    """The WSDL of a service: its namespace, its SOAPAction, its URL and its operations."""
     types = {_PING_RESULT} & {operation.result for operation in operations}
     elements = [
         _ELEMENTS.substitute(

@@ -103,7 +103,6 @@ class ConnectionAttempt:
         return factory.buildProtocol(kind("TCP", peer[0], peer[1]))
 
     def stopConnecting(self) -> None:
-        """Give up.  The factory is notified that the connection failed."""
         self._fail(error.UserError())
 
     def _take_factory(self) -> ClientFactory | None:

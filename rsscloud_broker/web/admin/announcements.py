@@ -21,7 +21,6 @@ class AnnouncementsPage(AdminPage):
     template = "admin/announcements.html"
 
     async def content(self, request: Request, caller: Caller) -> PageContent:
-        """The announcements, a page at a time, and the form to make one."""
         now = self.now()
         found = await self.verbs.announcements(number_parameter(request, "after"), ON_PAGE)
         slots: dict[str, Flattenable] = {
@@ -38,7 +37,6 @@ class AnnouncementsPage(AdminPage):
 
 
 def _row(one: Announcement, csrf: str, now: float) -> tuple[Flattenable, ...]:
-    """A row of the table of announcements."""
     return (
         strangers(one.text, 1000),  # none is longer
         moment(one.since, now),

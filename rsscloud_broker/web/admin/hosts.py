@@ -31,7 +31,6 @@ class HostsPage(AdminPage):
     template = "admin/hosts.html"
 
     async def content(self, request: Request, caller: Caller) -> PageContent:
-        """The open breakers, a page at a time, and the form to close one."""
         now = self.now()
         found = await self.verbs.hosts(clean(parameter(request, "after")), ON_PAGE)
         slots: dict[str, Flattenable] = {
@@ -54,7 +53,6 @@ class BlocksPage(AdminPage):
     template = "admin/blocks.html"
 
     async def content(self, request: Request, caller: Caller) -> PageContent:
-        """The blocks, perhaps of one kind, a page at a time, and the form to make one."""
         now = self.now()
         after, _, name = clean(parameter(request, "after")).partition(" ")
         kind = parameter(request, "kind")
@@ -76,7 +74,6 @@ class BlocksPage(AdminPage):
 
 
 def _row(one: Block, csrf: str, now: float) -> tuple[Flattenable, ...]:
-    """A row of the table of blocks."""
     return (
         one.kind,
         strangers(one.object, MAX_URL),

@@ -25,7 +25,6 @@ class AdminLogPage(AdminPage):
         self._event_log = event_log
 
     async def content(self, request: Request, caller: Caller) -> PageContent:
-        """The entries that the query asks for, the newest first, a page at a time."""
         found: Sequence[LogEntry]
         asked = LogQuery.of(request, "before")
         wanted = asked.wanted

@@ -89,7 +89,6 @@ class ChangesPage(AdminPage):
     template = "admin/changes.html"
 
     async def content(self, request: Request, caller: Caller) -> PageContent:
-        """The changes of administrators, a page at a time."""
         found = await self.verbs.changes(number_parameter(request, "after") or None, ON_PAGE)
         after = found[-1].id if len(found) == ON_PAGE else None
         slots = {
@@ -131,7 +130,6 @@ def work_of(one: NodeState) -> str:
 
 
 def _nodes_table(state: BrokerState, now: float) -> Tag:
-    """The table of nodes, which pages call processes."""
     rows = (
         (
             [strangers(one.name), " (this one)" if one.here else ""],
@@ -182,7 +180,6 @@ def changes_table(changes: Sequence[Change], now: float) -> Tag:
 
 
 def _object_link(one: Change) -> Flattenable:
-    """What a change concerned, with a link to it if it has a page."""
     if one.verb in _OF_SUBSCRIPTIONS and one.object.isdigit():
         return subscription_link(int(one.object), f"subscription {one.object}")
     if one.verb in _OF_TOPICS:

@@ -35,7 +35,6 @@ def rates(found: Statistics) -> Tag:
 
 
 def _rate(heading: str, values: Sequence[int]) -> Tag:
-    """A plot of a bar for each minute, with its numbers in words."""
     most = max(values, default=0)  # its bar is 20 high; each minute is 1 wide
     bars = [
         Tag("rect")(

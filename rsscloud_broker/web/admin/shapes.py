@@ -367,7 +367,6 @@ def details(found: records.SubscriptionDetails, now: float) -> SubscriptionDetai
 
 
 def _exchange(found: model.Exchange) -> Exchange:
-    """The shape of an exchange, with its bodies as text."""
     return shape_of(
         Exchange,
         found,
