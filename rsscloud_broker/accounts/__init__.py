@@ -10,8 +10,8 @@ The package knows neither HTTP nor SQL.  ``web.callers`` reads cookies and heade
 ``secrets``    makes the secrets of sessions and tokens, and what is derived from them
 ``administration``  implements ``IAccountAdministration``: what administrators do with accounts
 ``accounts``   implements ``IAccounts``: signing in and out, sessions, passwords, tokens
-``sweeping``   deletes expired sessions and tokens
-``removed``    has applications delete what they keep for removed accounts
+``sweeping``   deletes expired sessions and tokens, and has applications delete what they keep for
+               removed accounts
 """
 
 from rsscloud_broker.accounts.accounts import Accounts
@@ -19,24 +19,5 @@ from rsscloud_broker.accounts.administration import AccountAdministration
 from rsscloud_broker.accounts.names import check_name
 from rsscloud_broker.accounts.passwords import Hasher, Passwords, check_password
 from rsscloud_broker.accounts.portal import AccountRealm, AnyOf, PasswordChecker
-from rsscloud_broker.accounts.removed import RemovedAccounts
 from rsscloud_broker.accounts.secrets import check_token, digest_of, new_secret, new_token
-from rsscloud_broker.accounts.sweeping import AccountSweeper
-
-__all__ = [
-    "AccountAdministration",
-    "AccountRealm",
-    "AccountSweeper",
-    "Accounts",
-    "AnyOf",
-    "Hasher",
-    "PasswordChecker",
-    "Passwords",
-    "RemovedAccounts",
-    "check_name",
-    "check_password",
-    "check_token",
-    "digest_of",
-    "new_secret",
-    "new_token",
-]
+from rsscloud_broker.accounts.sweeping import AccountSweeper, RemovedAccounts

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from attrs import frozen
 from twisted.cred.checkers import ICredentialsChecker
 from twisted.cred.credentials import IUsernamePassword
 from twisted.cred.error import UnauthorizedLogin
@@ -19,6 +18,7 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from zope.interface import Interface, implementer
 
 from rsscloud_broker.accounts.names import is_name
+from rsscloud_broker.config import NoOptions
 from rsscloud_broker.interfaces import CheckerParts, IAccount
 from rsscloud_broker.storage import AccountStore
 
@@ -29,18 +29,13 @@ AvatarId: TypeAlias = bytes | tuple[()]
 Avatar: TypeAlias = tuple[type[Interface], object, Callable[[], None]]
 
 
-@frozen
-class PasswordCheckerOptions:
-    """The checker of stored passwords has no options."""
-
-
 @implementer(ICredentialsChecker)
 class PasswordChecker:
     """Accepts the passwords that the broker stores."""
 
     credentialInterfaces = (IUsernamePassword,)
 
-    def __init__(self, options: PasswordCheckerOptions, parts: CheckerParts) -> None:
+    def __init__(self, options: NoOptions, parts: CheckerParts) -> None:
         self._passwords = parts.passwords
 
     def requestAvatarId(self, credentials: IUsernamePassword) -> Deferred[AvatarId]:

@@ -1,15 +1,16 @@
-"""Deletes expired sessions and API tokens, at the top of each hour.
-
-If several nodes share a database, one of them does so for all.
-"""
+"""Deletes what belongs to nobody: expired sessions and tokens, and data of removed accounts."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
+from twisted.logger import Logger
+
 from rsscloud_broker.config.accounts import AccountsConfig as AccountOptions
-from rsscloud_broker.interfaces import IClock, IJobs
+from rsscloud_broker.interfaces import AccountData, IClock, IJobs
 from rsscloud_broker.storage import AccountStore
+from rsscloud_broker.util.clock import EachPeriod
 from rsscloud_broker.util.cluster_jobs import PeriodicClusterJob
 
 #: How many sessions and how many tokens one transaction deletes.
@@ -34,3 +35,63 @@ class AccountSweeper(PeriodicClusterJob):
         now = self._clock.wall_seconds()
         while await self._store.sweep_accounts(now, now - self._idle, PORTION) >= PORTION:
             pass
+
+
+class RemovedAccounts(EachPeriod):
+    """Notices when accounts are removed, and has applications delete what they keep for these.
+
+    An account may be removed by a command, while the broker runs or does not.  So nobody has to
+    tell this service: it compares the ids in the tables of applications with those of the accounts.
+
+    It looks every few seconds.  It reads the tables of applications when it starts, and
+    when an account was removed.  A request of the account may be under way then and store something
+    a moment later, so the next look reads them once more.
+
+    :param data: what the applications keep for accounts.
+    """
+
+    log = Logger()
+
+    def __init__(self, store: AccountStore, clock: IClock, data: Sequence[AccountData]) -> None:
+        # Seconds between two looks.
+        super().__init__(clock, 5.0, self.look, name="removed accounts", at_start=True)
+        self._store = store
+        self._data = data
+        # What the store said of its accounts at the last look: it differs after each removal.
+        self._census: tuple[int, int] | None = None
+        # Whether the next look reads the tables even if no account was removed.
+        self._once_more = False
+
+    async def look(self) -> None:
+        """Delete what belongs to accounts that are gone.
+
+        :raises Unavailable: the database cannot be used; the next look goes on.
+        """
+        census = await self._store.census()
+        is_other, self._census = census != self._census, census
+        if not (is_other or self._once_more):
+            return
+        self._once_more = True  # even if this look fails
+        found = 0
+        for data in self._data:
+            # The data of this many accounts is deleted in one look.
+            for account in await self._store.ids_without_account(data.column, 100):
+                found += 1
+                await self._have_deleted(data, account)
+        self._once_more = bool(found) or is_other
+
+    async def _have_deleted(self, data: AccountData, account: int) -> None:
+        try:
+            await data.remove(account)
+        except Exception:  # the data of other accounts can be deleted all the same
+            self.log.failure(
+                "What belongs to the removed account {account} could not be deleted from {table}.",
+                account=account,
+                table=data.column.table.name,
+            )
+            return
+        self.log.info(
+            "What belonged to the removed account {account} is deleted from {table}.",
+            account=account,
+            table=data.column.table.name,
+        )

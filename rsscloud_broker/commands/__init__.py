@@ -11,11 +11,10 @@ It is a thin layer over ``client``, ``storage`` and ``runtime``, which do the wo
 ``check_config`` examines a configuration: check-config, plugins
 ``doctor``      examines an installed broker, or a feed: doctor
 ``doctor_checks`` has the checks of an installed broker
-``groups``      has groups of commands that suggest no other one than that which was asked for
 ``connected``   has what the commands share that use the network
 ``configured``  has what the commands share that read the broker's configuration
 ``examples``    has the examples in the help of each command
-``output``      stops the output when nobody reads it any more
+``output``      prints tables, and stops the output when nobody reads it any more
 
 A command's module is imported only when that command runs, so that a ping need not wait for the
 modules of the database.
@@ -29,7 +28,6 @@ import click
 
 from rsscloud_broker import __version__
 from rsscloud_broker.commands.examples import epilog
-from rsscloud_broker.commands.groups import Group
 
 #: Each command: its name, where it is (module and attribute), and the first sentence of its help.
 COMMANDS = {
@@ -95,6 +93,20 @@ COMMANDS = {
         "Show the status of the topic at URL: its last fetch, its next poll, what its feed says.",
     ),
 }
+
+
+class Group(click.Group):
+    """A group of commands.  Groups in it are of the same class."""
+
+    group_class = type
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command.  No other one is suggested: it might be one that changes data."""
+        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            ctx.fail(f"There is no command {args[0]!r}.")
+        return super().resolve_command(ctx, args)
 
 
 class LazyGroup(Group):

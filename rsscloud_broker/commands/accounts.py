@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -26,6 +26,7 @@ from rsscloud_broker.accounts import (
     new_token,
 )
 from rsscloud_broker.accounts.accounts import MAX_TOKENS
+from rsscloud_broker.commands import Group
 from rsscloud_broker.commands.configured import (
     config_option,
     data_option,
@@ -34,7 +35,7 @@ from rsscloud_broker.commands.configured import (
     settings_of,
 )
 from rsscloud_broker.commands.examples import epilog
-from rsscloud_broker.commands.groups import Group
+from rsscloud_broker.commands.output import print_table
 from rsscloud_broker.config import AccountsConfig
 from rsscloud_broker.errors import InvalidAccount
 from rsscloud_broker.interfaces import Account
@@ -146,7 +147,7 @@ def list_(config_file: str | None, data: str | None) -> None:
             times = (_to_the_minute(each.created_at), _to_the_minute(each.signed_in_at))
             is_so = ("yes" if each.is_admin else "no", "yes" if each.disabled else "no")
             table.append((each.name, *is_so, *times, *map(str, numbers)))
-    _print_table(table)
+    print_table(table)
 
 
 @account.command(epilog=epilog("account remove"))
@@ -250,7 +251,7 @@ def list_tokens(config_file: str | None, data: str | None, name: str) -> None:
         for each in rows.tokens(connection, _find_account(connection, name).id):
             times = map(_to_the_minute, (each.created_at, each.used_at, each.expires_at))
             table.append((str(each.id), ",".join(sorted(each.scopes)), *times, each.name))
-    _print_table(table)
+    print_table(table)
 
 
 @token.command("remove", epilog=epilog("account token remove"))
@@ -293,12 +294,3 @@ def _to_the_minute(seconds: float | None) -> str:
     if seconds is None:
         return "never"
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%MZ")
-
-
-def _print_table(table: Iterable[Sequence[str]]) -> None:
-    """Print a table whose first row has the headings, with aligned columns."""
-    table = list(table)
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())

@@ -18,9 +18,10 @@ from urllib.parse import urlsplit
 import click
 
 from rsscloud_broker.client import administration, publisher
+from rsscloud_broker.commands import Group
 from rsscloud_broker.commands.connected import cacert_option, run, web_client
 from rsscloud_broker.commands.examples import as_epilog
-from rsscloud_broker.commands.groups import Group
+from rsscloud_broker.commands.output import print_table
 from rsscloud_broker.util.urls import is_address
 from rsscloud_broker.web.admin.api_operation import Operation
 from rsscloud_broker.web.admin.openapi import BASE, fields_of
@@ -162,7 +163,10 @@ def _show(name: str, answer: Mapping[str, Any], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(answer, indent=2))
     elif name in _COLUMNS:
-        _show_table(_COLUMNS[name], answer["items"])
+        columns = _COLUMNS[name]
+        headings = [column.replace("_", " ").upper() for column in columns]
+        rows = [[_for_people(item.get(column)) for column in columns] for item in answer["items"]]
+        print_table([headings, *rows])
         if answer["next"] is not None:
             click.echo(f"There is more: --after {clean(str(answer['next']))!r}", err=True)
     elif answer == {"done": True}:
@@ -170,17 +174,6 @@ def _show(name: str, answer: Mapping[str, Any], as_json: bool) -> None:
     else:
         for line in _to_lines(answer):
             click.echo(line)
-
-
-def _show_table(columns: Sequence[str], items: Iterable[Mapping[str, Any]]) -> None:
-    rows = [
-        tuple(column.replace("_", " ").upper() for column in columns),
-        *(tuple(_for_people(item.get(column)) for column in columns) for item in items),
-    ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())
 
 
 def _to_lines(answer: Mapping[str, Any], depth: int = 0) -> Iterator[str]:

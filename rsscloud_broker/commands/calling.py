@@ -20,9 +20,9 @@ from rsscloud_broker.client import resourcesync as resourcesync_client
 from rsscloud_broker.client.feed_requests import make_ask
 from rsscloud_broker.client.listener import DEFAULT_PROCEDURE, MAX_BODY_BYTES, Listener, bind
 from rsscloud_broker.client.subscriber import RegisteredCallback, Subscriber, find_cloud
+from rsscloud_broker.commands import Group
 from rsscloud_broker.commands.connected import cacert_option, outbound, run, web_client
 from rsscloud_broker.commands.examples import epilog
-from rsscloud_broker.commands.groups import Group
 from rsscloud_broker.commands.output import write_no_more
 from rsscloud_broker.http.limits import HTTPLimits, bounded_site
 from rsscloud_broker.util.clock import SystemClock

@@ -12,6 +12,7 @@ from sqlalchemy import make_url
 
 from rsscloud_broker import config
 from rsscloud_broker.commands.configured import config_option, data_option, plain_errors
+from rsscloud_broker.commands.output import print_table
 from rsscloud_broker.http.listening import SYSTEMD, check_endpoints
 from rsscloud_broker.runtime import plugin_discovery, start_checks
 from rsscloud_broker.runtime.command_line import Options
@@ -133,9 +134,6 @@ def plugins(config_file: str | None) -> None:
         for name, maker in sorted(found.items()):
             runs = "yes" if name in running else "no"
             rows.append((kind, name, runs, makers.package_of(maker), text.clean(maker.help)))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        click.echo(line.rstrip())
+    print_table(rows)
     if problems:
         raise click.ClickException(plugin_discovery.report(problems))

@@ -15,7 +15,6 @@ from rsscloud_broker import config
 from rsscloud_broker.client import feed_doctor
 from rsscloud_broker.client.feed_push import OwnBroker
 from rsscloud_broker.client.feed_requests import make_ask
-from rsscloud_broker.commands import doctor_checks
 from rsscloud_broker.commands.check_config import build_unstarted
 from rsscloud_broker.commands.configured import (
     config_option,
@@ -24,7 +23,9 @@ from rsscloud_broker.commands.configured import (
     settings_of,
 )
 from rsscloud_broker.commands.connected import cacert_option, outbound, run
-from rsscloud_broker.commands.doctor_checks import CheckContext, Result
+from rsscloud_broker.commands.doctor_checks import checks, results
+from rsscloud_broker.commands.doctor_checks.context import CheckContext
+from rsscloud_broker.commands.doctor_checks.results import Result
 from rsscloud_broker.delivery.notifiers.websub import PROTOCOL as WEBSUB
 from rsscloud_broker.http.offers import FrontDoorsError
 from rsscloud_broker.runtime import plugin_building, plugin_discovery
@@ -97,8 +98,8 @@ def examine(
             time_url,
         )
         where = config_file or "the defaults"
-        results = [Result("ok", "configuration", f"{where}: it can be used")]
-        _finish([*results, *await doctor_checks.examine(patient)], as_json)
+        first = Result("ok", "configuration", f"{where}: it can be used")
+        _finish([first, *await checks.examine(patient)], as_json)
 
     run(work)
 
@@ -107,7 +108,7 @@ async def _examine_feed(reactor: Any, url: str, own: OwnBroker | None, as_json: 
     clock = SystemClock(reactor)
     ask = make_ask(outbound(reactor), clock)
     report = await feed_doctor.examine(ask, clock, url, own)
-    _finish(doctor_checks.of_feed(report), as_json)
+    _finish(results.of_feed(report), as_json)
 
 
 def _named_broker(
@@ -126,15 +127,15 @@ def _named_broker(
     return OwnBroker(public_url or settings.address, protocols - {WEBSUB}, has_hub)
 
 
-def _print_results(results: Sequence[Result], as_json: bool) -> None:
+def _print_results(found: Sequence[Result], as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(doctor_checks.as_json(results), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(results.as_json(found), indent=2, ensure_ascii=False))
     else:
-        click.echo(doctor_checks.as_text(results))
+        click.echo(results.as_text(found))
 
 
-def _finish(results: Sequence[Result], as_json: bool) -> None:
+def _finish(found: Sequence[Result], as_json: bool) -> None:
     """Show the results, and end with status 1 if any has failed."""
-    _print_results(results, as_json)
-    if doctor_checks.has_failed(results):
+    _print_results(found, as_json)
+    if results.has_failed(found):
         raise SystemExit(1)

@@ -1,13 +1,12 @@
 """The configuration, as attrs classes, and what builds them from TOML."""
 
+from rsscloud_broker.config.accounts import AccountsConfig
+from rsscloud_broker.config.building import ConfigError, NoOptions, build, nearest
 from rsscloud_broker.config.config import (
-    AccountsConfig,
     Check,
     Config,
-    ConfigError,
     Egress,
     Http,
-    Log,
     Metrics,
     Network,
     Pages,
@@ -15,33 +14,9 @@ from rsscloud_broker.config.config import (
     RateLimitOptions,
     Storage,
     Topics,
-    build,
     load,
     loads,
-    nearest,
     override,
 )
 from rsscloud_broker.config.lines import with_line
-
-__all__ = [
-    "AccountsConfig",
-    "Check",
-    "Config",
-    "ConfigError",
-    "Egress",
-    "Http",
-    "Log",
-    "Metrics",
-    "Network",
-    "Pages",
-    "Polling",
-    "RateLimitOptions",
-    "Storage",
-    "Topics",
-    "build",
-    "load",
-    "loads",
-    "nearest",
-    "override",
-    "with_line",
-]
+from rsscloud_broker.config.logging import Log

@@ -18,6 +18,11 @@ T = TypeVar("T", bound=attrs.AttrsInstance)
 _Attribute: TypeAlias = "attrs.Attribute[Any]"
 
 
+@attrs.frozen
+class NoOptions:
+    """The options of a plugin that has none."""
+
+
 class ConfigError(Exception):
     """The configuration cannot be used.  Its text says why, a line for each fault."""
 

@@ -22,7 +22,7 @@ from attrs import field, frozen
 from attrs.validators import and_, deep_iterable, ge, gt, in_, le, optional
 
 from rsscloud_broker.config.accounts import AccountsConfig
-from rsscloud_broker.config.building import ConfigError, broken_rule, build, nearest
+from rsscloud_broker.config.building import ConfigError, broken_rule, build
 from rsscloud_broker.config.couriers import DeliveryConfig
 from rsscloud_broker.config.lines import with_line
 from rsscloud_broker.config.logging import Log
@@ -41,28 +41,6 @@ from rsscloud_broker.model.disclosure import Mode
 from rsscloud_broker.model.work import Bounds
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.wire.units import DAY
-
-__all__ = [
-    "AccountsConfig",
-    "Config",
-    "ConfigError",
-    "DeliveryConfig",
-    "Egress",
-    "Http",
-    "Log",
-    "Metrics",
-    "Network",
-    "Pages",
-    "Polling",
-    "RateLimitOptions",
-    "Storage",
-    "Topics",
-    "build",
-    "load",
-    "loads",
-    "nearest",
-    "override",
-]
 
 T = TypeVar("T", bound=attrs.AttrsInstance)
 Network: TypeAlias = IPv4Network | IPv6Network

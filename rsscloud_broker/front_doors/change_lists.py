@@ -44,6 +44,7 @@ from twisted.web.server import NOT_DONE_YET, Request
 from twisted.web.static import File
 from zope.interface import implementer
 
+from rsscloud_broker.config import NoOptions
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.http.answering import Answer, answer, plain, send
 from rsscloud_broker.http.requests import accepted_codings
@@ -61,18 +62,13 @@ _HALF_MINUTE: Final = b"public, max-age=30"
 _DAY: Final = b"public, max-age=86400"
 
 
-@frozen
-class ChangeListsOptions:
-    """The change lists' front door has no options."""
-
-
 @implementer(IFrontDoor)
 class ChangeListsDoor(RoutesOnly):
     """The front door that serves the change lists and the archives."""
 
     name = "change_lists"
 
-    def __init__(self, options: ChangeListsOptions, parts: FrontDoorParts) -> None:
+    def __init__(self, options: NoOptions, parts: FrontDoorParts) -> None:
         self._routes = tuple(
             Route(path, "GET", page, for_everybody=True)
             for path, page in (

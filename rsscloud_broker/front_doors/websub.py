@@ -26,11 +26,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import frozen
 from twisted.web.http import NO_CONTENT
 from twisted.web.server import Request
 from zope.interface import implementer
 
+from rsscloud_broker.config import NoOptions
 from rsscloud_broker.errors import (
     CallbackFailed,
     EndedTopic,
@@ -69,11 +69,6 @@ _OLD = "pubsubhubbub"
 LEASE_DEFAULT, LEASE_MAX = 10 * 86_400, 30 * 86_400
 
 
-@frozen
-class WebSubOptions:
-    """The hub has no options."""
-
-
 def granted(seconds: int | None) -> int:
     """The lease that the hub grants, in seconds (section 5.1 of WebSub).
 
@@ -91,7 +86,7 @@ class WebSubDoor(RoutesOnly):
 
     name = "websub"
 
-    def __init__(self, options: WebSubOptions, parts: FrontDoorParts) -> None:
+    def __init__(self, options: NoOptions, parts: FrontDoorParts) -> None:
         self._broker = parts.broker
         self._pages = WebSubPages(parts)
         self._public_url = parts.public_url

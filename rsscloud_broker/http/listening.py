@@ -20,13 +20,15 @@ from twisted.internet.abstract import isIPv6Address
 from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import CannotListenError
+from twisted.internet.interfaces import IListeningPort
 from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure
+from zope.interface import directlyProvides, providedBy
 
 from rsscloud_broker.config import ConfigError
-from rsscloud_broker.http.adopting import Adopting
 from rsscloud_broker.http.certificates import TLS, Certificate, tls_options
 from rsscloud_broker.http.endpoint_text import arguments
+from rsscloud_broker.util.twisted_overrides.adopted_port import AdoptedPort
 
 #: Endpoints that begin with this are sockets that systemd passes to the broker.
 SYSTEMD = "systemd:"
@@ -55,7 +57,9 @@ def listener(
     :param certificates: the list to which the endpoint's certificate is added once it listens.
     :raises ConfigError: the text is not an endpoint, or a file or socket that it names is missing.
     """
-    adopting: Any = Adopting(reactor, description, [] if certificates is None else certificates)
+    adopting: Any = _AdoptingReactor(
+        reactor, description, [] if certificates is None else certificates
+    )
     try:
         if description.startswith(TLS):
             tls_options(description, reactor)
@@ -66,6 +70,45 @@ def listener(
             reason = "systemd has passed no such socket; start the broker by its socket unit"
         raise ConfigError(f"listen: {description!r} is no endpoint to use: {reason}") from error
     return service
+
+
+class _AdoptingReactor:
+    """The reactor for one endpoint; it passes on everything but the methods below.
+
+    A listener with TLS can read its certificate again while it runs: see ``certificates``.  A UNIX
+    socket that systemd has opened stays as systemd made it: see ``twisted_overrides.adopted_port``.
+
+    :param description: the endpoint.
+    :param certificates: the list to which the endpoint's certificate is added, if it listens
+        with TLS.
+    """
+
+    def __init__(self, reactor: Any, description: str, certificates: list[Certificate]) -> None:
+        self._reactor = reactor
+        self._description = description
+        self._certificates = certificates
+        directlyProvides(self, providedBy(reactor))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reactor, name)
+
+    def listenSSL(
+        self, port: int, factory: Factory[Any], contextFactory: Any, **where: Any
+    ) -> IListeningPort:
+        """Listen as ``IReactorSSL`` does, with a certificate that can be read again."""
+        certificate = Certificate(self._description, contextFactory)
+        self._certificates.append(certificate)
+        listening: IListeningPort = self._reactor.listenSSL(port, factory, certificate, **where)
+        return listening
+
+    def adoptStreamPort(
+        self, fileDescriptor: int, addressFamily: int, factory: Factory[Any]
+    ) -> IListeningPort:
+        """Listen as ``IReactorSocket`` does, but leave a UNIX socket as it was found."""
+        if addressFamily == socket.AF_UNIX:
+            return AdoptedPort.adopt(fileDescriptor, factory, self._reactor)
+        port: IListeningPort = self._reactor.adoptStreamPort(fileDescriptor, addressFamily, factory)
+        return port
 
 
 def _with_backlog(description: str) -> str:

@@ -19,6 +19,7 @@ from itertools import chain
 
 from twisted.web.resource import IResource, Resource
 from twisted.web.server import Request
+from twisted.web.static import Data
 
 from rsscloud_broker.errors import DocumentFault
 from rsscloud_broker.http import soap as soap_door
@@ -38,7 +39,6 @@ from rsscloud_broker.http.requests import (
 from rsscloud_broker.http.security import SECURITY_HEADERS
 from rsscloud_broker.http.shown_exchange import FORM
 from rsscloud_broker.http.soap import SoapRoot
-from rsscloud_broker.http.soap_description import DescriptionPage
 from rsscloud_broker.http.xmlrpc import XMLRPCRoot
 from rsscloud_broker.interfaces import IFrontDoor, Parsing, Route, parse_directly
 from rsscloud_broker.wire import soap, xml, xmlrpc
@@ -99,7 +99,7 @@ class Root(Resource):
             for path in description.paths if description else ():
                 assert description is not None
                 document = description.document(f"{public_url}{path}", service.described)
-                page = DescriptionPage(document)
+                page = Data(document, soap_door.CONTENT_TYPE)
                 self._add_route(Route(path, "GET", page, frozenset({"wsdl"})))
         self._methods_at = self._find_methods()
         self._known_as = {_folded(path): path for path in self._methods_at}  # as people type them

@@ -11,7 +11,7 @@ from attrs import field, frozen
 from twisted.plugin import IPlugin
 from zope.interface import implementer
 
-from rsscloud_broker.accounts.portal import PasswordChecker, PasswordCheckerOptions
+from rsscloud_broker.accounts.portal import PasswordChecker
 from rsscloud_broker.apps.events.options import EventsOptions
 from rsscloud_broker.apps.events.options import history as history_of_events
 from rsscloud_broker.apps.follows.options import FollowsOptions
@@ -23,6 +23,7 @@ from rsscloud_broker.apps.test_feed.items import TABLES as TEST_FEED_TABLES
 from rsscloud_broker.apps.test_feed.options import TestFeedOptions
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.schema import TABLES as TABLES_OF_WRITING
+from rsscloud_broker.config import NoOptions
 from rsscloud_broker.delivery.distribution import Distribution
 from rsscloud_broker.delivery.notifiers import (
     HttpPostNotifier,
@@ -33,12 +34,12 @@ from rsscloud_broker.delivery.notifiers import (
     XMLRPCNotifier,
 )
 from rsscloud_broker.delivery.options import DistributionOptions
-from rsscloud_broker.front_doors.change_lists import ChangeListsDoor, ChangeListsOptions
+from rsscloud_broker.front_doors.change_lists import ChangeListsDoor
 from rsscloud_broker.front_doors.ping_sink import PingSinkDoor, PingSinkOptions
 from rsscloud_broker.front_doors.resourcesync import ResourceSyncDoor, ResourceSyncOptions
 from rsscloud_broker.front_doors.resourcesync import pushed_prefixes as pushed_by_publishers
 from rsscloud_broker.front_doors.rsscloud import RssCloudDoor, RssCloudOptions
-from rsscloud_broker.front_doors.websub import WebSubDoor, WebSubOptions
+from rsscloud_broker.front_doors.websub import WebSubDoor
 from rsscloud_broker.interfaces import (
     AppTables,
     IAppMaker,
@@ -58,17 +59,17 @@ from rsscloud_broker.sinks.archive import ArchiveOptions, ArchiveSink
 from rsscloud_broker.sinks.change_list import ChangeListOptions, ChangeListSink
 from rsscloud_broker.sinks.event_log import EventLogOptions, EventLogSink
 from rsscloud_broker.sinks.relay import RelayOptions, RelaySink
-from rsscloud_broker.sinks.resourcesync import ResourceSyncSink, ResourceSyncSinkOptions
+from rsscloud_broker.sinks.resourcesync import ResourceSyncSink
 from rsscloud_broker.sinks.resourcesync import pushed_prefixes as pushed_by_the_source
 from rsscloud_broker.sinks.statistics import StatisticsOptions, StatisticsSink
-from rsscloud_broker.web.admin.door import AdministrationDoor, AdministrationOptions
+from rsscloud_broker.web.admin.door import AdministrationDoor
 from rsscloud_broker.web.doctor import DoctorDoor, DoctorOptions
-from rsscloud_broker.web.event_log import EventLogDoor, EventLogDoorOptions
+from rsscloud_broker.web.event_log import EventLogDoor
 from rsscloud_broker.web.front_page import FrontPageDoor, FrontPageOptions
 from rsscloud_broker.web.public_lists import PublicListsDoor, PublicListsOptions
-from rsscloud_broker.web.sign_in import AccountsDoor, AccountsOptions
+from rsscloud_broker.web.sign_in import AccountsDoor
 from rsscloud_broker.web.stats_page import StatsDoor, StatsOptions
-from rsscloud_broker.web.topic_page import TopicPageDoor, TopicPageOptions
+from rsscloud_broker.web.topic_page import TopicPageDoor
 
 
 @frozen
@@ -175,14 +176,14 @@ ping_sink = FrontDoorMaker(
 change_lists = FrontDoorMaker(
     "change_lists",
     "changes.xml, shortChanges.xml and hourly archives for crawlers",
-    ChangeListsOptions,
+    NoOptions,
     ChangeListsDoor,
     needs=("copy_file", "has_hub", "public_directory", "public_url"),
 )
 websub = FrontDoorMaker(
     "websub",
     "the hub of WebSub and PubSubHubbub: subscribe, unsubscribe and publish",
-    WebSubOptions,
+    NoOptions,
     WebSubDoor,
     needs=("broker", "pages", "public_url", "running"),
 )
@@ -218,7 +219,7 @@ events = FeedsFrontDoorMaker(
 event_log = FrontDoorMaker(
     "event_log",
     "the event log for people, at /log",
-    EventLogDoorOptions,
+    NoOptions,
     EventLogDoor,
     needs=(
         *("callers", "clock", "disclosure", "event_log", "max_connections"),
@@ -245,7 +246,7 @@ front_page = FrontDoorMaker(
 topic_page = FrontDoorMaker(
     "topic_page",
     "the page about one topic: what the broker knows of it, and a button to fetch it",
-    TopicPageOptions,
+    NoOptions,
     TopicPageDoor,
     needs=(
         *("broker", "callers", "clock", "disclosure", "event_log"),
@@ -266,7 +267,7 @@ public_lists = FrontDoorMaker(
 administration = FrontDoorMaker(
     "administration",
     "the pages and the API for administrators, at /admin and /api",
-    AdministrationOptions,
+    NoOptions,
     AdministrationDoor,
     needs=(
         "accounts",
@@ -290,7 +291,7 @@ stats = FrontDoorMaker(
 accounts = FrontDoorMaker(
     "accounts",
     "the pages to sign in and out, and to manage one's own account",
-    AccountsOptions,
+    NoOptions,
     AccountsDoor,
     needs=(
         "account_files",
@@ -380,7 +381,7 @@ statistics = SinkMaker(
 resourcesync_source = PushingSinkMaker(
     "resourcesync",
     "makes the ResourceSync documents of the hourly archives",
-    ResourceSyncSinkOptions,
+    NoOptions,
     ResourceSyncSink,
     pushed_by_the_source,
     needs=(
@@ -405,7 +406,7 @@ writing = AppMaker(
 password = CheckerMaker(
     "password",
     "accepts the passwords that the broker stores",
-    PasswordCheckerOptions,
+    NoOptions,
     PasswordChecker,
     needs=("passwords",),
 )

@@ -35,6 +35,7 @@ from attrs import define, evolve, frozen
 from twisted.python.filepath import FilePath
 from zope.interface import implementer
 
+from rsscloud_broker.config import NoOptions
 from rsscloud_broker.events import Event, FileCopied, FilePublished, TopicChanged
 from rsscloud_broker.interfaces import IEventSink, SinkParts
 from rsscloud_broker.model import Content
@@ -63,14 +64,7 @@ _ARCHIVES: Final = "[0-9][0-9][0-9][0-9]/[0-9][0-9]/[0-9][0-9]/[0-9][0-9].xml"
 _MEDIA_TYPE: Final = "text/xml"
 
 
-@frozen
-class ResourceSyncSinkOptions:
-    """Options of the ResourceSync sink: none."""
-
-
-def pushed_prefixes(
-    options: ResourceSyncSinkOptions, public_url: str, has_hub: bool
-) -> tuple[str, ...]:
+def pushed_prefixes(options: NoOptions, public_url: str, has_hub: bool) -> tuple[str, ...]:
     """The URL of the channel, if the source has one; see ``IPushesContent``."""
     return (public_url + CHANNEL,) if has_hub else ()
 
@@ -85,7 +79,7 @@ class ResourceSyncSink(PeriodicClusterJob):
     name = "resourcesync"
     handles: tuple[type[Event], ...] = (FilePublished, FileCopied)
 
-    def __init__(self, options: ResourceSyncSinkOptions, parts: SinkParts) -> None:
+    def __init__(self, options: NoOptions, parts: SinkParts) -> None:
         super().__init__(
             parts.clock, 60, self._catch_up, parts.store, name=self.name, at_start=True
         )

@@ -19,7 +19,7 @@ from rsscloud_broker.accounts import (
     PasswordChecker,
     Passwords,
 )
-from rsscloud_broker.accounts.portal import PasswordCheckerOptions
+from rsscloud_broker.config import NoOptions
 from rsscloud_broker.config.accounts import AccountsConfig as AccountOptions
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import ForgedForm
@@ -153,7 +153,7 @@ def memory_sign_in(database: Any, clock: IClock) -> IAccounts:
     store = AccountStore(database)
     passwords = Passwords(store, Hasher(QUICK), execute)
     parts = CheckerParts(passwords, clock, execute)
-    checker = PasswordChecker(PasswordCheckerOptions(), parts)
+    checker = PasswordChecker(NoOptions(), parts)
     portal = Portal(AccountRealm(store), [AnyOf([checker])])
     return Accounts(store, portal, passwords, clock, QUICK, _never_wait, _never_wait)
 

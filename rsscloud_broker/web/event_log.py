@@ -25,6 +25,7 @@ from twisted.web.template import Flattenable, Tag, tags
 from twisted.web.util import Redirect
 from zope.interface import implementer
 
+from rsscloud_broker.config import NoOptions
 from rsscloud_broker.http.answering import Answer, Answers, plain
 from rsscloud_broker.interfaces import (
     Caller,
@@ -59,18 +60,13 @@ _FILTER: Final = ("topic", "host", "kind", "outcome")
 OUTCOMES: Final = tuple(dict.fromkeys(word for words in KINDS.values() for word in words))
 
 
-@frozen
-class EventLogDoorOptions:
-    """Options of the front door for the event log: there are none."""
-
-
 @implementer(IFrontDoor)
 class EventLogDoor(RoutesOnly):
     """The front door for ``/log``.  It has no routes if the broker keeps no event log."""
 
     name = "event_log"
 
-    def __init__(self, options: EventLogDoorOptions, parts: FrontDoorParts) -> None:
+    def __init__(self, options: NoOptions, parts: FrontDoorParts) -> None:
         self._resources: dict[str, IResource] = {}
         event_log = parts.event_log
         if event_log is None:

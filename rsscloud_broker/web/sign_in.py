@@ -13,11 +13,11 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from attrs import frozen
 from twisted.web.server import Request
 from zope.interface import implementer
 
 from rsscloud_broker.accounts.administration import INVITED_PATH
+from rsscloud_broker.config import NoOptions
 from rsscloud_broker.errors import ForgedForm, SignInFailed, TooMany
 from rsscloud_broker.http.answering import Answer, Answers
 from rsscloud_broker.http.requests import client_address, header, parameter
@@ -54,18 +54,13 @@ _USES: Final = {
 }
 
 
-@frozen
-class AccountsOptions:
-    """The front door has no options of its own; ``[accounts]`` has those of accounts."""
-
-
 @implementer(IFrontDoor)
 class AccountsDoor(RoutesOnly):
     """The front door for ``/signin``, ``/signout`` and ``/account``."""
 
     name = "accounts"
 
-    def __init__(self, options: AccountsOptions, parts: FrontDoorParts) -> None:
+    def __init__(self, options: NoOptions, parts: FrontDoorParts) -> None:
         if parts.accounts is None or parts.callers is None:
             raise ValueError("this front door needs accounts, and the broker has none")
         cookies = Cookies(parts.public_url)

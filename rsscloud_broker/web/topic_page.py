@@ -16,11 +16,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import quote
 
-from attrs import evolve, frozen
+from attrs import evolve
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, tags
 from zope.interface import implementer
 
+from rsscloud_broker.config import NoOptions
 from rsscloud_broker.errors import (
     Forbidden,
     ForgedForm,
@@ -67,18 +68,13 @@ _CHANGED: Final = (
 _UNCHANGED: Final = "It has not changed since the last fetch, so nobody is notified."
 
 
-@frozen
-class TopicPageOptions:
-    """The topic page has no options."""
-
-
 @implementer(IFrontDoor)
 class TopicPageDoor(RoutesOnly):
     """The front door for ``/topic``."""
 
     name = "topic_page"
 
-    def __init__(self, options: TopicPageOptions, parts: FrontDoorParts) -> None:
+    def __init__(self, options: NoOptions, parts: FrontDoorParts) -> None:
         self._broker = parts.broker
         self._callers = parts.callers
         self._clock = parts.clock

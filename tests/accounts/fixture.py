@@ -20,8 +20,8 @@ from rsscloud_broker.accounts import (
     PasswordChecker,
     Passwords,
 )
-from rsscloud_broker.accounts.portal import PasswordCheckerOptions
 from rsscloud_broker.config import AccountsConfig as AccountOptions
+from rsscloud_broker.config import NoOptions
 from rsscloud_broker.interfaces import CheckerParts
 from rsscloud_broker.policy.rate_limits import RateLimit
 from rsscloud_broker.storage import AccountStore
@@ -70,7 +70,7 @@ class AccountHouse:
         self.hasher = CountingHasher()
         self.passwords = Passwords(self.store, self.hasher, execute)
         parts = CheckerParts(self.passwords, self.clock, execute)
-        own = [PasswordChecker(PasswordCheckerOptions(), parts)]
+        own = [PasswordChecker(NoOptions(), parts)]
         realm = AccountRealm(self.store)
         burst = options.attempts_burst
         self.accounts = Accounts(

@@ -12,7 +12,8 @@ from zope.interface import Interface, implementer
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.accounts import AccountRealm, AnyOf, PasswordChecker
-from rsscloud_broker.accounts.portal import AvatarId, PasswordCheckerOptions
+from rsscloud_broker.accounts.portal import AvatarId
+from rsscloud_broker.config import NoOptions
 from rsscloud_broker.errors import SignInFailed
 from rsscloud_broker.interfaces import Account, CheckerParts, IAccount, SignIn
 from tests.accounts.fixture import PASSWORD, PATIENT, AccountHouse
@@ -40,7 +41,7 @@ class PortalTests(SynchronousTestCase):
     def test_interfaces(self) -> None:
         house = AccountHouse(self)
         parts = CheckerParts(house.passwords, house.clock, house.result)
-        for checker in (PasswordChecker(PasswordCheckerOptions(), parts), AnyOf([])):
+        for checker in (PasswordChecker(NoOptions(), parts), AnyOf([])):
             self.assertTrue(verifyObject(ICredentialsChecker, checker))
         self.assertTrue(verifyObject(IRealm, AccountRealm(house.store)))
         account = Account(1, "dave", False, 1.0)

@@ -22,9 +22,9 @@ from zope.interface import implementer
 from zope.interface.interface import InterfaceClass
 
 from rsscloud_broker.composition.server import Server, set_back
-from rsscloud_broker.config import Config, ConfigError
+from rsscloud_broker.config import Config, ConfigError, NoOptions
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.front_doors.change_lists import ChangeListsDoor, ChangeListsOptions
+from rsscloud_broker.front_doors.change_lists import ChangeListsDoor
 from rsscloud_broker.interfaces import (
     App,
     AppParts,
@@ -45,7 +45,7 @@ from rsscloud_broker.policy.blocks import Blocks
 from rsscloud_broker.runtime.command_line import LOOPBACK, Options
 from rsscloud_broker.runtime.plugin_discovery import Makers, select
 from rsscloud_broker.runtime.service import MOMENT, STOP_WITHIN, BrokerService
-from rsscloud_broker.sinks.resourcesync import ResourceSyncSink, ResourceSyncSinkOptions
+from rsscloud_broker.sinks.resourcesync import ResourceSyncSink
 from rsscloud_broker.storage import Store
 from rsscloud_broker.testing import FakeNotifier, RecordingSink
 from rsscloud_broker.testing.clock import Clock
@@ -253,13 +253,13 @@ class DoorMaker:
 
     name = "parts"
     help = "Keeps its parts."
-    options = ChangeListsOptions
+    options = NoOptions
     needs: tuple[str, ...] = tuple(each.name for each in fields(FrontDoorParts))
 
     def __init__(self) -> None:
         self.given: list[Any] = []
 
-    def make(self, options: ChangeListsOptions, parts: FrontDoorParts) -> IFrontDoor:
+    def make(self, options: NoOptions, parts: FrontDoorParts) -> IFrontDoor:
         self.given.append(parts)
         return ChangeListsDoor(options, parts)
 
@@ -270,13 +270,13 @@ class RecordingSinkMaker:
 
     name = "parts"
     help = "Keeps its parts."
-    options = ResourceSyncSinkOptions
+    options = NoOptions
     needs = tuple(each.name for each in fields(SinkParts))
 
     def __init__(self) -> None:
         self.given: list[Any] = []
 
-    def make(self, options: ResourceSyncSinkOptions, parts: SinkParts) -> IEventSink:
+    def make(self, options: NoOptions, parts: SinkParts) -> IEventSink:
         self.given.append(parts)
         return ResourceSyncSink(options, parts)
 

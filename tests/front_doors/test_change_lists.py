@@ -17,8 +17,9 @@ from twisted.web.resource import Resource
 from twisted.web.server import Request
 from zope.interface.verify import verifyObject
 
+from rsscloud_broker.config import NoOptions
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.front_doors.change_lists import ChangeListsDoor, ChangeListsOptions
+from rsscloud_broker.front_doors.change_lists import ChangeListsDoor
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor
 from tests.outbound.servers import serve
 
@@ -77,7 +78,7 @@ class ChangeListsTestCase(TestCase):
         )
         self.copied: list[str] = []
         self.stored: dict[str, Exception | None] = {}
-        self.door = ChangeListsDoor(ChangeListsOptions(), parts)
+        self.door = ChangeListsDoor(NoOptions(), parts)
         # Not treq, which would accept gzip and decompress it.  Over real sockets, which tell
         # Twisted's file producer when the connection is lost.
         self.agent: Any = Agent(reactor)

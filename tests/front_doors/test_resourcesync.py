@@ -9,7 +9,7 @@ from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from rsscloud_broker.config import Http
+from rsscloud_broker.config import Http, NoOptions
 from rsscloud_broker.config.building import ConfigError, build
 from rsscloud_broker.errors import Forbidden, TooMany, TopicUnreadable, Unavailable
 from rsscloud_broker.front_doors.resourcesync import (
@@ -18,7 +18,7 @@ from rsscloud_broker.front_doors.resourcesync import (
     ResourceSyncDoor,
     ResourceSyncOptions,
 )
-from rsscloud_broker.front_doors.websub import WebSubDoor, WebSubOptions
+from rsscloud_broker.front_doors.websub import WebSubDoor
 from rsscloud_broker.http.limits import HTTPLimits, bounded_site
 from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import IPushesContent
@@ -77,7 +77,7 @@ class DoorTestCase(SynchronousTestCase):
             public_url=BROKER,
             has_hub=has_hub,
         )
-        doors = [ResourceSyncDoor(options, parts), WebSubDoor(WebSubOptions(), parts)]
+        doors = [ResourceSyncDoor(options, parts), WebSubDoor(NoOptions(), parts)]
         self.factory = bounded_site(Root(doors, BROKER), HTTPLimits(Http(body_limit=10_000), clock))
 
     def ask(

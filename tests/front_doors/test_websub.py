@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.config import Http
+from rsscloud_broker.config import Http, NoOptions
 from rsscloud_broker.errors import (
     CallbackFailed,
     EndedTopic,
@@ -18,7 +18,7 @@ from rsscloud_broker.errors import (
     Unavailable,
     UnsupportedProtocol,
 )
-from rsscloud_broker.front_doors.websub import WebSubDoor, WebSubOptions
+from rsscloud_broker.front_doors.websub import WebSubDoor
 from rsscloud_broker.http.limits import HTTPLimits, bounded_site
 from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import IFrontDoor, Route
@@ -37,7 +37,7 @@ PUBLISH = {"hub.mode": "publish", "hub.url": FEED}
 
 
 class ContractTests(
-    make_front_door_tests(lambda case: WebSubDoor(WebSubOptions(), front_door_parts()))  # type: ignore[misc] # made at run time
+    make_front_door_tests(lambda case: WebSubDoor(NoOptions(), front_door_parts()))  # type: ignore[misc] # made at run time
 ):
     """The hub keeps the contract of front doors."""
 
@@ -47,10 +47,10 @@ class HubTestCase(SynchronousTestCase):
         self.broker = FakeBroker(("websub",))
         self.open()
 
-    def open(self, options: WebSubOptions | None = None, *doors: IFrontDoor) -> None:
+    def open(self, options: NoOptions | None = None, *doors: IFrontDoor) -> None:
         """Serve a hub, and perhaps other front doors."""
         parts = front_door_parts(broker=self.broker, pages=PageRenderer(), public_url=PUBLIC_URL)
-        door = WebSubDoor(options or WebSubOptions(), parts)
+        door = WebSubDoor(options or NoOptions(), parts)
         self.factory = bounded_site(Root([door, *doors], PUBLIC_URL), HTTPLimits(Http(), Clock()))
 
     def ask(

@@ -20,12 +20,12 @@ from rsscloud_broker.runtime import plugin_discovery
 from rsscloud_broker.runtime.plugin_discovery import (
     Makers,
     PluginError,
+    PluginLocation,
     bundled,
     discover,
     select,
     survey,
 )
-from rsscloud_broker.runtime.plugin_origin import PluginLocation
 
 _numbers = count()
 

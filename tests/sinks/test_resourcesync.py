@@ -20,6 +20,7 @@ from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 from zope.interface.verify import verifyObject
 
+from rsscloud_broker.config import NoOptions
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import FilePublished, TopicChanged
 from rsscloud_broker.interfaces import IEventSink, IPushesContent
@@ -33,7 +34,7 @@ from rsscloud_broker.outbound.own_topics import (
 )
 from rsscloud_broker.plugins import bundled
 from rsscloud_broker.sinks import resourcesync
-from rsscloud_broker.sinks.resourcesync import ResourceSyncSink, ResourceSyncSinkOptions
+from rsscloud_broker.sinks.resourcesync import ResourceSyncSink
 from rsscloud_broker.testing import RecordingBus, make_sink_tests, memory_store, sink_parts
 from rsscloud_broker.testing.clock import About, Clock
 from rsscloud_broker.wire import links
@@ -76,7 +77,7 @@ class ResourceSyncTestCase(SynchronousTestCase):
             "public_directory": self.directory,
             "has_hub": True,
         }
-        return ResourceSyncSink(ResourceSyncSinkOptions(), sink_parts(**(mine | parts)))
+        return ResourceSyncSink(NoOptions(), sink_parts(**(mine | parts)))
 
     def start(self, **parts: Any) -> ResourceSyncSink:
         sink = self.make(**parts)
@@ -122,7 +123,7 @@ class DocumentsTests(ResourceSyncTestCase):
         self.assertTrue(verifyObject(IService, sink))
 
     def test_only_the_channel_is_pushed(self) -> None:
-        maker, options = bundled.resourcesync_source, ResourceSyncSinkOptions()
+        maker, options = bundled.resourcesync_source, NoOptions()
         self.assertTrue(verifyObject(IPushesContent, maker))
         self.assertEqual(maker.pushed_prefixes(options, BROKER, True), (BROKER + CHANNEL,))
         self.assertEqual(maker.pushed_prefixes(options, BROKER, False), ())
@@ -481,7 +482,7 @@ class DestinationTests(ResourceSyncTestCase):
 
 def _fresh(case: TestCase) -> IEventSink:
     parts = sink_parts(public_directory=FilePath(case.mktemp()))
-    return ResourceSyncSink(ResourceSyncSinkOptions(), parts)
+    return ResourceSyncSink(NoOptions(), parts)
 
 
 class ContractTests(make_sink_tests(_fresh)):  # type: ignore[misc] # made at run time

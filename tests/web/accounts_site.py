@@ -11,7 +11,7 @@ from lxml import html
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import AccountsConfig as AccountOptions
-from rsscloud_broker.config import Http
+from rsscloud_broker.config import Http, NoOptions
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.http.limits import HTTPLimits, bounded_site
 from rsscloud_broker.http.site import Root
@@ -20,7 +20,7 @@ from rsscloud_broker.testing import front_door_parts
 from rsscloud_broker.web.callers import Callers
 from rsscloud_broker.web.front_page import FrontPageDoor, FrontPageOptions
 from rsscloud_broker.web.pages import PageRenderer
-from rsscloud_broker.web.sign_in import AccountsDoor, AccountsOptions
+from rsscloud_broker.web.sign_in import AccountsDoor
 from tests.accounts.fixture import PASSWORD, PATIENT, AccountHouse
 from tests.front_doors.exchange import FORM, Answer, Exchange, address, request_bytes
 
@@ -55,7 +55,7 @@ class AccountSite(AccountHouse):
         )
         self.parts = parts
         self.doors = [
-            AccountsDoor(AccountsOptions(), parts),
+            AccountsDoor(NoOptions(), parts),
             FrontPageDoor(FrontPageOptions(), parts),
         ]
         limits = HTTPLimits(Http(), self.clock)

@@ -8,10 +8,11 @@ from urllib.parse import parse_qs, urlsplit
 from lxml import html
 from twisted.trial.unittest import SynchronousTestCase
 
+from rsscloud_broker.config import NoOptions
 from rsscloud_broker.model.disclosure import Disclosure, Mode
 from rsscloud_broker.model.log_entry import KINDS, LogEntry
 from rsscloud_broker.testing import front_door_parts
-from rsscloud_broker.web.event_log import ON_PAGE, EventLogDoor, EventLogDoorOptions
+from rsscloud_broker.web.event_log import ON_PAGE, EventLogDoor
 from tests.front_doors.fixture import NOON, House
 
 FEED = "http://feeds.example/rss.xml"
@@ -159,7 +160,7 @@ class PageTests(LogCase):
         self.assertEqual((answer.status, answer.body), (200, b""))
 
     def test_no_event_log_no_page(self) -> None:
-        door = EventLogDoor(EventLogDoorOptions(), front_door_parts())
+        door = EventLogDoor(NoOptions(), front_door_parts())
         self.assertEqual(door.routes(), [])
 
 

@@ -11,12 +11,11 @@ from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.config import Http
+from rsscloud_broker.config import Http, NoOptions
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.model.log_entry import LogEntry
 from rsscloud_broker.web import broadcast, event_stream
 from rsscloud_broker.web.broadcast import HEARTBEAT
-from rsscloud_broker.web.event_log import EventLogDoorOptions
 from rsscloud_broker.web.event_stream import KEPT, LINES
 from tests.front_doors.exchange import Exchange
 from tests.front_doors.fixture import CALLER, NOON, House
@@ -28,7 +27,7 @@ class StreamCase(SynchronousTestCase):
     """A site with an event log in memory, and clients that watch it."""
 
     http = Http()
-    options = EventLogDoorOptions()
+    options = NoOptions()
 
     def setUp(self) -> None:
         self.house = House(

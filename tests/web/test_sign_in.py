@@ -5,11 +5,12 @@ from __future__ import annotations
 from attrs import evolve
 from twisted.trial.unittest import SynchronousTestCase
 
+from rsscloud_broker.config import NoOptions
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IFrontDoor
 from rsscloud_broker.testing import front_door_parts, make_front_door_tests
 from rsscloud_broker.web.callers import local_path
-from rsscloud_broker.web.sign_in import AccountsDoor, AccountsOptions
+from rsscloud_broker.web.sign_in import AccountsDoor
 from tests.accounts.fixture import PASSWORD, PATIENT, QUICK
 from tests.web.accounts_site import AccountSite, Browser
 
@@ -18,7 +19,7 @@ SESSION, FORM, KNOWN = (f"__Host-rsscloud-{name}" for name in ("session", "form"
 
 def make_door(case: SynchronousTestCase) -> IFrontDoor:
     """The front door with accounts in memory."""
-    return AccountsDoor(AccountsOptions(), AccountSite(case).parts)
+    return AccountsDoor(NoOptions(), AccountSite(case).parts)
 
 
 class ContractTests(make_front_door_tests(make_door)):  # type: ignore[misc] # made at run time
@@ -35,7 +36,7 @@ class SiteTestCase(SynchronousTestCase):
 
 class SignInTests(SiteTestCase):
     def test_needs_accounts(self) -> None:
-        error = self.assertRaises(ValueError, AccountsDoor, AccountsOptions(), front_door_parts())
+        error = self.assertRaises(ValueError, AccountsDoor, NoOptions(), front_door_parts())
         self.assertIn("needs accounts", str(error))
 
     def test_form(self) -> None:

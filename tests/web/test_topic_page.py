@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
-from rsscloud_broker.config import RateLimitOptions
+from rsscloud_broker.config import NoOptions, RateLimitOptions
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import IEventLog, IFrontDoor
@@ -18,7 +18,7 @@ from rsscloud_broker.model import Topic, TopicOverview, TopicStatus
 from rsscloud_broker.model.log_entry import LogEntry, LogFilter
 from rsscloud_broker.testing import Clock, FakeTopicView, front_door_parts
 from rsscloud_broker.web.pages import PageRenderer
-from rsscloud_broker.web.topic_page import TopicPageDoor, TopicPageOptions
+from rsscloud_broker.web.topic_page import TopicPageDoor
 from tests.front_doors.exchange import Answer
 from tests.front_doors.fixture import FEED, NOON, PUBLIC_URL, House
 
@@ -107,7 +107,7 @@ class SentencesTests(TopicPageTestCase):
                 **parts,
             }
         )
-        door = TopicPageDoor(TopicPageOptions(), given)
+        door = TopicPageDoor(NoOptions(), given)
         self.assertTrue(verifyObject(IFrontDoor, door))
         self.answer = House(self, root=Root([door], PUBLIC_URL)).get("/topic", url=url)
         return self.page(self.answer)

@@ -12,15 +12,3 @@
 A check is a function that takes the patient, which is the broker to examine, and yields results.
 The checks change nothing and do not disturb a running broker; they may run beside it at any time.
 """
-
-from rsscloud_broker.commands.doctor_checks.checks import examine
-from rsscloud_broker.commands.doctor_checks.context import CheckContext
-from rsscloud_broker.commands.doctor_checks.results import (
-    Result,
-    as_json,
-    as_text,
-    has_failed,
-    of_feed,
-)
-
-__all__ = ["CheckContext", "Result", "as_json", "as_text", "examine", "has_failed", "of_feed"]

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from attrs import frozen
 from zope.interface import implementer
 
+from rsscloud_broker.config import NoOptions
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.web.admin.accounts import AccountsPage, OneAccountPage
 from rsscloud_broker.web.admin.announcements import AnnouncementsPage
@@ -43,18 +43,13 @@ _PAGES: Final = (
 )
 
 
-@frozen
-class AdministrationOptions:
-    """The administration has no options."""
-
-
 @implementer(IFrontDoor)
 class AdministrationDoor(RoutesOnly):
     """The front door for administrators.  It has no routes if the broker has no accounts."""
 
     name = "administration"
 
-    def __init__(self, options: AdministrationOptions, parts: FrontDoorParts) -> None:
+    def __init__(self, options: NoOptions, parts: FrontDoorParts) -> None:
         self._routes: Sequence[Route] = ()
         console = Console.of(parts)
         if console is None:

@@ -18,7 +18,7 @@ from rsscloud_broker.apps.hosting.app import make_hosting
 from rsscloud_broker.apps.hosting.options import HostingOptions
 from rsscloud_broker.apps.hosting.schema import metadata
 from rsscloud_broker.config import AccountsConfig as AccountOptions
-from rsscloud_broker.config import Http, Topics
+from rsscloud_broker.config import Http, NoOptions, Topics
 from rsscloud_broker.core import Access, Blocks, FairLimiter, Publisher
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.front_doors.rsscloud import RssCloudDoor, RssCloudOptions
@@ -40,7 +40,7 @@ from rsscloud_broker.testing.memory import CallersThread
 from rsscloud_broker.testing.parsing import parse_here
 from rsscloud_broker.web.callers import Callers
 from rsscloud_broker.web.pages import PageRenderer
-from rsscloud_broker.web.sign_in import AccountsDoor, AccountsOptions
+from rsscloud_broker.web.sign_in import AccountsDoor
 from rsscloud_broker.wire import soap
 from tests.accounts.fixture import PASSWORD, PATIENT, AccountHouse
 from tests.core.house import Bus, FakeDiskSpace, change_detector
@@ -142,7 +142,7 @@ class HostingHouse(AccountHouse):
         self.app = make_hosting(options or HostingOptions(), self.parts)
         doors = [
             *self.app.front_doors,
-            AccountsDoor(AccountsOptions(), door_parts),
+            AccountsDoor(NoOptions(), door_parts),
             RssCloudDoor(RssCloudOptions(), door_parts),
         ]
         root = Root(doors, public_url)

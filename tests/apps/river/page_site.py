@@ -15,7 +15,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.apps.river.model import Arrival, Feed, ImportedFeeds, InvalidFeed, Item
 from rsscloud_broker.apps.river.page import RiverPageDoor
 from rsscloud_broker.apps.river.river import River
-from rsscloud_broker.config import Http
+from rsscloud_broker.config import Http, NoOptions
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.http.limits import HTTPLimits, bounded_site
@@ -33,7 +33,7 @@ from rsscloud_broker.testing.parsing import parse_here
 from rsscloud_broker.web.assets import AssetsDoor
 from rsscloud_broker.web.callers import Callers
 from rsscloud_broker.web.pages import PageRenderer
-from rsscloud_broker.web.sign_in import AccountsDoor, AccountsOptions
+from rsscloud_broker.web.sign_in import AccountsDoor
 from tests.accounts.fixture import PATIENT, AccountHouse
 from tests.front_doors.exchange import Exchange, address, request_bytes
 from tests.web.accounts_site import Browser
@@ -217,7 +217,7 @@ class RiverSite(AccountHouse):
         self.river.hint = self.door.hint
         doors = [
             AssetsDoor(),
-            AccountsDoor(AccountsOptions(), front_door_parts(**shared)),
+            AccountsDoor(NoOptions(), front_door_parts(**shared)),
             self.door,
         ]
         root = Root(doors, PUBLIC_URL)

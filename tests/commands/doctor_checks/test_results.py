@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.commands.doctor_checks import Result, as_json, as_text, has_failed, of_feed
+from rsscloud_broker.commands.doctor_checks.results import (
+    Result,
+    as_json,
+    as_text,
+    has_failed,
+    of_feed,
+)
 from rsscloud_broker.interfaces import FeedReport, Finding
 from rsscloud_broker.interfaces.views import Kind
 

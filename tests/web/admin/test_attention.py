@@ -19,8 +19,7 @@ from rsscloud_broker.web.admin.attention import (
     BrokerFindings,
     attention,
 )
-from rsscloud_broker.web.admin.overview import work_of
-from rsscloud_broker.web.admin.rates import rates
+from rsscloud_broker.web.admin.overview import rates, work_of
 from rsscloud_broker.web.statistics import PERIODS, Statistics
 
 NOW = 1_000_000.0
