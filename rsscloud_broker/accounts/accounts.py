@@ -209,7 +209,6 @@ class Accounts:
         """Check the password of an attempt to sign in; remember the attempt if it is refused.
 
         :param known: the mark in the browser's cookie.
-        :returns: the account, with the hash of the password.
         :raises SignInFailed, TooMany: it is wrong, or there were too many attempts.
         """
         try:

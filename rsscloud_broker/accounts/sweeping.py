@@ -46,8 +46,6 @@ class RemovedAccounts(EachPeriod):
     It looks every few seconds.  It reads the tables of applications when it starts, and
     when an account was removed.  A request of the account may be under way then and store something
     a moment later, so the next look reads them once more.
-
-    :param data: what the applications keep for accounts.
     """
 
     log = Logger()

@@ -48,7 +48,6 @@ async def call_form(web: Web, url: str, fields: Sequence[tuple[str, str]]) -> st
 async def call_xmlrpc(web: Web, url: str, procedure: str, parameters: Sequence[Any]) -> Any:
     """Call an XML-RPC procedure.
 
-    :returns: the value of the response.
     :raises Declined: the response is a fault.
     :raises ClientError: the call failed.
     """
@@ -67,7 +66,6 @@ async def call_soap(
 ) -> Any:
     """Call a SOAP operation, without a namespace.
 
-    :param action: the SOAPAction.
     :returns: the result of the response.
     :raises Declined: the response is a fault.
     :raises ClientError: the call failed.

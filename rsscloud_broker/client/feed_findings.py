@@ -279,10 +279,7 @@ def _describe_feed(facts: FeedFacts) -> str:
 def _judge_links(
     facts: FeedFacts, last: FeedAnswer, in_headers: Sequence[str]
 ) -> Iterator[Finding]:
-    """The findings about the feed's home page and its own address.
-
-    :param in_headers: the addresses of the feed by its Link headers.
-    """
+    """The findings about the feed's home page and its own address."""
     if not facts.link:
         yield Finding("missing", "link", "The feed does not say where its home page is.")
     written = facts.self_link or next(iter(in_headers), "")

@@ -144,7 +144,6 @@ def bind(reactor: IReactorTCP, site: Any, host: str, port: int) -> int:
         ``ServerFactory``).
     :param host: the address to listen on; empty for all.
     :param port: the number of the port; 0 for any that is free.
-    :returns: the number of the port.
     :raises CannotListenError: the port is taken, or the address is not this machine's.
     """
     try:

@@ -83,7 +83,6 @@ async def register(
     """Register a callback for a topic, by the cloud's protocol.
 
     :param begin: called with the callback, as the cloud gets it, before each call of the cloud.
-    :returns: the cloud's sentence.
     :raises ClientError: the cloud did not accept the registration.
     """
     if cloud.protocol in _BY_FORM:

@@ -46,7 +46,6 @@ class Reply:
     def target(self, asked: str) -> str:
         """The URL to which this answer redirects a request.
 
-        :param asked: the URL of the request.
         :raises ClientError: its Location is no URL.
         """
         try:

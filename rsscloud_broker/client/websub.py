@@ -247,7 +247,6 @@ class HubSubscriber:
 
     ``HubCallbacks`` passes the calls of the hubs to `verify` and `receive`.
 
-    :param on_content: called with each content.
     :param tell: called with sentences for people.
     :param secret: the secret that signs notifications; empty for none.
     :param lease: the seconds of the lease that hubs are asked for; 0 for as long as they like.
@@ -430,7 +429,6 @@ def own_address(hub: str) -> str:
     It sends nothing to the hub, but looks up the hub's name and blocks meanwhile, so it is only
     for commands.
 
-    :param hub: the URL of the hub.
     :raises ClientError: the name of the hub's host cannot be resolved.
     """
     try:

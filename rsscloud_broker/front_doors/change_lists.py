@@ -95,7 +95,6 @@ class PublishedFile(Resource):
 
     :param path: the path at which it is served, which is also its path below the public
         directory; with ``*`` for the path of the request.
-    :param cache_control: the value of the Cache-Control header.
     """
 
     isLeaf = True
@@ -170,7 +169,6 @@ def _version(modified_ns: int, size: int, coding: str) -> _Version:
     """The version of a file; cached, since every request needs it.
 
     :param modified_ns: when the file was modified, in nanoseconds since the epoch.
-    :param size: bytes of the file.
     :param coding: the content coding; empty for none.
     """
     suffix = f"-{coding}" if coding else ""
@@ -186,7 +184,6 @@ def _version(modified_ns: int, size: int, coding: str) -> _Version:
 def _serve(request: Request, path: str, cache_control: bytes) -> bytes | int:
     """Answer with a file, or with its gzipped copy if the client accepts gzip.
 
-    :param cache_control: the value of the Cache-Control header.
     :raises FileNotFoundError: there is no such file.
     """
     if allows_gzip(accepted_codings(request)):

@@ -69,7 +69,6 @@ class ConfiguredToken:
 class MonitoringDoor(RoutesOnly):
     """The front door for programs that watch the broker.
 
-    :param registry: the metrics.
     :param health: examines the parts of the broker.
     :param token: knows the token of the configuration.
     :param further: other checks of tokens: those of accounts.

@@ -146,7 +146,6 @@ class _Refusal(Exception):
 
     Its text is for the publisher.
 
-    :ivar status: the status of the answer.
     :ivar headers: headers of the answer.
     """
 

@@ -197,7 +197,6 @@ class Answers(Resource):
     """A resource whose answers one async function makes, for every HTTP method.
 
     :param respond: takes the request and returns its answer: see ``Answered``.
-    :param say: see ``answer``.
     """
 
     isLeaf = True

@@ -86,7 +86,6 @@ def certificate_of(options: Any) -> Any:
 def tls_options(description: str, reactor: Any) -> Any:
     """Make the TLS options of an endpoint from its files, without listening.
 
-    :param description: an endpoint of Twisted with TLS.
     :returns: the options that Twisted makes; their ``getContext`` has been tried.
     :raises ConfigError: a file cannot be read or holds something else, or the key and the
         certificate do not belong together; the text is a clause that names the file.

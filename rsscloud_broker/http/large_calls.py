@@ -53,7 +53,6 @@ def read_call(document: bytes, charset: str | None, means_soap: bool) -> LargeCa
     """Read a call; to be called by ``interfaces.Parsing``.
 
     :param means_soap: whether the request is one for SOAP, unless the document says something else.
-    :returns: the call, for ``unpack_call``.
     :raises UnreadableCall: there is none.
     """
     try:

@@ -78,11 +78,7 @@ ErrorPage: TypeAlias = Callable[[int, str], bytes]
 
 
 class _Refusal(Exception):
-    """A request is refused for its body or its query.
-
-    :ivar status: the status of the answer.
-    :ivar text: the text of the answer.
-    """
+    """A request is refused for its body or its query."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -390,8 +386,6 @@ def bounded_site(
 ) -> LimitedConnections:
     """Make the factory that serves a resource over HTTP with limits.
 
-    :param resource: the root resource.
-    :param limits: the limits that all its connections share.
     :param counters: where answers and connections are counted.
     :param error_page: makes the error pages for browsers; without it all errors are plain text.
     :param access_log: gets a line for each request that is answered.

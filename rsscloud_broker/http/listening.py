@@ -53,7 +53,6 @@ def listener(
     """Make a service that listens on an endpoint once it is started.
 
     :param description: the endpoint, such as ``tcp:5337``.
-    :param site: the factory of the site.
     :param certificates: the list to which the endpoint's certificate is added once it listens.
     :raises ConfigError: the text is not an endpoint, or a file or socket that it names is missing.
     """
@@ -78,7 +77,6 @@ class _AdoptingReactor:
     A listener with TLS can read its certificate again while it runs: see ``certificates``.  A UNIX
     socket that systemd has opened stays as systemd made it: see ``twisted_overrides.adopted_port``.
 
-    :param description: the endpoint.
     :param certificates: the list to which the endpoint's certificate is added, if it listens
         with TLS.
     """

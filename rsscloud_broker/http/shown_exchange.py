@@ -51,7 +51,6 @@ def form_slots(
     """The slots of ``exchange.html`` for a request that sends a form.
 
     :param public_url: the URL of the broker, without a slash at the end.
-    :param path: the path that the form was sent to.
     :param fields: the names and values that the broker understood; empty values are left out.
     :param secrets: the names of fields whose values are not shown.
     """
@@ -67,10 +66,7 @@ def form_slots(
 def document_slots(
     public_url: str, path: str, document: bytes, answer: ShownAnswer
 ) -> dict[str, str]:
-    """The slots of ``exchange.html`` for a request that sends an XML document.
-
-    :param document: the document, in UTF-8.
-    """
+    """The slots of ``exchange.html`` for a request that sends an XML document."""
     text = document.decode()
     command = (
         f"curl {shlex.quote(public_url + path)} -H 'Content-Type: text/xml' \\\n"

@@ -119,7 +119,6 @@ class XMLRPCRoot(XMLRPC):
         """Call a procedure.
 
         :param method: the name of the procedure, with its prefix.
-        :returns: the result of the procedure.
         :raises Fault: the call failed, for any reason but the next.
         :raises Unavailable: the broker lacks what it needs for the call.
         """

@@ -53,10 +53,7 @@ class HostLimiter:
         return self._has_free(source, self.share(self._limit) - self._total)
 
     def has_capacity_at(self, quota: HostQuota, source: str | None = None) -> bool:
-        """Whether one more may begin by a quota, as far as only that host matters.
-
-        :param source: as for ``has_capacity``.
-        """
+        """Whether one more may begin by a quota, as far as only that host matters."""
         key = None if source is None else (source, quota)
         return self._has_free(key, self.share(quota.limit) - self._counts[quota])
 

@@ -164,10 +164,7 @@ class FairLimiter:
         self._is_giving = False
 
     def set_node_count(self, nodes: int) -> None:
-        """Divide the limits, which hold for all nodes together, among this many nodes.
-
-        :param nodes: how many nodes live.
-        """
+        """Divide the limits, which hold for all nodes together, among this many nodes."""
         self._slots = max(1, self._all_slots // nodes)
         self._under_way.nodes = nodes
         self._give_slots()
@@ -181,7 +178,6 @@ class FairLimiter:
     ) -> AbstractAsyncContextManager[None]:
         """Wait for a slot.  The call that gets it is under way for as long as the context lasts.
 
-        :param turn: a turn that has not waited yet.
         :param quota: how many calls of this kind the host may have.
         """
         return _Slot(self, turn, quota, urgent)

@@ -228,10 +228,7 @@ class Admission:
         return self._fetches.take(_host_of(url))
 
     def too_many_fetches(self, url: str, pause: int) -> TooMany:
-        """The error for a topic without subscribers that ``admit_fetch`` found over the limit.
-
-        :param pause: what ``admit_fetch`` returned.
-        """
+        """The error for a topic without subscribers that ``admit_fetch`` found over the limit."""
         often = _rate_text(self._fetches, "fetches")
         return self._too_many(
             "fetches of a host",
@@ -306,8 +303,6 @@ class Admission:
         The host's subscriptions are counted only when its quota is unknown or used up.  An
         intent that is being verified counts, though nothing is stored for it yet.  A renewal
         does not count, so subscriptions at a full host can be renewed.
-
-        :returns: the quota; None if there is no limit or the intent renews a subscription.
         """
         limit = self._limits.subscriptions_per_host
         if not limit or await self._has_subscription(intent.topic, intent.callback):

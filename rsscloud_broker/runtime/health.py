@@ -199,10 +199,7 @@ def names(resolver: Resolver) -> Callable[[], str]:
 
 
 def listeners(made: Callable[[], Sequence[IService]]) -> Callable[[], str]:
-    """A check that the broker still accepts connections everywhere.
-
-    :param made: returns the listeners.
-    """
+    """A check that the broker still accepts connections everywhere."""
 
     def check() -> str:
         services = made()

@@ -56,10 +56,7 @@ class UnusableLog(Exception):
 
 
 class Logs:
-    """Writes events as ``[log]`` says; the settings may change at any time.
-
-    :param settings: the first settings.
-    """
+    """Writes events as ``[log]`` says; the settings may change at any time."""
 
     def __init__(self, settings: Log) -> None:
         self._settings = settings
@@ -80,7 +77,6 @@ class Logs:
 
         :param options: twistd's options ``logger``, ``logfile``, ``syslog``, ``prefix`` and
             ``nodaemon``.
-        :param opened: is called with the log file, if one was opened.
         :returns: None if the broker leaves logging to twistd: if ``--logger`` names an observer,
             if a daemon is to log to stdout, which twistd refuses, or if another program than
             twistd runs the broker.

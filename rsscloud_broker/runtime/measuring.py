@@ -27,7 +27,6 @@ SIZES_PERIOD, SIZES_AFTER = 60.0, 20.0
 def add_process_metrics(counters: Counters, product: str, database: str) -> None:
     """Add the metrics of the process, of Python, and of the versions that run.
 
-    :param product: the version of the broker.
     :param database: the kind of database, such as ``sqlite``.
     """
     ProcessCollector(registry=counters.registry)

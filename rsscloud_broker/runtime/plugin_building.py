@@ -91,12 +91,10 @@ def make_all(
     """Make the parts of one kind of plugins.
 
     :param makers: all makers that were found.
-    :param kind: one of `plugin_discovery.KINDS`.
     :param chosen: makers and their options, as `plugin_discovery.select` returns them.
     :param parts: has the things that plugins of this kind may need, as attributes.  Those that no
         plugin needs are not read.
     :param own: things that take the place of those of ``parts``.
-    :returns: the parts, in the order of ``chosen``.
     :raises PluginError: a plugin needs what does not exist, or its ``make`` raises or returns an
         object that does not provide the interface of its kind; a line for each.
     """
@@ -198,8 +196,6 @@ def make_notifiers(
 ) -> dict[str, INotifier]:
     """Make the notifiers.
 
-    :param parts: see `make_all`.
-    :returns: the notifiers, by their protocols.
     :raises PluginError: see `make_all`; or two notifiers have the same protocol.
     """
     made = make_all(makers, "notifiers", chosen, parts)

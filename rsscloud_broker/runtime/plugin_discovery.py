@@ -156,10 +156,7 @@ def discover(package: ModuleType = plugins) -> Makers:
 
 
 def survey(package: ModuleType = plugins) -> tuple[Makers, list[str]]:
-    """Find the usable makers on a drop-in path, and the faults of the others.
-
-    :returns: the makers, and a sentence for each fault.
-    """
+    """Find the usable makers on a drop-in path, and the faults of the others."""
     problems: list[str] = []
     modules = _import_all(package, problems)
     locations = _locations(modules, problems)
@@ -323,8 +320,6 @@ def select(
     """Select the makers that the configuration enables.
 
     :param makers: the makers of one kind, by name, such as ``discover().sinks``.
-    :param tables: the tables of that kind in the configuration, by name.
-    :param kind: one of the `KINDS`.
     :param where: the configuration file, for messages.
     :returns: each enabled maker with an instance of its options, in the order of their names.
     :raises ConfigError: a table names no plugin that was found, or has faults.  The error lists

@@ -40,7 +40,6 @@ async def write_change_list(
 
     :param count: returns how many pings were ever received; see ``Store.count_pings``.
     :param limit: how many pings are listed at most, the newest; None for all.
-    :returns: how many pings the list holds.
     :raises Unavailable: the store cannot be read.
     :raises OSError: the file cannot be written.
     """

@@ -77,7 +77,6 @@ class RelayMessage:
 def message_of(protocol: Protocol, url: str, ping: Ping, *, plain: bool = False) -> RelayMessage:
     """The request that passes a ping on.
 
-    :param url: of the target.
     :param plain: whether the feed is left out.
     """
     topic = ping.rss_url or ping.url

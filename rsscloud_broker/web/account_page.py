@@ -279,10 +279,7 @@ def _session_item(session: Session, caller: Caller) -> Tag:
 
 
 def browser_name(text: str) -> str:
-    """What people call a browser, such as "Firefox on Linux".
-
-    :param text: what it calls itself.
-    """
+    """What people call a browser, such as "Firefox on Linux"."""
     browser, system = (
         next((name for part, name in names.items() if part in text), "")
         for names in (_BROWSERS, _SYSTEMS)

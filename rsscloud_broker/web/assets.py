@@ -37,7 +37,6 @@ class Asset(Resource):
     """A resource that serves one file of a package, compressed or as it is; caches may keep it.
 
     :param file: the file, which is read at once.
-    :param media_type: its Content-Type.
     :param seconds: how long caches may keep it.
     """
 

@@ -53,10 +53,7 @@ def seems_local(request: Request) -> bool:
 
 
 class Cookies:
-    """Reads and sets the cookies of this broker.
-
-    :param public_url: the broker's own URL.
-    """
+    """Reads and sets the cookies of this broker."""
 
     def __init__(self, public_url: str) -> None:
         self._is_secure = public_url.startswith("https:")
@@ -88,10 +85,7 @@ class Cookies:
 
 @implementer(ICallers)
 class Callers:
-    """Implements ``ICallers`` for the pages and the other front doors.
-
-    :param public_url: the broker's own URL.
-    """
+    """Implements ``ICallers`` for the pages and the other front doors."""
 
     def __init__(self, accounts: IAccounts, public_url: str) -> None:
         self._accounts = accounts

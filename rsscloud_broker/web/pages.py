@@ -159,7 +159,6 @@ class PageRenderer:
     def error(self, status: int, message: str) -> bytes:
         """Render the page that says what went wrong, with links to the front page and ``/docs``.
 
-        :param status: the status of the answer.
         :param message: what was wrong and what the rule is, in sentences.
         """
         heading = _HEADINGS.get(status, _OTHER_HEADING)

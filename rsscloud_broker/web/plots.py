@@ -63,10 +63,7 @@ def lines(
 
 
 def ticks_up_to(most: float, *, whole: bool) -> list[float]:
-    """Some round numbers from 0 to at least ``most``, for an axis.
-
-    :param whole: whether they are whole numbers.
-    """
+    """Some round numbers from 0 to at least ``most``, for an axis."""
     step = next(
         nice * 10.0**power
         for power in (_WHOLE if whole else _FRACTIONS)

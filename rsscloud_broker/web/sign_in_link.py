@@ -58,7 +58,6 @@ def link_to(broker: str, secret: str, next_path: str = "/") -> str:
     """A sign-in link.
 
     :param broker: the URL of the broker for a browser on its machine, without a slash at the end.
-    :param secret: the secret of the link.
     :param next_path: where the link leads after signing in.
     """
     fields = {"key": secret} | ({"next": next_path} if next_path != "/" else {})
@@ -66,10 +65,7 @@ def link_to(broker: str, secret: str, next_path: str = "/") -> str:
 
 
 class SignInLink:
-    """Answers requests for ``/signin/once`` or ``/signin/invited``.
-
-    :param kind: ``link`` or ``invitation``.
-    """
+    """Answers requests for ``/signin/once`` or ``/signin/invited``."""
 
     def __init__(
         self, parts: FrontDoorParts, accounts: IAccounts, cookies: Cookies, kind: str = "link"

@@ -172,7 +172,6 @@ def percentile(buckets: Mapping[float, int], share: int) -> float | None:
     Within a bucket values are taken to be spread evenly, as Prometheus does.
 
     :param buckets: how many values there are between the next lower bound and each upper bound.
-    :param share: a percentage.
     :returns: at most the highest finite bound; None without values.
     """
     wanted = sum(buckets.values()) * share / 100
@@ -244,7 +243,6 @@ def _last_measurements(
 ) -> list[int | None]:
     """The last measurement at each step.
 
-    :param steps: the measurements.
     :param measured: has an entry for each step in which anything was measured: what is missing
         among the others was 0 then.
     """

@@ -167,8 +167,8 @@ def _port(text: str) -> int:
 
 
 def _protocol(text: str) -> str:
-    # The specification says that case matters; published feeds do not keep to it.
     """The protocol in lower case; InvalidCloud if it is unknown."""
+    # The specification says that case matters; published feeds do not keep to it.
     protocol = text.lower()
     if protocol not in PROTOCOLS:
         known = ", ".join(sorted(PROTOCOLS))

@@ -160,7 +160,6 @@ def registration(
 
     :param fields: ``notifyProcedure``, ``port``, ``path``, ``protocol`` and ``domain`` as the
         client sent them; absent ones may be left out.
-    :param topics: the URLs of the topics.
     :param caller: the address that the request came from; the callback is there if the
         registration has no domain.
     :param protocols: the protocols of notifications that the broker offers.

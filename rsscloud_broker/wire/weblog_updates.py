@@ -48,7 +48,6 @@ def site_ping(
     """Make a ping from the texts that a client has sent.
 
     :param name: the name of the site, perhaps escaped for HTML.
-    :param url: the URL of the site.
     :param at: when the ping arrived, in seconds since the epoch.
     :param changes_url: the URL of the changed page, or empty.
     :param rss_url: the URL of the feed, or empty.

@@ -308,10 +308,7 @@ def parse_call(fields: Iterable[tuple[str, str]]) -> HubCall:
 
 
 def sign(body: bytes, secret: str, method: str = METHODS[0]) -> str:
-    """The value of ``X-Hub-Signature``: section 7.1 of WebSub.
-
-    :param method: one of ``METHODS``.
-    """
+    """The value of ``X-Hub-Signature``: section 7.1 of WebSub."""
     return f"{method}={hmac.new(secret.encode(), body, method).hexdigest()}"
 
 

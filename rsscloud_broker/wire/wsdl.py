@@ -39,11 +39,7 @@ class DescribedOperation:
 
 
 def rsscloud_wsdl(url: str, more: Sequence[DescribedOperation] = ()) -> bytes:
-    """The WSDL of the service ``rssCloud``, in UTF-8.
-
-    :param url: the URL at which its operations answer.
-    :param more: further operations.
-    """
+    """The WSDL of the service ``rssCloud``, in UTF-8."""
     operations = (
         DescribedOperation(
             "pleaseNotify",
@@ -58,11 +54,7 @@ def rsscloud_wsdl(url: str, more: Sequence[DescribedOperation] = ()) -> bytes:
 
 
 def weblog_updates_wsdl(url: str, more: Sequence[DescribedOperation] = ()) -> bytes:
-    """The WSDL of the service ``weblogUpdates``, in UTF-8.
-
-    :param url: the URL at which its operations answer.
-    :param more: further operations.
-    """
+    """The WSDL of the service ``weblogUpdates``, in UTF-8."""
     operations = (
         DescribedOperation(
             "ping", "Say that a site has changed.", "weblogname weblogurl", _PING_RESULT

@@ -38,7 +38,6 @@ def table(
     """A table, or a sentence if it has no rows.
 
     :param caption: what it shows, for screen readers.
-    :param columns: the headings.
     :param empty: what to say without rows.
     """
     head = tags.tr(*(tags.th(column, scope="col") for column in columns))
