@@ -17,8 +17,10 @@ from rsscloud_broker.interfaces import Finding
 from rsscloud_broker.util.urls import joined
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire.conditional import sendable
-from rsscloud_broker.wire.feed import FeedFacts, UnreadableFeed, read_feed, xml_redirect
+from rsscloud_broker.wire.feed import read_feed, xml_redirect
+from rsscloud_broker.wire.feed_facts import FeedFacts
 from rsscloud_broker.wire.feed_hints import DAYS
+from rsscloud_broker.wire.feed_tree import UnreadableFeed
 from rsscloud_broker.wire.http_dates import freshness, http_date
 from rsscloud_broker.wire.units import in_words
 from rsscloud_broker.wire.web_address import fault_of_form

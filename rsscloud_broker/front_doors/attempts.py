@@ -11,7 +11,7 @@ Nothing further is begun then; what is under way goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
@@ -53,14 +53,9 @@ class RegistrationAttempts:
         self._verdict: Exception | None = None  # why the topics that are left are not tried
 
     async def require_one_success(self) -> None:
-        """Try the topics; one that succeeds is enough.
+        """Try the topics; see the function `require_one_success`.
 
-        If a limit on requests refused one of them, the client must learn of it, or it would not try
-        that one again.
-
-        :raises Limited: a limit on requests refused at least one topic.
         :raises BadRegistration: none succeeded in time; this is the first error.
-        :raises Exception: what an attempt raised, such as ``Unavailable``.
         """
         until = self._clock.seconds() + WITHIN
         working = [Deferred.fromCoroutine(self._try_left(alone=True))]
@@ -68,12 +63,7 @@ class RegistrationAttempts:
         working += [Deferred.fromCoroutine(self._try_left()) for _ in range(AT_A_TIME)]
         await self._wait_at_most(working, until - self._clock.seconds())
         self._verdict = self._verdict or BadRegistration(LATE)
-        failed = [problem for problem in self._problems if problem is not None]
-        for problem in failed:
-            if isinstance(problem, Limited) or not isinstance(problem, BadRegistration):
-                raise problem
-        if len(failed) == len(self._problems):
-            raise next(iter(failed), self._verdict)
+        require_one_success(self._problems or [self._verdict])
 
     async def _try_left(self, *, alone: bool = False) -> None:
         """Try the topics that are left, one after the other.
@@ -94,6 +84,25 @@ class RegistrationAttempts:
         DeferredList(working).addCallback(lambda _: None if over.called else over.callback(None))
         with suppress(TimedOut):
             await over.addTimeout(seconds, self._clock)
+
+
+def require_one_success(problems: Sequence[Exception | None]) -> None:
+    """Raise an error unless one of several attempts has succeeded.
+
+    If a limit on requests refused one of them, the client must learn of it, or it would not try
+    that one again.
+
+    :param problems: of each attempt; None if it succeeded.
+    :raises Limited: a limit on requests refused at least one attempt.
+    :raises BadRegistration: none succeeded; this is the first error.
+    :raises Exception: what an attempt raised, such as ``Unavailable``.
+    """
+    failed = [problem for problem in problems if problem is not None]
+    for problem in failed:
+        if isinstance(problem, Limited) or not isinstance(problem, BadRegistration):
+            raise problem
+    if failed and len(failed) == len(problems):
+        raise failed[0]
 
 
 def _concerns_all(problem: Exception) -> bool:

@@ -12,7 +12,7 @@ refused::
     <result success="true" msg="Thanks for the ping."/>
 
 ``GET /rssCloud`` has forms for both, and browsers get pages as answers (see
-``rsscloud_pages``).
+``rsscloud_answers``).
 
 By XML-RPC, as ``rssCloud.pleaseNotify(notifyProcedure, port, path, protocol,
 urlList[, domain])`` and ``rssCloud.ping(url)``, which return true or a fault;
@@ -24,7 +24,7 @@ Sources: "SOAP meets RSS" (2003), the implementor's guide to rssCloud (2009).
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -44,9 +44,12 @@ from rsscloud_broker.errors import (
     TopicUnreadable,
     UnsupportedProtocol,
 )
-from rsscloud_broker.front_doors.attempts import CallbackProblem, RegistrationAttempts
-from rsscloud_broker.front_doors.rsscloud_answers import failure_of, rest_answer
-from rsscloud_broker.front_doors.rsscloud_pages import RssCloudPages
+from rsscloud_broker.front_doors.attempts import (
+    CallbackProblem,
+    RegistrationAttempts,
+    require_one_success,
+)
+from rsscloud_broker.front_doors.rsscloud_answers import RssCloudPages, failure_of, rest_answer
 from rsscloud_broker.http.answering import Answers
 from rsscloud_broker.http.requests import all_parameters, client_address, parameters, passage
 from rsscloud_broker.http.xmlrpc import procedure
@@ -141,7 +144,9 @@ class RssCloud:
         :raises BadRegistration: no ping succeeded; the text is for the client.
         :raises Limited: a limit on requests refused at least one ping.
         """
-        await _require_one_success([self._ping(url, source, origin, again=again) for url in urls])
+        require_one_success(
+            await gather(self._ping(url, source, origin, again=again) for url in urls)
+        )
 
     async def _ping(
         self, url: str, source: str, origin: str, *, again: bool
@@ -367,24 +372,3 @@ def _refusal_rule(error: TopicUnreadable | CallbackFailed) -> str:
     In the second case nothing may be added to the sentence, since clients compare it.
     """
     return error.reason if error.refused else ""
-
-
-async def _require_one_success(
-    attempts: Iterable[Coroutine[Any, Any, BadRegistration | None]],
-) -> None:
-    """Make several attempts at once; one that succeeds is enough.
-
-    If a limit on requests refused one of them, the client must learn of it, or it would not try
-    that one again.
-
-    :param attempts: each returns the error for the client, or None if it succeeded.
-    :raises Limited: a limit on requests refused at least one attempt.
-    :raises BadRegistration: none succeeded; this is the first error.
-    """
-    problems = await gather(attempts)
-    limited = [problem for problem in problems if isinstance(problem, Limited)]
-    if limited:
-        raise limited[0]
-    failed = [problem for problem in problems if problem is not None]
-    if failed and len(failed) == len(problems):
-        raise failed[0]

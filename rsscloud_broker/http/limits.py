@@ -289,7 +289,7 @@ class BoundedRequest(TracedRequest):
 
         :raises _Refusal: the coding is unknown, or the body cannot be decoded.
         """
-        coding = (header(self, "content-encoding") or "").strip().lower().encode("latin-1")
+        coding = header(self, "content-encoding").strip().lower().encode("latin-1")
         if coding in {b"", b"identity"}:
             return
         if coding not in CONTENT_CODINGS:

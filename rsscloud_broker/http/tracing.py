@@ -63,7 +63,7 @@ class TracedRequest(Request):
         address of everybody before it, and each is a loopback address.  ``Host`` must name this
         machine as well: see ``is_own_host``.
         """
-        if not is_own_host(header(self, "host") or ""):
+        if not is_own_host(header(self, "host")):
             return False
         peer = getattr(self._connection.peer, "host", None)  # a UNIX socket has none
         if peer is not None and not is_loopback(peer):
@@ -75,9 +75,8 @@ class TracedRequest(Request):
     def sent_by(self) -> str:
         """How the client sent it: ``https``, ``http``, or empty if a proxy does not say."""
         if self._connection.from_proxy:
-            return (header(self, "x-forwarded-proto") or "").rpartition(",")[2].strip().lower()
+            return header(self, "x-forwarded-proto").rpartition(",")[2].strip().lower()
         return "https" if self.isSecure() else "http"
 
     def _senders(self) -> Iterator[str | None]:
-        forwarded = header(self, "x-forwarded-for")
-        return iter(()) if forwarded is None else senders(forwarded, self.limits.trusted)
+        return senders(header(self, "x-forwarded-for"), self.limits.trusted)

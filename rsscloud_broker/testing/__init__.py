@@ -21,6 +21,7 @@ No other part of the package imports this one.
 from rsscloud_broker.testing.app_contract import make_app_tests
 from rsscloud_broker.testing.apps import (
     FakeCallers,
+    FakeJobs,
     FakePublisher,
     app_parts,
     caller_of,
@@ -44,7 +45,6 @@ from rsscloud_broker.testing.fakes import (
     reply,
     sink_parts,
 )
-from rsscloud_broker.testing.jobs import FakeJobs
 from rsscloud_broker.testing.memory import CallersThread, memory_database, memory_store
 from rsscloud_broker.testing.topic_view import FakeTopicView
 

@@ -33,21 +33,18 @@ from rsscloud_broker.interfaces import (
     ICallers,
     IClock,
     IDatabase,
+    IJobs,
     IPublisher,
     Session,
 )
 from rsscloud_broker.interfaces.accounts import SCOPES
 from rsscloud_broker.model import Content
+from rsscloud_broker.model.shared import JobTurn
 from rsscloud_broker.policy.rate_limits import RateLimit
 from rsscloud_broker.storage import AccountStore
 from rsscloud_broker.storage import accounts as account_rows
 from rsscloud_broker.testing.clock import Clock
-from rsscloud_broker.testing.fakes import (
-    FakeBroker,
-    FakeOutbound,
-    FakePages,
-)
-from rsscloud_broker.testing.jobs import FakeJobs
+from rsscloud_broker.testing.fakes import FakeBroker, FakeOutbound, FakePages
 from rsscloud_broker.testing.memory import memory_database
 from rsscloud_broker.testing.parsing import parse_here
 from rsscloud_broker.testing.topic_view import FakeTopicView
@@ -58,6 +55,38 @@ PASSWORD: Final = "correct horse"  # noqa: S105 # it is for tests only
 #: Options with which a password is hashed in some milliseconds, and nobody has to wait after a few
 #: attempts to sign in.
 QUICK: Final = AccountOptions(hash_memory_kib=8192, attempts_per_source=5.0)
+
+
+@implementer(IJobs)
+class FakeJobs:
+    """The jobs of the only node, which may do each whenever it wants to.
+
+    :ivar shares: what ``shares_work`` returns.
+    :ivar hinted: the name of each job of which ``hint_at_job`` said that there is something to do.
+    """
+
+    def __init__(self) -> None:
+        self.shares = False
+        self.hinted: list[str] = []
+
+    def shares_work(self) -> bool:
+        return self.shares
+
+    async def claim_job(self, name: str, now: float, period: float) -> JobTurn:
+        return JobTurn(now, claimed=True, is_others=False)
+
+    async def finish_job(self, name: str, due_at: float) -> bool:
+        """Say that this node still had its claim; when the job is due next is not kept."""
+        return True
+
+    async def release_job(self, name: str) -> None:
+        pass
+
+    async def hint_at_job(self, name: str) -> None:
+        self.hinted.append(name)
+
+    async def request_job(self, name: str, since: float) -> None:
+        pass
 
 
 @implementer(IPublisher)

@@ -46,7 +46,7 @@ from rsscloud_broker.web.broadcast import (
 )
 from rsscloud_broker.web.callers import viewer_of
 from rsscloud_broker.web.event_stream import LogSource
-from rsscloud_broker.web.log_lines import PLAIN_WORDS, line_of
+from rsscloud_broker.web.log_lines import line_of, options
 from rsscloud_broker.web.streams import Places
 from rsscloud_broker.wire.text import clean, decode
 
@@ -211,11 +211,7 @@ class LogPage:
 
 def select(name: str, words: Sequence[str], chosen: str, everything: str) -> Tag:
     """A ``select`` field: one of some words, or all of them, which ``everything`` names."""
-    options = [tags.option(everything, value="")]
-    for word in words:
-        more = {"selected": "selected"} if word == chosen else {}
-        options.append(tags.option(PLAIN_WORDS.get(word, word), value=word, **more))
-    return tags.select(options, name=name)
+    return tags.select(tags.option(everything, value=""), *options(words, chosen), name=name)
 
 
 class LogEvents:

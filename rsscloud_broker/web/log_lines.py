@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlencode
@@ -32,6 +32,18 @@ PLAIN_WORDS: Final[Mapping[str, str]] = {
     "dropped": "removed",
     "dropping": "will be removed",
 }
+
+
+def options(words: Iterable[str], chosen: str) -> list[Tag]:
+    """The options of a ``select`` field, of which one may be chosen."""
+    return [
+        tags.option(
+            PLAIN_WORDS.get(word, word),
+            value=word,
+            **({"selected": "selected"} if word == chosen else {}),
+        )
+        for word in words
+    ]
 
 
 @frozen

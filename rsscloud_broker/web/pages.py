@@ -34,7 +34,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.core.following import Following
 from rsscloud_broker.interfaces import Caller, IPages
-from rsscloud_broker.web.log_lines import PLAIN_WORDS
+from rsscloud_broker.web.log_lines import options
 from rsscloud_broker.web.navigation import FOR_MEMBERS, FOR_STRANGERS, menu, navigation
 
 _TEMPLATES = FilePath(__file__).parent()
@@ -104,10 +104,7 @@ class _Page(Element):
         in the slot named by the attribute ``chosen``.
         """
         words, chosen = (self._slots[str(tag.attributes.pop(name))] for name in ("of", "chosen"))
-        for word in words.split():
-            more = {"selected": "selected"} if word == chosen else {}
-            tag(tags.option(PLAIN_WORDS.get(word, word), value=word, **more))
-        return tag
+        return tag(*options(words.split(), chosen))
 
 
 def linked(url: str, *text: Flattenable) -> Tag:

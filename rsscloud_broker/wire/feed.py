@@ -16,21 +16,10 @@ import re
 
 from rsscloud_broker.wire import xml
 from rsscloud_broker.wire.feed_facts import FeedFacts
-from rsscloud_broker.wire.feed_hints import Hints
 from rsscloud_broker.wire.feed_json import read_json
-from rsscloud_broker.wire.feed_tree import MAX_BYTES, UnreadableFeed, read_tree
+from rsscloud_broker.wire.feed_tree import UnreadableFeed, read_tree
 from rsscloud_broker.wire.feed_xml import ROOTS, read_xml
 from rsscloud_broker.wire.text import clean
-
-__all__ = [
-    "MAX_BYTES",
-    "FeedFacts",
-    "Hints",
-    "UnreadableFeed",
-    "is_json",
-    "read_feed",
-    "xml_redirect",
-]
 
 _JSON = re.compile(rb"(\xef\xbb\xbf)?\s*\{")
 

@@ -9,9 +9,10 @@ from typing import Any, Final
 from attrs import asdict, evolve
 
 from rsscloud_broker.model import Content
-from rsscloud_broker.wire.feed import UnreadableFeed, read_feed
+from rsscloud_broker.wire.feed import read_feed
 from rsscloud_broker.wire.feed_facts import FeedFacts
 from rsscloud_broker.wire.feed_hints import Hints
+from rsscloud_broker.wire.feed_tree import UnreadableFeed
 
 #: How many entry ids a summary keeps.
 MAX_ENTRIES: Final = 50

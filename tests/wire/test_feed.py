@@ -11,14 +11,10 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.wire.cloud import Cloud
-from rsscloud_broker.wire.feed import (
-    MAX_BYTES,
-    FeedFacts,
-    Hints,
-    UnreadableFeed,
-    read_feed,
-    xml_redirect,
-)
+from rsscloud_broker.wire.feed import read_feed, xml_redirect
+from rsscloud_broker.wire.feed_facts import FeedFacts
+from rsscloud_broker.wire.feed_hints import Hints
+from rsscloud_broker.wire.feed_tree import MAX_BYTES, UnreadableFeed
 
 FEEDS = Path(__file__).parent.parent / "fixtures" / "feeds"
 

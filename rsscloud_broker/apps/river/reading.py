@@ -26,7 +26,8 @@ from rsscloud_broker.apps.river import cleaning
 from rsscloud_broker.apps.river.model import Item, ItemEnclosure, Offer, ReadDocument, SubItem
 from rsscloud_broker.apps.river.trimming import short_id, take_out_sub_items, trimmed
 from rsscloud_broker.wire import links, xml
-from rsscloud_broker.wire.feed import FeedFacts, is_json
+from rsscloud_broker.wire.feed import is_json
+from rsscloud_broker.wire.feed_facts import FeedFacts
 from rsscloud_broker.wire.feed_json import read_json
 from rsscloud_broker.wire.feed_tree import read_tree
 from rsscloud_broker.wire.feed_xml import ROOTS, read_xml

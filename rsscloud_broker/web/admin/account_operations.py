@@ -13,7 +13,7 @@ from rsscloud_broker.web.admin.asked import (
     Disable,
     Invite,
     Limit,
-    PageOfAccounts,
+    PageByName,
 )
 from rsscloud_broker.web.admin.shapes import shape_of
 from rsscloud_broker.wire.text import clean
@@ -26,7 +26,7 @@ _MEGABYTE: Final = 1_000_000
 
 @operation("GET", "/accounts", limit=10)
 async def accounts(
-    verbs: IAdministration, _: str, asked: PageOfAccounts, now: float
+    verbs: IAdministration, _: str, asked: PageByName, now: float
 ) -> shapes.Accounts:
     """List the accounts."""
     found = await verbs.accounts.accounts(clean(asked.after), asked.limit)
@@ -52,12 +52,7 @@ async def published(verbs: IAdministration, _: str, asked: ByName, now: float) -
     )
 
 
-@operation(
-    "POST",
-    "/accounts",
-    OperationForm(PAGE, "Invite", "The account is made."),
-    name="berta",
-)
+@operation("POST", "/accounts", OperationForm(PAGE, "Invite", "The account is made."), name="berta")
 async def invite(verbs: IAdministration, by: str, asked: Invite, _: float) -> shapes.Invitation:
     """Make an account, and a link by which its owner signs in once and chooses a password."""
     is_admin = asked.role == "administrator"

@@ -61,10 +61,9 @@ class ById(Asked, frozen=True):
     id: _Id
 
 
-class ByIdWithReason(Asked, frozen=True):
+class ByIdWithReason(ById, frozen=True):
     """An id, and why."""
 
-    id: _Id
     reason: _Why = ""
 
 
@@ -87,17 +86,15 @@ class ByUrl(Asked, frozen=True):
     url: _Url
 
 
-class ByUrlWithReason(Asked, frozen=True):
+class ByUrlWithReason(ByUrl, frozen=True):
     """A topic, and why."""
 
-    url: _Url
     reason: _Why = ""
 
 
-class End(Asked, frozen=True):
+class End(ByUrl, frozen=True):
     """A topic, and the reason that its subscribers are sent."""
 
-    url: _Url
     reason: _PublicReason
 
 
@@ -116,8 +113,8 @@ class Page(Asked, frozen=True):
     limit: _Limit = 50
 
 
-class HostPage(Asked, frozen=True):
-    """Which page of the breakers."""
+class PageByName(Asked, frozen=True):
+    """Which page of a list by name."""
 
     after: _AfterText = ""
     limit: _Limit = 50
@@ -171,30 +168,21 @@ class Announce(Asked, frozen=True):
     ] = None
 
 
-class PageOfAccounts(Asked, frozen=True):
-    """Which page of the accounts."""
-
-    after: _AfterText = ""
-    limit: _Limit = 50
-
-
 class ByName(Asked, frozen=True):
     """An account."""
 
     name: _Name
 
 
-class ByNameWithReason(Asked, frozen=True):
+class ByNameWithReason(ByName, frozen=True):
     """An account, and why."""
 
-    name: _Name
     reason: _Why = ""
 
 
-class Disable(Asked, frozen=True):
+class Disable(ByName, frozen=True):
     """An account, and why its owner may not use it."""
 
-    name: _Name
     reason: _PublicReason
 
 
@@ -216,10 +204,9 @@ class Invite(Asked, frozen=True):
     reason: _Why = ""
 
 
-class Limit(Asked, frozen=True):
+class Limit(ByName, frozen=True):
     """How much may be stored for an account."""
 
-    name: _Name
     megabytes: Annotated[
         int,
         _field_meta(

@@ -40,6 +40,7 @@ _PAGES: Final = (
     OneAccountPage,
     AnnouncementsPage,
     ChangesPage,
+    AdminLogPage,
 )
 
 
@@ -54,13 +55,9 @@ class AdministrationDoor(RoutesOnly):
         console = Console.of(parts)
         if console is None:
             return
-        pages = [
-            *(page(console) for page in _PAGES),
-            AdminLogPage(console, parts.event_log),
-        ]
         self._routes = [
             *Api(console, parts.public_url).routes(),
-            *(route for page in pages for route in page.routes()),
+            *(route for page in _PAGES for route in page(console).routes()),
         ]
 
     def routes(self) -> Sequence[Route]:

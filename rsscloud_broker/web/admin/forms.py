@@ -15,7 +15,7 @@ from rsscloud_broker.errors import Unadministrable
 from rsscloud_broker.web.admin.api_operation import Asked, Operation
 from rsscloud_broker.web.admin.elements import hidden
 from rsscloud_broker.web.admin.openapi import fields_of
-from rsscloud_broker.web.log_lines import PLAIN_WORDS
+from rsscloud_broker.web.log_lines import options
 from rsscloud_broker.wire.text import sentence
 
 
@@ -168,17 +168,7 @@ def _labelled_field(
     field: Tag
     if "enum" in schema:
         chosen = value or schema.get("default", "")
-        field = tags.select(
-            *(
-                tags.option(
-                    PLAIN_WORDS.get(word, word),
-                    value=word,
-                    **({"selected": "selected"} if word == chosen else {}),
-                )
-                for word in schema["enum"]
-            ),
-            name=name,
-        )
+        field = tags.select(*options(schema["enum"], chosen), name=name)
     elif schema.get("type") == "integer":
         most = {"min": str(schema["minimum"]), "max": str(schema["maximum"])}
         field = tags.input(name=name, value=value, type="number", **most, **more)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, tags
 
-from rsscloud_broker.interfaces import Caller, IEventLog
+from rsscloud_broker.interfaces import Caller
 from rsscloud_broker.model.log_entry import KINDS, LogEntry
-from rsscloud_broker.web.admin.page import AdminPage, Console, PageContent
+from rsscloud_broker.web.admin.page import AdminPage, PageContent
 from rsscloud_broker.web.event_log import ON_PAGE, OUTCOMES, LogQuery, query_of, select
 from rsscloud_broker.web.log_lines import line_of
 
@@ -20,18 +20,15 @@ class AdminLogPage(AdminPage):
     path = place = "/admin/log"
     template = "admin/log.html"
 
-    def __init__(self, console: Console, event_log: IEventLog | None) -> None:
-        super().__init__(console)
-        self._event_log = event_log
-
     async def content(self, request: Request, caller: Caller) -> PageContent:
         found: Sequence[LogEntry]
         asked = LogQuery.of(request, "before")
         wanted = asked.wanted
-        if self._event_log is None:
+        event_log = self.console.event_log
+        if event_log is None:
             found, fault = [], "The broker keeps no event log: [sinks.event_log] is disabled."
         else:
-            found, fault = await self._event_log.entries(wanted, asked.number, ON_PAGE), asked.fault
+            found, fault = await event_log.entries(wanted, asked.number, ON_PAGE), asked.fault
         items = [line_of(entry).as_item() for entry in found]
         older = query_of(wanted, before=found[-1].id) if len(found) == ON_PAGE else ""
         entries: Flattenable = tags.ol(*items, class_="log")

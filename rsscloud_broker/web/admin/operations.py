@@ -26,12 +26,12 @@ from rsscloud_broker.web.admin.asked import (
     CloseBreaker,
     End,
     Find,
-    HostPage,
     LiftBlock,
     Move,
     NewBlock,
     Nothing,
     Page,
+    PageByName,
 )
 from rsscloud_broker.web.admin.shapes import shape_of
 from rsscloud_broker.wire.text import clean
@@ -112,9 +112,7 @@ async def mark(
     "POST",
     "/subscriptions/{id}/unmark",
     OperationForm(
-        "/admin/subscription",
-        "Keep it",
-        "The subscription stays, and its failures are forgotten.",
+        "/admin/subscription", "Keep it", "The subscription stays, and its failures are forgotten."
     ),
     id=1,
 )
@@ -155,11 +153,7 @@ async def topic(verbs: IAdministration, _: str, asked: ByUrl, now: float) -> sha
 @operation(
     "POST",
     "/topic/read",
-    OperationForm(
-        "/admin/topic",
-        "Fetch it now",
-        "The topic has been fetched.",
-    ),
+    OperationForm("/admin/topic", "Fetch it now", "The topic has been fetched."),
     url=_FEED,
 )
 async def read(
@@ -245,7 +239,7 @@ async def move(verbs: IAdministration, account: str, asked: Move, _: float) -> s
 
 
 @operation("GET", "/hosts", limit=10)
-async def hosts(verbs: IAdministration, _: str, asked: HostPage, now: float) -> shapes.Breakers:
+async def hosts(verbs: IAdministration, _: str, asked: PageByName, now: float) -> shapes.Breakers:
     """List the hosts whose circuit breakers are open."""
     found = await verbs.hosts(clean(asked.after), asked.limit)
     following = found[-1].host if len(found) == asked.limit else None
@@ -256,9 +250,7 @@ async def hosts(verbs: IAdministration, _: str, asked: HostPage, now: float) -> 
     "POST",
     "/hosts/close-breaker",
     OperationForm(
-        "/admin/hosts",
-        "Call it again",
-        "The host is called again: what waits for it is due now.",
+        "/admin/hosts", "Call it again", "The host is called again: what waits for it is due now."
     ),
     host="reader.example",
 )
@@ -283,11 +275,7 @@ async def blocks(verbs: IAdministration, _: str, asked: BlockPage, now: float) -
 @operation(
     "POST",
     "/blocks",
-    OperationForm(
-        "/admin/blocks",
-        "Block",
-        "The block works.",
-    ),
+    OperationForm("/admin/blocks", "Block", "The block works."),
     kind="host",
     object="spam.example",
     reason="it sends spam",
@@ -302,11 +290,7 @@ async def block(verbs: IAdministration, account: str, asked: NewBlock, _: float)
 @operation(
     "POST",
     "/blocks/lift",
-    OperationForm(
-        "/admin/blocks",
-        "Lift",
-        "The block is lifted.",
-    ),
+    OperationForm("/admin/blocks", "Lift", "The block is lifted."),
     kind="source",
     object="192.0.2.0/24",
 )
@@ -331,11 +315,7 @@ async def announcements(
 @operation(
     "POST",
     "/announcements",
-    OperationForm(
-        "/admin/announcements",
-        "Announce",
-        "The announcement is stored.",
-    ),
+    OperationForm("/admin/announcements", "Announce", "The announcement is stored."),
     text="The broker moves on Sunday.",
     until="2099-11-22T10:30:00Z",
 )
@@ -350,11 +330,7 @@ async def announce(
 @operation(
     "POST",
     "/announcements/{id}/withdraw",
-    OperationForm(
-        "/admin/announcements",
-        "Withdraw",
-        "The announcement is withdrawn.",
-    ),
+    OperationForm("/admin/announcements", "Withdraw", "The announcement is withdrawn."),
     id=1,
 )
 async def withdraw(

@@ -26,6 +26,7 @@ from rsscloud_broker.interfaces import (
     IAdministration,
     ICallers,
     IClock,
+    IEventLog,
     IHealth,
     IPages,
     IStatistics,
@@ -68,6 +69,7 @@ class Console:
     accounts: IAccounts
     health: IHealth | None
     statistics: IStatistics
+    event_log: IEventLog | None
 
     @classmethod
     def of(cls, parts: FrontDoorParts) -> Console | None:
@@ -82,6 +84,7 @@ class Console:
             parts.accounts,
             parts.health,
             parts.statistics,
+            parts.event_log,
         )
 
 

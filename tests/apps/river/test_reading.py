@@ -11,7 +11,7 @@ from rsscloud_broker.apps.river import reading, trimming
 from rsscloud_broker.apps.river.cleaning import MAX_HTML
 from rsscloud_broker.apps.river.model import Item, ItemEnclosure, Offer, SubItem
 from rsscloud_broker.apps.river.reading import header_offers, read_document
-from rsscloud_broker.wire.feed import UnreadableFeed
+from rsscloud_broker.wire.feed_tree import UnreadableFeed
 from rsscloud_broker.wire.text import legal
 from tests.xss_payloads import ACTIVE, INERT
 

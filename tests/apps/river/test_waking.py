@@ -10,7 +10,7 @@ from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import WorkHinted
 from rsscloud_broker.interfaces import IEventSink
 from rsscloud_broker.testing import make_sink_tests
-from rsscloud_broker.testing.jobs import FakeJobs
+from rsscloud_broker.testing.apps import FakeJobs
 from tests.apps.river.house import BLOG, RiverHouse, rss
 
 OPML = f"""<opml version="2.0"><head/><body>
