@@ -51,9 +51,16 @@ from rsscloud_broker.interfaces.apps import (
     ServedTopics,
 )
 from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventBus, IEventSink
-from rsscloud_broker.interfaces.database import IDatabase
-from rsscloud_broker.interfaces.feeds import IChangeStore, IKeepsFeeds, IServesTopics
-from rsscloud_broker.interfaces.health import IHealth, PartState
+from rsscloud_broker.interfaces.database import (
+    IChangeStore,
+    IDatabase,
+    IFollowStore,
+    IJobs,
+    IKeepsFeeds,
+    Intake,
+    IPingIntake,
+    IServesTopics,
+)
 from rsscloud_broker.interfaces.outbound import (
     IDirectOutbound,
     INotifyingOutbound,
@@ -86,15 +93,15 @@ from rsscloud_broker.interfaces.plugins import (
     SoapService,
     nothing_to_copy,
 )
-from rsscloud_broker.interfaces.relaying import IFollowStore, Intake, IPingIntake
-from rsscloud_broker.interfaces.shared_work import IJobs
 from rsscloud_broker.interfaces.simplefeed import IEntryHandler, IMarker, Position
 from rsscloud_broker.interfaces.views import (
     FeedReport,
     Finding,
     IEventLog,
     IFeedDoctor,
+    IHealth,
     ISelfTest,
     IStatistics,
     ITopicView,
+    PartState,
 )

@@ -18,11 +18,10 @@ from zope.interface import Attribute, Interface, implementer
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces.accounts import AccountFiles, IAccounts, ICallers
 from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventSink
-from rsscloud_broker.interfaces.database import IDatabase
+from rsscloud_broker.interfaces.database import IDatabase, IJobs
 from rsscloud_broker.interfaces.outbound import IOutbound
 from rsscloud_broker.interfaces.parsing import Parsing
 from rsscloud_broker.interfaces.plugins import IFrontDoor, INotifier, IPages, IPluginMaker
-from rsscloud_broker.interfaces.shared_work import IJobs
 from rsscloud_broker.interfaces.views import ITopicView
 from rsscloud_broker.model import Content
 from rsscloud_broker.model.administration import Change, PublishedWork

@@ -34,16 +34,19 @@ from rsscloud_broker.interfaces.accounts import (
 )
 from rsscloud_broker.interfaces.administration import IAdministration
 from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventBus, IEventSink
-from rsscloud_broker.interfaces.database import IDatabase
-from rsscloud_broker.interfaces.feeds import IChangeStore
-from rsscloud_broker.interfaces.health import IHealth
+from rsscloud_broker.interfaces.database import (
+    IChangeStore,
+    IDatabase,
+    IFollowStore,
+    IJobs,
+    IPingIntake,
+)
 from rsscloud_broker.interfaces.outbound import IOutbound
 from rsscloud_broker.interfaces.parsing import Parsing, not_parsed
-from rsscloud_broker.interfaces.relaying import IFollowStore, IPingIntake
-from rsscloud_broker.interfaces.shared_work import IJobs
 from rsscloud_broker.interfaces.views import (
     IEventLog,
     IFeedDoctor,
+    IHealth,
     ISelfTest,
     IStatistics,
     ITopicView,
@@ -66,8 +69,8 @@ class Route:
     :ivar requires: names of query or form parameters, in lower case.
     :ivar content_types: media types, in lower case, of the request bodies that the route takes;
         empty for all that no other route at that path takes.
-    :ivar for_everybody: whether scripts of other sites may read the response (CORS).  Such
-        requests never carry credentials.
+    :ivar for_everybody: whether scripts of other sites may read the response (CORS).  Such requests
+        never carry credentials.
     :ivar body_limit: how many bytes the body of a request may have, if that is more than the
         operator allows for all others; 0 for no more.
     """
@@ -87,9 +90,8 @@ class SoapOperation:
 
     :ivar answer: takes the parameters by name and the address of the caller, and returns the
         result; a ``Refused`` or a ``SoapFault`` becomes a fault.
-    :ivar parameters: the names of its parameters.  If a client uses other names, they are taken
-        in this order.  If neither SOAPAction nor the path says which service is meant, these
-        names do.
+    :ivar parameters: the names of its parameters.  If a client uses other names, they are taken in
+        this order.  If neither SOAPAction nor the path says which service is meant, these names do.
     :ivar takes_request: whether ``answer`` takes the request in place of the address.
     """
 
@@ -186,18 +188,17 @@ class IPages(Interface):
 
         :param template: the name of a template in ``rsscloud_broker/web``; or, for one of another
             package, the name of that package, ``:``, and the path of the template in it.
-        :param viewer: who has signed in and looks at the page; the frame shows the name and a
-            form to sign out.  Caches must not keep such a page.
-        :param slots: contents for the slots of the template: texts, which are escaped, or
-            elements made with ``twisted.web.template.tags``.  The slot ``here`` is the path of
-            the page, which the navigation marks as the current one; the slot ``alternates`` has
-            ``link`` elements for the head, such as those of feeds.  An element with
-            ``t:render="show"`` is shown if the slot named by its attribute ``when`` is not
-            empty.  An element with ``t:render="link"`` links to the URL in the slot named by
-            its attribute ``to``, if that is http or https.  A ``select`` with
-            ``t:render="options"`` offers the words in the slot named by its attribute ``of``,
-            and selects the word in the slot named by ``chosen``.  An element with
-            ``t:render="include"`` is replaced by the template named by its attribute
+        :param viewer: who has signed in and looks at the page; the frame shows the name and a form
+            to sign out.  Caches must not keep such a page.
+        :param slots: contents for the slots of the template: texts, which are escaped, or elements
+            made with ``twisted.web.template.tags``.  The slot ``here`` is the path of the page,
+            which the navigation marks as the current one; the slot ``alternates`` has ``link``
+            elements for the head, such as those of feeds.  An element with ``t:render="show"`` is
+            shown if the slot named by its attribute ``when`` is not empty.  An element with
+            ``t:render="link"`` links to the URL in the slot named by its attribute ``to``, if that
+            is http or https.  A ``select`` with ``t:render="options"`` offers the words in the slot
+            named by its attribute ``of``, and selects the word in the slot named by ``chosen``.  An
+            element with ``t:render="include"`` is replaced by the template named by its attribute
             ``template``, which has the same slots.
         """
 
@@ -213,7 +214,6 @@ class INotifier(Interface):
         "The number of consecutive failed notifications after which the broker drops a "
         "subscription; None to keep it until its lease ends."
     )
-
     retries = Attribute(
         "A tuple of seconds: the pause before each further attempt of a notification that "
         "failed.  After the last of these attempts the broker gives the notification up."

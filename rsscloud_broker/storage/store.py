@@ -26,8 +26,7 @@ from rsscloud_broker.database.methods import (
     writing,
 )
 from rsscloud_broker.database.threads import StoreThreads
-from rsscloud_broker.interfaces import IChangeStore, IFollowStore, IStatistics
-from rsscloud_broker.interfaces.shared_work import IJobs
+from rsscloud_broker.interfaces import IChangeStore, IFollowStore, IJobs, IStatistics
 from rsscloud_broker.model import (
     Callback,
     Content,
