@@ -134,10 +134,7 @@ class PushingSinkMaker(SinkMaker):
 @implementer(IPlugin, IAppMaker)
 @frozen
 class AppMaker(_Maker):
-    """Makes an application from its options and parts.
-
-    :ivar tables: the tables of the application; None if it has none.
-    """
+    """Makes an application from its options and parts; ``tables`` is None if it has none."""
 
     tables: AppTables | None = None
 

@@ -83,9 +83,10 @@ class EventLogDoor(RoutesOnly):
             "the event log",
             "As many people watch the log as may. Please reload it later.",
         )
+        page = _LogPages(event_log, broadcast, parts)
         self._resources = {
-            "/log": Answers(LogPage(event_log, parts).answer),
-            "/log/events": Answers(LogEvents(broadcast).answer),
+            "/log": Answers(page.show),
+            "/log/events": Answers(page.follow),
             "/viewLog": Redirect(b"/log"),
         }
 
@@ -143,19 +144,34 @@ def query_of(wanted: LogFilter, **more: object) -> str:
     return f"?{urlencode(fields)}" if fields else ""
 
 
-class LogPage:
-    """The page ``/log``."""
+class _LogPages:
+    """The page ``/log``, and its event stream."""
 
-    def __init__(self, event_log: IEventLog, parts: FrontDoorParts) -> None:
+    def __init__(
+        self, event_log: IEventLog, broadcast: Broadcast[int, LogFilter], parts: FrontDoorParts
+    ) -> None:
         self._event_log = event_log
+        self._broadcast = broadcast
         self._disclosure = parts.disclosure
         self._pages = parts.pages
         self._callers = parts.callers
 
-    async def answer(self, request: Request) -> Answer:
+    async def show(self, request: Request) -> Answer:
         viewer = await viewer_of(self._callers, request)
         page = await self._page(LogQuery.of(request, "before"), viewer)
         return Answer(page, headers={"cache-control": "no-store"})
+
+    async def follow(self, request: Request) -> Answer | None:
+        asked = LogQuery.of(request, "after")
+        if asked.fault:
+            return plain(400, asked.fault)
+        after = last_event_id(request)
+        return self._broadcast.answer(
+            request,
+            asked.wanted,
+            asked.number if after is None else after,
+            {address_of(request): ADDRESS_SHARE},
+        )
 
     async def _page(self, asked: LogQuery, viewer: Caller | None) -> bytes:
         wanted, before = asked.wanted, asked.number
@@ -212,22 +228,3 @@ class LogPage:
 def select(name: str, words: Sequence[str], chosen: str, everything: str) -> Tag:
     """A ``select`` field: one of some words, or all of them, which ``everything`` names."""
     return tags.select(tags.option(everything, value=""), *options(words, chosen), name=name)
-
-
-class LogEvents:
-    """The event stream ``/log/events``."""
-
-    def __init__(self, broadcast: Broadcast[int, LogFilter]) -> None:
-        self._broadcast = broadcast
-
-    async def answer(self, request: Request) -> Answer | None:
-        asked = LogQuery.of(request, "after")
-        if asked.fault:
-            return plain(400, asked.fault)
-        after = last_event_id(request)
-        return self._broadcast.answer(
-            request,
-            asked.wanted,
-            asked.number if after is None else after,
-            {address_of(request): ADDRESS_SHARE},
-        )

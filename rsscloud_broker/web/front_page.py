@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
 from attrs import frozen
-from twisted.web.resource import IResource
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, tags
 from zope.interface import implementer
@@ -52,7 +51,7 @@ class FrontPageDoor(RoutesOnly):
 
     def __init__(self, options: FrontPageOptions, parts: FrontDoorParts) -> None:
         address = urlsplit(parts.public_url)
-        slots = {
+        self._slots = {
             "url": parts.public_url,
             "domain": address.hostname or "",
             "port": str(address.port or (443 if address.scheme == "https" else 80)),
@@ -63,15 +62,18 @@ class FrontPageDoor(RoutesOnly):
         }
         self._pages = parts.pages
         self._callers = parts.callers
-        self._slots = slots
-        front_page = _FrontPage(options, parts, slots)
-        self._resources: dict[str, IResource] = {
-            "/": Answers(front_page.answer),
-            "/docs": Answers(self._docs),
-        }
+        self._broker = parts.broker
+        self._statistics = parts.statistics
+        self._clock = parts.clock
+        self._shows_pings = options.recent_pings
+        # Each has one value, by the key None: the front page, which is rendered for strangers once
+        # a second at most, and the numbers, stored each minute only.
+        self._for_strangers = TimedCache(self._render_page, parts.clock, seconds=1.0, size=1)
+        self._today = TimedCache(self._count_today, parts.clock, seconds=15.0, size=1)
 
     def routes(self) -> Sequence[Route]:
-        return [Route(path, "GET", resource) for path, resource in self._resources.items()]
+        front_page, docs = Answers(self._front_page), Answers(self._docs)
+        return [Route("/", "GET", front_page), Route("/docs", "GET", docs)]
 
     async def _docs(self, request: Request) -> Answer:
         title = "How to use this broker"
@@ -79,28 +81,7 @@ class FrontPageDoor(RoutesOnly):
         page = await self._pages.render(title, "docs.html", viewer, here="/docs", **self._slots)
         return Answer(page, headers=private(viewer))
 
-
-class _FrontPage:
-    """The front page.  It is rendered for strangers once a second at most.
-
-    :param slots: the texts in the template that never change.
-    """
-
-    def __init__(
-        self, options: FrontPageOptions, parts: FrontDoorParts, slots: Mapping[str, str]
-    ) -> None:
-        self._broker = parts.broker
-        self._statistics = parts.statistics
-        self._render = parts.pages.render
-        self._clock = parts.clock
-        self._callers = parts.callers
-        self._shows_pings = options.recent_pings
-        self._slots = slots
-        # Each has one value, by the key None: the page, and the numbers, stored each minute only.
-        self._for_strangers = TimedCache(self._render_page, parts.clock, seconds=1.0, size=1)
-        self._today = TimedCache(self._count_today, parts.clock, seconds=15.0, size=1)
-
-    async def answer(self, request: Request) -> Answer:
+    async def _front_page(self, request: Request) -> Answer:
         viewer = await viewer_of(self._callers, request)
         if viewer is None:
             return Answer(await self._for_strangers.get(None))
@@ -112,7 +93,7 @@ class _FrontPage:
         more = {"recent": recent, "today": await self._today.get(None)}
         first = "" if viewer else "/signin?next="  # strangers sign in before
         more |= {f"{name}_url": f"{first}/{name}" for name in ("river", "write")}
-        return await self._render(
+        return await self._pages.render(
             "rsscloud-broker", "front_page.html", viewer, **self._slots, **more
         )
 
