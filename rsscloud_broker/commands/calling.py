@@ -160,17 +160,30 @@ async def _listen_at_hubs(
             show(f"{what}, signature OK" if content.signed else what)
 
     subscriber = websub.HubSubscriber(web, reactor, show_content, tell, secret)
+    bound = listen_for_hubs(reactor, subscriber, host, port)
+    for url in topics:
+        hub, topic = (websub.hub_of(broker), url) if broker else await websub.find_hub(web, url)
+        await subscribe_at_hub(subscriber, hub, topic, domain, bound)
+    await nobody_reads
+
+
+def listen_for_hubs(reactor: Any, subscriber: websub.HubSubscriber, host: str, port: int) -> int:
+    """Listen for the calls of hubs; return the number of the port."""
     limits = HTTPLimits(config.Http(body_limit=websub.MAX_CONTENT_BYTES), reactor)
     bound = bind(reactor, bounded_site(HubCallbacks(subscriber), limits), host, port)
     # Unsubscribe while this process still listens, since the hubs verify that, too.
     reactor.addSystemEventTrigger(
         "before", "shutdown", lambda: Deferred.fromCoroutine(subscriber.unsubscribe())
     )
-    for url in topics:
-        hub, topic = (websub.hub_of(broker), url) if broker else await websub.find_hub(web, url)
-        callbacks = f"http://{domain or websub.own_address(hub)}:{bound}/"
-        tell(f"{topic}: {await subscriber.subscribe(hub, topic, callbacks)}")
-    await nobody_reads
+    return bound
+
+
+async def subscribe_at_hub(
+    subscriber: websub.HubSubscriber, hub: str, topic: str, domain: str, port: int
+) -> None:
+    """Subscribe to a topic, with callbacks at this machine, and write what the hub says."""
+    callbacks = f"http://{domain or websub.own_address(hub)}:{port}/"
+    tell(f"{topic}: {await subscriber.subscribe(hub, topic, callbacks)}")
 
 
 def _cloud_at(broker: str) -> cloud.Cloud:

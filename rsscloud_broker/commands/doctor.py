@@ -24,8 +24,7 @@ from rsscloud_broker.commands.configured import (
 )
 from rsscloud_broker.commands.connected import cacert_option, outbound, run
 from rsscloud_broker.commands.doctor_checks import checks, results
-from rsscloud_broker.commands.doctor_checks.context import CheckContext
-from rsscloud_broker.commands.doctor_checks.results import Result
+from rsscloud_broker.commands.doctor_checks.results import CheckContext, Result
 from rsscloud_broker.delivery.notifiers.websub import PROTOCOL as WEBSUB
 from rsscloud_broker.http.offers import FrontDoorsError
 from rsscloud_broker.runtime import plugin_building, plugin_discovery

@@ -20,13 +20,11 @@ from twisted.python.filepath import FilePath
 from twisted.web.client import HTTPConnectionPool
 from zope.interface import implementer
 
-from rsscloud_broker import config
 from rsscloud_broker.client import websub
-from rsscloud_broker.client.listener import bind
 from rsscloud_broker.client.web import ClientError, Web
+from rsscloud_broker.commands.calling import listen_for_hubs, subscribe_at_hub, tell
 from rsscloud_broker.commands.connected import cacert_option, outbound, run
 from rsscloud_broker.commands.output import write_no_more
-from rsscloud_broker.http.limits import HTTPLimits, bounded_site
 from rsscloud_broker.interfaces import IEntryHandler, IMarker, parse_directly
 from rsscloud_broker.simplefeed.entries import Entry, encode_json
 from rsscloud_broker.simplefeed.errors import EntryFailed, FollowError
@@ -34,8 +32,6 @@ from rsscloud_broker.simplefeed.follower import Begin, Follower
 from rsscloud_broker.simplefeed.markers import FileMarker, MemoryMarker
 from rsscloud_broker.simplefeed.waiting import FollowerLimits
 from rsscloud_broker.util.clock import SystemClock
-from rsscloud_broker.web.hub_calls import HubCallbacks
-from rsscloud_broker.wire import text
 
 
 @click.command()
@@ -117,7 +113,7 @@ def follow(
             clock,
             parse=parse_directly,
             begin=Begin(begin) if begin else None,
-            tell=_print_to_stderr,
+            tell=tell,
             limits=FollowerLimits(shortest=poll, usual=max(60.0, poll), tries=tries),
         )
         nobody_reads.addCallback(lambda _: follower.stop())
@@ -138,10 +134,6 @@ def _make_marker(file: str | None, url: str) -> IMarker:
     return FileMarker(FilePath(os.path.abspath(file)), url, deferToThread)
 
 
-def _print_to_stderr(sentence: str) -> None:
-    click.echo(text.clean(sentence), err=True)
-
-
 async def _subscribe_at_hub(
     reactor: Any, web: Web, follower: Follower, url: str, host: str, port: int, domain: str
 ) -> None:
@@ -149,20 +141,13 @@ async def _subscribe_at_hub(
 
     If this fails, the follower only polls.
     """
-    subscriber = websub.HubSubscriber(
-        web, reactor, lambda content: follower.hint(), _print_to_stderr
-    )
-    limits = HTTPLimits(config.Http(body_limit=websub.MAX_CONTENT_BYTES), reactor)
-    bound = bind(reactor, bounded_site(HubCallbacks(subscriber), limits), host, port)
-    reactor.addSystemEventTrigger(
-        "before", "shutdown", lambda: Deferred.fromCoroutine(subscriber.unsubscribe())
-    )
+    subscriber = websub.HubSubscriber(web, reactor, lambda content: follower.hint(), tell)
+    bound = listen_for_hubs(reactor, subscriber, host, port)
     try:
         hub, topic = await websub.find_hub(web, url)
-        callbacks = f"http://{domain or websub.own_address(hub)}:{bound}/"
-        _print_to_stderr(f"{topic}: {await subscriber.subscribe(hub, topic, callbacks)}")
+        await subscribe_at_hub(subscriber, hub, topic, domain, bound)
     except ClientError as error:
-        _print_to_stderr(f"Polling only: {error}")
+        tell(f"Polling only: {error}")
 
 
 @implementer(IEntryHandler)

@@ -1,7 +1,6 @@
 """Checks an installed broker, for its operator: ``rsscloud-broker doctor``.
 
-``results``   what a check finds, and how it is written
-``context``   what the checks are given: the configuration, clients, and the broker's own answer
+``results``   what a check is given, what it finds, and how that is written
 ``machine``   the data directory, the disk, file descriptors, Twisted's plugin caches
 ``database``  the database, damage in it, and whether backups can be made
 ``network``   the clock, names, and the rules for outgoing requests

@@ -7,9 +7,8 @@ from typing import Final, TypeAlias
 
 from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.commands.doctor_checks import database, machine, network, outside
-from rsscloud_broker.commands.doctor_checks.context import CheckContext
 from rsscloud_broker.commands.doctor_checks.neighbours import neighbours
-from rsscloud_broker.commands.doctor_checks.results import Result
+from rsscloud_broker.commands.doctor_checks.results import CheckContext, Result
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.wire.self_test import WrongBroker
 

@@ -14,8 +14,7 @@ from typing import Final
 from sqlalchemy import URL, make_url
 
 from rsscloud_broker import storage
-from rsscloud_broker.commands.doctor_checks.context import CheckContext
-from rsscloud_broker.commands.doctor_checks.results import Level, Result
+from rsscloud_broker.commands.doctor_checks.results import CheckContext, Level, Result
 from rsscloud_broker.database.disk_space import MEGABYTE
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.runtime import start_checks

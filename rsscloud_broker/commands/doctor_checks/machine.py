@@ -12,8 +12,7 @@ from typing import Final
 import rsscloud_broker.plugins
 import twisted.plugins
 from rsscloud_broker import storage
-from rsscloud_broker.commands.doctor_checks.context import CheckContext
-from rsscloud_broker.commands.doctor_checks.results import Result
+from rsscloud_broker.commands.doctor_checks.results import CheckContext, Result
 from rsscloud_broker.database.disk_space import MEGABYTE
 from rsscloud_broker.runtime import start_checks
 

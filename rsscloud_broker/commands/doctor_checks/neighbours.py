@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any, Final
 
-from rsscloud_broker.commands.doctor_checks.context import CheckContext
-from rsscloud_broker.commands.doctor_checks.results import Result
+from rsscloud_broker.commands.doctor_checks.results import CheckContext, Result
 from rsscloud_broker.config import Network
 from rsscloud_broker.errors import AddressRefused
 from rsscloud_broker.outbound import AddressGuard, Resolver, URLPolicy

@@ -9,8 +9,7 @@ from time import perf_counter
 from typing import Final
 
 from rsscloud_broker.client.web import ClientError
-from rsscloud_broker.commands.doctor_checks.context import CheckContext
-from rsscloud_broker.commands.doctor_checks.results import Level, Result
+from rsscloud_broker.commands.doctor_checks.results import CheckContext, Level, Result
 from rsscloud_broker.config import Network
 from rsscloud_broker.errors import AddressRefused, Unavailable
 from rsscloud_broker.outbound import AddressGuard, Resolver

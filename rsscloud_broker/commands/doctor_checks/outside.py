@@ -18,8 +18,7 @@ from cryptography import x509
 
 from rsscloud_broker.client.feed_requests import FeedAnswer
 from rsscloud_broker.client.web import ClientError
-from rsscloud_broker.commands.doctor_checks.context import CheckContext
-from rsscloud_broker.commands.doctor_checks.results import Result
+from rsscloud_broker.commands.doctor_checks.results import CheckContext, Result
 from rsscloud_broker.config import ConfigError, Network
 from rsscloud_broker.http import certificates as certificate_files
 from rsscloud_broker.http.listening import SYSTEMD

@@ -12,8 +12,7 @@ from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.client.feed_requests import FeedAnswer
 from rsscloud_broker.client.web import ClientError
-from rsscloud_broker.commands.doctor_checks.context import CheckContext
-from rsscloud_broker.commands.doctor_checks.results import Result
+from rsscloud_broker.commands.doctor_checks.results import CheckContext, Result
 from rsscloud_broker.config import Config
 from rsscloud_broker.runtime import data_lock
 from rsscloud_broker.util.clock import SystemClock
