@@ -7,7 +7,6 @@ from typing import Final, TypeAlias
 
 from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.commands.doctor_checks import database, machine, network, outside
-from rsscloud_broker.commands.doctor_checks.neighbours import neighbours
 from rsscloud_broker.commands.doctor_checks.results import CheckContext, Result
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.wire.self_test import WrongBroker
@@ -28,7 +27,7 @@ _CHECKS: Final[tuple[tuple[str, Check | WaitingCheck], ...]] = (
     ("plugin cache", machine.plugin_caches),
     ("egress", network.egress),
     ("names", network.names),
-    ("neighbours", neighbours),
+    ("neighbours", network.neighbours),
     ("public URL", outside.public_url),
     ("proxy", outside.proxy),
     ("certificate", outside.certificates),

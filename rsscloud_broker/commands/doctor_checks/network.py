@@ -1,21 +1,23 @@
-"""Checks the network around the broker: the clock, names, and the rules for outgoing requests."""
+"""Checks the network around the broker: the clock, names, the rules for outgoing requests, and the
+servers that the operator names.
+"""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from ipaddress import ip_address, ip_network
 from time import perf_counter
-from typing import Final
+from typing import Any, Final
 
 from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.commands.doctor_checks.results import CheckContext, Level, Result
 from rsscloud_broker.config import Network
 from rsscloud_broker.errors import AddressRefused, Unavailable
-from rsscloud_broker.outbound import AddressGuard, Resolver
+from rsscloud_broker.outbound import AddressGuard, Resolver, URLPolicy
 from rsscloud_broker.outbound.guard import own_listeners
 from rsscloud_broker.outbound.resolver import NO_ANSWER
-from rsscloud_broker.util.urls import is_address, is_localhost
+from rsscloud_broker.util.urls import identity, is_address, is_localhost
 from rsscloud_broker.wire.http_dates import http_date
 
 #: Differences of clocks in seconds: from here on the doctor warns, and from here on it fails.
@@ -180,3 +182,62 @@ def _has_route(address: str) -> bool:
     except OSError:
         return False
     return True
+
+
+async def neighbours(patient: CheckContext) -> AsyncIterator[Result]:
+    """Whether the broker may call the targets of the relay, and what it follows.
+
+    Nothing is sent to them.
+    """
+    config = patient.config
+    targets = list(_urls(config.sinks.get("relay", {}), "targets"))
+    follows = config.front_doors.get("follows", {})
+    sources = [*_urls(follows, "sources"), *_urls(follows, "feeds")]
+    if targets and not identity(config.address):
+        found = (
+            f"the relay passes pings on without a name, since {config.address} means another "
+            "machine everywhere else; so other brokers may send them back"
+        )
+        advice = "set public_url to the address by which other brokers reach this one"
+        yield Result("warn", "neighbours", found, advice)
+    resolver = Resolver(patient.reactor, config.egress.name_servers)
+    resolver.startService()
+    try:
+        for urls, networks, key, what in (
+            (targets, config.egress.callback_networks, "allow_callbacks", "pings are passed on to"),
+            (sources, config.egress.topic_networks, "allow_topics", "the broker follows"),
+        ):
+            async for result in _check_urls(patient, resolver, urls, networks, key, what):
+                yield result
+    finally:
+        resolver.stopService()
+
+
+def _urls(table: Mapping[str, Any], key: str) -> Iterator[str]:
+    """The URLs in a list of a plugin's options, up to a place for a parameter (``{url}``).
+
+    It yields none if the plugin does not run.
+    """
+    if table.get("enabled", True):
+        yield from (str(each["url"]).partition("{")[0] for each in table.get(key, ()))
+
+
+async def _check_urls(
+    patient: CheckContext,
+    resolver: Resolver,
+    urls: list[str],
+    networks: tuple[Network, ...],
+    key: str,
+    what: str,
+) -> AsyncIterator[Result]:
+    """Whether the broker may call some URLs; ``key`` is the option that allows networks."""
+    known = tuple(own_listeners(patient.config.all_listen))
+    policy = URLPolicy(resolver, AddressGuard(networks, known), patient.reactor)
+    for url in urls:
+        try:
+            await policy.check(url)
+        except AddressRefused as error:
+            advice = f"correct the URL, or allow its address in {key} of [egress]"
+            yield Result("fail", "neighbours", f"{what} {url}, which is refused: {error}", advice)
+        else:
+            yield Result("ok", "neighbours", f"{what} {url}")

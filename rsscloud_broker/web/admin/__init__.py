@@ -7,7 +7,7 @@ use the API of a running broker.
 ``page``        what all pages share: who may see them, forms, notices and questions
 ``elements``    the elements that the pages share
 ``overview``    the first page, and the page with the changes
-``subscriptions``, ``topics``, ``hosts``, ``accounts``, ``announcements``, ``log``
+``subscriptions``, ``topics``, ``accounts``, ``lists``
                 the other pages; their templates have the names of the pages
 ``table``       all operations of the API; the document and the commands are made from it
 ``operations``  what each operation takes, and what it does

@@ -20,10 +20,13 @@ from zope.interface import implementer
 from rsscloud_broker.config import NoOptions
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.web.admin.accounts import AccountsPage, OneAccountPage
-from rsscloud_broker.web.admin.announcements import AnnouncementsPage
 from rsscloud_broker.web.admin.api import Api
-from rsscloud_broker.web.admin.hosts import BlocksPage, HostsPage
-from rsscloud_broker.web.admin.log import AdminLogPage
+from rsscloud_broker.web.admin.lists import (
+    AdminLogPage,
+    AnnouncementsPage,
+    BlocksPage,
+    HostsPage,
+)
 from rsscloud_broker.web.admin.overview import ChangesPage, OverviewPage
 from rsscloud_broker.web.admin.page import Console
 from rsscloud_broker.web.admin.subscriptions import OneSubscriptionPage, SubscriptionsPage

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rsscloud_broker.commands.doctor_checks.neighbours import neighbours
+from rsscloud_broker.commands.doctor_checks.network import neighbours
 from rsscloud_broker.config import Egress
 from tests.commands.doctor_checks.cases import DoctorTestCase
 
