@@ -24,7 +24,7 @@ PAGE: Final = "/admin/account"
 _MEGABYTE: Final = 1_000_000
 
 
-@operation("GET", "/accounts", limit=10)
+@operation("/accounts", limit=10)
 async def accounts(
     verbs: IAdministration, _: str, asked: PageByName, now: float
 ) -> shapes.Accounts:
@@ -34,13 +34,13 @@ async def accounts(
     return shapes.Accounts(items=[shape_of(shapes.Account, one) for one in found], next=following)
 
 
-@operation("GET", "/account", name="anna")
+@operation("/account", name="anna")
 async def account(verbs: IAdministration, _: str, asked: ByName, now: float) -> shapes.Account:
     """Show an account."""
     return shape_of(shapes.Account, await verbs.accounts.account(asked.name))
 
 
-@operation("GET", "/account/published", name="anna")
+@operation("/account/published", name="anna")
 async def published(verbs: IAdministration, _: str, asked: ByName, now: float) -> shapes.Works:
     """List the newest that an account publishes, and what was taken down of it."""
     owner = await verbs.accounts.account(asked.name)
@@ -52,7 +52,7 @@ async def published(verbs: IAdministration, _: str, asked: ByName, now: float) -
     )
 
 
-@operation("POST", "/accounts", OperationForm(PAGE, "Invite", "The account is made."), name="berta")
+@operation("/accounts", OperationForm(PAGE, "Invite", "The account is made."), name="berta")
 async def invite(verbs: IAdministration, by: str, asked: Invite, _: float) -> shapes.Invitation:
     """Make an account, and a link by which its owner signs in once and chooses a password."""
     is_admin = asked.role == "administrator"
@@ -61,7 +61,6 @@ async def invite(verbs: IAdministration, by: str, asked: Invite, _: float) -> sh
 
 
 @operation(
-    "POST",
     "/accounts/reset",
     OperationForm(
         PAGE,
@@ -81,7 +80,6 @@ async def reset(
 
 
 @operation(
-    "POST",
     "/accounts/disable",
     OperationForm(
         PAGE,
@@ -98,7 +96,6 @@ async def disable(verbs: IAdministration, by: str, asked: Disable, _: float) -> 
 
 
 @operation(
-    "POST",
     "/accounts/enable",
     OperationForm(PAGE, "Enable it", "The account is enabled."),
     name="anna",
@@ -110,7 +107,6 @@ async def enable(verbs: IAdministration, by: str, asked: ByNameWithReason, _: fl
 
 
 @operation(
-    "POST",
     "/accounts/promote",
     OperationForm(PAGE, "Make it an administrator", "The account is an administrator's now."),
     name="anna",
@@ -124,7 +120,6 @@ async def promote(
 
 
 @operation(
-    "POST",
     "/accounts/demote",
     OperationForm(PAGE, "Make it an ordinary account", "The account is an ordinary one now."),
     name="anna",
@@ -136,7 +131,6 @@ async def demote(verbs: IAdministration, by: str, asked: ByNameWithReason, _: fl
 
 
 @operation(
-    "POST",
     "/accounts/limit",
     OperationForm(PAGE, "Set the limit", "The limit is set."),
     name="anna",
@@ -150,7 +144,6 @@ async def set_limit(verbs: IAdministration, by: str, asked: Limit, _: float) -> 
 
 
 @operation(
-    "POST",
     "/accounts/remove",
     OperationForm(
         "/admin/accounts",

@@ -45,16 +45,14 @@ class Operation:
     """Something that administrators can see or do.
 
     :ivar name: its name, which is also that of the command.
-    :ivar method: ``GET`` if it changes nothing, otherwise ``POST``.
     :ivar path: below ``/api/v1``; ``{id}`` stands for the id in ``asks``.
     :ivar help: what it does, in a sentence.
     :ivar asks, answers: the classes of what it takes and what it answers.
     :ivar example: an example of what it takes.
-    :ivar form: how the console offers it; None for what a page shows in its own way.
+    :ivar form: how the console offers a change; None for what changes nothing.
     """
 
     name: str
-    method: str
     path: str
     help: str
     asks: type[Asked]
@@ -64,13 +62,17 @@ class Operation:
     form: OperationForm | None = None
 
     @property
+    def method(self) -> str:
+        return "POST" if self.form else "GET"
+
+    @property
     def final(self) -> bool:
         """Whether nobody can undo it, so that pages and commands ask once more."""
         return self.form is not None and bool(self.form.question)
 
 
 def operation(
-    method: str, path: str, form: OperationForm | None = None, **example: Any
+    path: str, form: OperationForm | None = None, **example: Any
 ) -> Callable[[Run], Operation]:
     """Make an operation of a function.
 
@@ -83,6 +85,6 @@ def operation(
     def make(run: Run) -> Operation:
         *_, asks, _now, answers = get_type_hints(run).values()
         name = run.__name__.replace("_", "-")
-        return Operation(name, method, path, getdoc(run) or "", asks, answers, run, example, form)
+        return Operation(name, path, getdoc(run) or "", asks, answers, run, example, form)
 
     return make

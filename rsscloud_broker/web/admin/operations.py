@@ -46,13 +46,13 @@ _LAST: Final = datetime(9999, 1, 1, tzinfo=UTC)
 _FEED: Final = "http://feeds.example/rss.xml"
 
 
-@operation("GET", "/state")
+@operation("/state")
 async def state(verbs: IAdministration, _: str, asked: Nothing, now: float) -> shapes.State:
     """Show how busy the broker is, and its processes."""
     return shapes.state(await verbs.state())
 
 
-@operation("GET", "/subscriptions", topic=_FEED, state="active", limit=10)
+@operation("/subscriptions", topic=_FEED, state="active", limit=10)
 async def subscriptions(
     verbs: IAdministration, _: str, asked: Find, now: float
 ) -> shapes.Subscriptions:
@@ -63,7 +63,7 @@ async def subscriptions(
     return shapes.Subscriptions(items=items, next=page.after)
 
 
-@operation("GET", "/subscriptions/{id}", id=1)
+@operation("/subscriptions/{id}", id=1)
 async def subscription(
     verbs: IAdministration, _: str, asked: ById, now: float
 ) -> shapes.SubscriptionDetails:
@@ -72,7 +72,6 @@ async def subscription(
 
 
 @operation(
-    "POST",
     "/subscriptions/{id}/redeliver",
     OperationForm(
         "/admin/subscription",
@@ -91,7 +90,6 @@ async def redeliver(
 
 
 @operation(
-    "POST",
     "/subscriptions/{id}/mark",
     OperationForm(
         "/admin/subscription",
@@ -109,7 +107,6 @@ async def mark(
 
 
 @operation(
-    "POST",
     "/subscriptions/{id}/unmark",
     OperationForm(
         "/admin/subscription", "Keep it", "The subscription stays, and its failures are forgotten."
@@ -125,7 +122,6 @@ async def unmark(
 
 
 @operation(
-    "POST",
     "/subscriptions/{id}/remove",
     OperationForm(
         "/admin/subscription",
@@ -144,14 +140,13 @@ async def remove(
     return shapes.Done()
 
 
-@operation("GET", "/topic", url=_FEED)
+@operation("/topic", url=_FEED)
 async def topic(verbs: IAdministration, _: str, asked: ByUrl, now: float) -> shapes.Topic:
     """Show a topic: its fetches, its polls and what its feed says."""
     return shapes.topic(await verbs.topic(asked.url))
 
 
 @operation(
-    "POST",
     "/topic/read",
     OperationForm("/admin/topic", "Fetch it now", "The topic has been fetched."),
     url=_FEED,
@@ -166,7 +161,6 @@ async def read(
 
 
 @operation(
-    "POST",
     "/topic/end",
     OperationForm(
         "/admin/topic",
@@ -184,7 +178,6 @@ async def end(verbs: IAdministration, account: str, asked: End, _: float) -> sha
 
 
 @operation(
-    "POST",
     "/topic/take-down",
     OperationForm(
         "/admin/topic",
@@ -203,7 +196,6 @@ async def take_down(verbs: IAdministration, account: str, asked: End, _: float) 
 
 
 @operation(
-    "POST",
     "/topic/revive",
     OperationForm(
         "/admin/topic",
@@ -221,7 +213,6 @@ async def revive(
 
 
 @operation(
-    "POST",
     "/topic/move",
     OperationForm(
         "/admin/topic",
@@ -238,7 +229,7 @@ async def move(verbs: IAdministration, account: str, asked: Move, _: float) -> s
     return shapes.topic(await verbs.topic(asked.to))
 
 
-@operation("GET", "/hosts", limit=10)
+@operation("/hosts", limit=10)
 async def hosts(verbs: IAdministration, _: str, asked: PageByName, now: float) -> shapes.Breakers:
     """List the hosts whose circuit breakers are open."""
     found = await verbs.hosts(clean(asked.after), asked.limit)
@@ -247,7 +238,6 @@ async def hosts(verbs: IAdministration, _: str, asked: PageByName, now: float) -
 
 
 @operation(
-    "POST",
     "/hosts/close-breaker",
     OperationForm(
         "/admin/hosts", "Call it again", "The host is called again: what waits for it is due now."
@@ -262,7 +252,7 @@ async def close_breaker(
     return shapes.Done()
 
 
-@operation("GET", "/blocks", kind="host")
+@operation("/blocks", kind="host")
 async def blocks(verbs: IAdministration, _: str, asked: BlockPage, now: float) -> shapes.Blocks:
     """List the blocks."""
     kind, _space, name = clean(asked.after).partition(" ")
@@ -273,7 +263,6 @@ async def blocks(verbs: IAdministration, _: str, asked: BlockPage, now: float) -
 
 
 @operation(
-    "POST",
     "/blocks",
     OperationForm("/admin/blocks", "Block", "The block works."),
     kind="host",
@@ -288,7 +277,6 @@ async def block(verbs: IAdministration, account: str, asked: NewBlock, _: float)
 
 
 @operation(
-    "POST",
     "/blocks/lift",
     OperationForm("/admin/blocks", "Lift", "The block is lifted."),
     kind="source",
@@ -300,7 +288,7 @@ async def unblock(verbs: IAdministration, account: str, asked: LiftBlock, _: flo
     return shapes.Done()
 
 
-@operation("GET", "/announcements")
+@operation("/announcements")
 async def announcements(
     verbs: IAdministration, _: str, asked: Page, now: float
 ) -> shapes.Announcements:
@@ -313,7 +301,6 @@ async def announcements(
 
 
 @operation(
-    "POST",
     "/announcements",
     OperationForm("/admin/announcements", "Announce", "The announcement is stored."),
     text="The broker moves on Sunday.",
@@ -328,7 +315,6 @@ async def announce(
 
 
 @operation(
-    "POST",
     "/announcements/{id}/withdraw",
     OperationForm("/admin/announcements", "Withdraw", "The announcement is withdrawn."),
     id=1,
@@ -341,7 +327,7 @@ async def withdraw(
     return shapes.Done()
 
 
-@operation("GET", "/changes", limit=10)
+@operation("/changes", limit=10)
 async def changes(verbs: IAdministration, _: str, asked: Page, now: float) -> shapes.Changes:
     """List what administrators did, the newest first."""
     found = await verbs.changes(asked.after or None, asked.limit)
