@@ -105,6 +105,7 @@ class Accounts:
     # callers
 
     async def caller_of_session(self, secret: str) -> Caller | None:
+        """The caller with a session; None if it has ended or never was.  Notes that it was used."""
         digest = digest_of(secret)
         found = await self._store.session(digest) if digest else None
         if found is None or not self._is_alive(found[1]):
@@ -116,6 +117,7 @@ class Accounts:
         return self._caller(account, session, secret)
 
     async def caller_of_token(self, secret: str) -> Caller | None:
+        """The caller with an API token, which allows no more than its account; None if invalid."""
         digest = digest_of(secret)
         found = await self._store.token(digest) if digest else None
         if found is None or not self._is_valid(found[1]):
@@ -128,6 +130,7 @@ class Accounts:
         return Caller(account, (token.scopes & SCOPES.keys()) - withheld)
 
     async def caller_of_password(self, name: str, password: str, source: str) -> Caller:
+        """The caller with a name and a password, who may only publish; see ``CheckedPasswords``."""
         name = name.strip().lower()
         stored = await self._store.stored_password(name) if is_name(name) else None
         if is_too_long(password) or not self._checked_passwords.has(password, stored):
@@ -165,11 +168,13 @@ class Accounts:
         return self._finish_sign_in(stored, session, secret, expires_at)
 
     async def account_of_link(self, secret: str, kind: str = "link") -> Account | None:
+        """The account of a sign-in link, which is not used up; None if it is invalid."""
         link = digest_of(secret)
         now = self._clock.wall_seconds()
         return await self._store.account_of_link(link, now, kind) if link else None
 
     async def sign_in_by_link(self, secret: str, attempt: SignIn, kind: str = "link") -> SignedIn:
+        """Use a sign-in link up, and begin a session of its account."""
         begin = partial(self._store.redeem_link, digest_of(secret), kind=kind)
         session_secret, expires_at, found = await self._begin_session(begin, attempt)
         if found is None:
@@ -198,6 +203,7 @@ class Accounts:
     def _finish_sign_in(
         self, stored: StoredPassword, session: Session, secret: str, expires_at: float
     ) -> SignedIn:
+        """The result of a sign-in, with a mark for the browser if the account has a password."""
         account = stored.account
         known = mark_of(account.name, stored.hash) if stored.hash else ""
         self.log.info("{name} signed in from {source}.", name=account.name, source=session.address)
@@ -209,6 +215,7 @@ class Accounts:
         """Check the password of an attempt to sign in; remember the attempt if it is refused.
 
         :param known: the mark in the browser's cookie.
+        :returns: the account, with the hash of the password.
         :raises SignInFailed, TooMany: it is wrong, or there were too many attempts.
         """
         try:
@@ -219,6 +226,7 @@ class Accounts:
             raise
 
     def refused_sign_ins(self) -> Sequence[RefusedSignIn]:
+        """The refused attempts to sign in of the last hour, at most the last thousand."""
         since = self._clock.wall_seconds() - HOUR
         return [each for each in self._refused if each.at >= since]
 
@@ -287,6 +295,7 @@ class Accounts:
         self._limit(self._take_name(f"{caller.name} in session {session}"), "in this session")
 
     async def sign_out(self, secret: str) -> None:
+        """End the session with a secret, if there is one."""
         digest = digest_of(secret)
         found = await self._store.session(digest) if digest else None
         if found is not None:
@@ -304,6 +313,7 @@ class Accounts:
         return await self._store.end_session(caller.account.id, session)
 
     async def end_sessions(self, caller: Caller) -> int:
+        """End all sessions of the caller's account; returns how many there were."""
         return await self._store.end_sessions(caller.account.id)
 
     async def change_password(self, caller: Caller, old: str, new: str, source: str) -> None:
@@ -363,6 +373,7 @@ class Accounts:
         return stored is not None and not stored.hash and not self._other_checkers
 
     def scopes_for(self, caller: Caller) -> Mapping[str, str]:
+        """The scopes that the caller's tokens may have, each with what it allows."""
         allowed = _scopes_of(caller.account)
         return {scope: help_ for scope, help_ in SCOPES.items() if scope in allowed}
 
@@ -414,4 +425,5 @@ async def _if_possible(storing: Awaitable[None]) -> None:
 
 
 def _scopes_of(account: Account) -> frozenset[str]:
+    """What a person may do who has signed in to an account."""
     return frozenset(SCOPES) if account.is_admin else OF_EVERYBODY

@@ -40,15 +40,18 @@ class AccountAdministration:
         self._public_url = public_url
 
     async def accounts(self, after: str = "", limit: int = 50) -> Sequence[AccountSummary]:
+        """The accounts by name, at most ``limit``, which come after the name ``after``."""
         return await self._store.account_summaries(after, limit)
 
     async def account(self, name: str) -> AccountSummary:
+        """The account with a name; raises ``Unadministrable`` if there is none."""
         found = await self._store.account_summary(_normal_name(name))
         if found is None:
             raise _no_such_account(name)
         return found
 
     async def invite(self, account: str, name: str, is_admin: bool, reason: str = "") -> Invitation:
+        """Make an account without a password, and a link by which its owner signs in."""
         name = _normal_name(name)
         try:
             check_name(name)
@@ -61,6 +64,7 @@ class AccountAdministration:
         return made
 
     async def reset(self, account: str, name: str, reason: str = "") -> Invitation:
+        """Make a link by which the owner of an account, who has lost the password, signs in."""
         name = _normal_name(name)
         _check_other(account, name)
         made, digest = self._make_invitation(name)
@@ -70,6 +74,7 @@ class AccountAdministration:
         return made
 
     def _make_invitation(self, name: str) -> tuple[Invitation, bytes]:
+        """A new invitation, and the digest of its secret."""
         secret = new_secret()
         link = f"{self._public_url}{INVITED_PATH}?{urlencode({'key': secret})}"
         return Invitation(name, link, self._clock.wall_seconds() + 7 * DAY), digest_of(secret)
@@ -80,25 +85,30 @@ class AccountAdministration:
         await self._change_account(change, disabled=sentence(change.reason))
 
     async def enable(self, account: str, name: str, reason: str = "") -> None:
+        """Let the owner of a disabled account in again."""
         await self._change_account(self._record_of(account, "enable", name, reason), disabled="")
 
     async def set_role(self, account: str, name: str, is_admin: bool, reason: str = "") -> None:
+        """Make an account an administrator's, or no administrator's."""
         change = self._record_of(account, "promote" if is_admin else "demote", name, reason)
         await self._change_account(change, is_admin=is_admin)
 
     async def set_limit(
         self, account: str, name: str, max_bytes: int | None, reason: str = ""
     ) -> None:
+        """Set how many bytes an account may store; None for what the applications allow."""
         change = self._record_of(account, "set limit", name, reason)
         await self._change_account(change, max_bytes=max_bytes)
 
     async def remove(self, account: str, name: str, reason: str = "") -> None:
+        """Remove an account of somebody else; raises ``Unadministrable`` if there is none."""
         _check_other(account, _normal_name(name))
         change = self._record_of(account, "remove account", name, reason)
         if not await self._store.remove(change.object, change):
             raise _no_such_account(name)
 
     def _record_of(self, account: str, verb: str, name: str, reason: str) -> Change:
+        """The record of what the administrator ``account`` did with the account ``name``."""
         return change_by(account, verb, _normal_name(name), reason, self._clock.wall_seconds())
 
     async def _change_account(self, change: Change, **values: Any) -> None:

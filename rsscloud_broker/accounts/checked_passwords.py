@@ -81,6 +81,7 @@ class CheckedPasswords:
         return True
 
     def _ends_at(self, found: _RightPassword) -> float:
+        """When a password is forgotten, by the monotonic clock."""
         if not found.stored:
             # The broker does not learn when a password changes that is kept elsewhere.
             return found.at + 300.0

@@ -85,6 +85,7 @@ class Hasher:
         return self._argon2.hash(_normal(password))
 
     def matches(self, stored: str, password: str) -> bool:
+        """Whether a stored hash is that of a password."""
         if is_too_long(password):
             return False
         try:

@@ -42,6 +42,7 @@ class PasswordChecker:
         return Deferred.fromCoroutine(self._avatar_id(credentials))
 
     async def _avatar_id(self, credentials: IUsernamePassword) -> AvatarId:
+        """The name of the account, if the password is right."""
         name, password = (
             bytes(part).decode("utf-8", "replace")
             for part in (credentials.username, credentials.password)
@@ -92,6 +93,7 @@ class AccountRealm:
         return Deferred.fromCoroutine(self._avatar(avatarId))
 
     async def _avatar(self, avatar_id: AvatarId) -> Avatar:
+        """The account with a name, as ``twisted.cred`` wants it."""
         name = bytes(avatar_id).decode("ascii", "replace")
         stored = await self._store.stored_password(name) if is_name(name) else None
         if stored is None:  # a checker by others knows more people than have accounts here

@@ -99,5 +99,6 @@ def known_browser(mark: str, name: str, password_hash: str) -> str:
 
 
 def _signature(name: str, password_hash: str, nonce: str) -> str:
+    """The signature of a mark: only who has the hash of the password can make it."""
     message = f"known browser {name} {nonce}".encode("ascii")
     return hmac.new(password_hash.encode("utf-8"), message, sha256).hexdigest()

@@ -79,6 +79,7 @@ class RemovedAccounts(EachPeriod):
         self._once_more = bool(found) or is_other
 
     async def _have_deleted(self, data: AccountData, account: int) -> None:
+        """Have an application delete the data of an account; an error is logged."""
         try:
             await data.remove(account)
         except Exception:  # the data of other accounts can be deleted all the same

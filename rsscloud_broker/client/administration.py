@@ -19,7 +19,9 @@ async def call(
 ) -> dict[str, Any]:
     """Call an operation of the API.
 
+    :param url: the URL of the operation.
     :param token: an API token with the scope ``admin``.
+    :param method: ``GET`` or ``POST``.
     :param values: what the operation takes, without what is in the URL.
     :returns: the JSON object of the answer.
     :raises NotThere: what the call concerns does not exist.

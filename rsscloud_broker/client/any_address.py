@@ -113,6 +113,7 @@ class _RequestBody:
 class AnyAddress:
     """Implements ``IOutbound`` without the address guard of the broker, and without signatures.
 
+    :param agent: connects.
     :param seconds: how long an exchange may take, from the look-up of the name to the last byte.
     :param max_bytes: the largest body that is read, after decompression.
     """
@@ -126,6 +127,7 @@ class AnyAddress:
         self._max_bytes = max_bytes
 
     async def request(self, request: OutboundRequest) -> OutboundReply:
+        """Make a request, and follow as many redirects as it allows."""
         if request.signing:
             raise ValueError("this client signs nothing")
         hops: list[tuple[int, str]] = []
@@ -204,6 +206,7 @@ class AnyAddress:
 
 
 def _reason(failure: Failure) -> str:
+    """Why there was no answer, for people."""
     error = failure.value
     if isinstance(error, VerificationError):
         return "its certificate is for another name"

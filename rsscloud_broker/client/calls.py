@@ -48,6 +48,7 @@ async def call_form(web: Web, url: str, fields: Sequence[tuple[str, str]]) -> st
 async def call_xmlrpc(web: Web, url: str, procedure: str, parameters: Sequence[Any]) -> Any:
     """Call an XML-RPC procedure.
 
+    :returns: the value of the response.
     :raises Declined: the response is a fault.
     :raises ClientError: the call failed.
     """
@@ -66,6 +67,7 @@ async def call_soap(
 ) -> Any:
     """Call a SOAP operation, without a namespace.
 
+    :param action: the SOAPAction.
     :returns: the result of the response.
     :raises Declined: the response is a fault.
     :raises ClientError: the call failed.
@@ -97,6 +99,7 @@ async def call_page(web: Web, url: str) -> str:
 
 
 def _visible_text(page: bytes) -> str:
+    """The text of a page's main part, on one line."""
     try:
         document = html.document_fromstring(page)
     except etree.ParserError:  # the page is empty

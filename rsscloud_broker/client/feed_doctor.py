@@ -145,6 +145,7 @@ class FeedDoctor:
     _bytes: int = field(default=0, init=False)
 
     async def examine(self, url: str, source: str) -> FeedReport:
+        """Examine a feed for a stranger, whose address is ``source``, within the limits."""
         with self._counting_examination(bucket_of(source)), self._counting_bytes() as ask:
             admitted = self.admit(url, source)
 
@@ -156,6 +157,7 @@ class FeedDoctor:
 
     @contextmanager
     def _counting_bytes(self) -> Iterator[Ask]:
+        """Count the bytes of all answers of an examination, for as long as it is under way."""
         taken = 0
 
         async def ask(url: str, headers: Mapping[str, str]) -> FeedAnswer:

@@ -99,6 +99,7 @@ def _judge_redirects(fetches: Fetches) -> Iterator[Finding]:
 
 
 def _judge_no_feed(fetches: Fetches) -> Finding:
+    """The finding about an answer that has no feed."""
     last = fetches.last
     at = f"{last.url} answers with status {last.status}"
     if last.status == 410:
@@ -185,6 +186,7 @@ def _judge_validators(last: FeedAnswer, again: FeedAnswer | None) -> Iterator[Fi
 
 
 def _judge_second_answer(last: FeedAnswer, again: FeedAnswer) -> Finding:
+    """The finding about the answer to the second, conditional request."""
     if again.status == 304:
         text = (
             "Asked again for changes, the server answered 304 and sent nothing: readers take the"
@@ -244,6 +246,7 @@ def _judge_caching(last: FeedAnswer) -> Iterator[Finding]:
 
 
 def _judge_size(last: FeedAnswer) -> Iterator[Finding]:
+    """The findings about compression, the size of the feed, and its media type."""
     if last.compressed:
         yield Finding("good", "gzip", "The server compresses the feed for readers that accept it.")
     elif len(last.body) >= 1024:  # a smaller feed need not be compressed
@@ -281,7 +284,10 @@ def _describe_feed(facts: FeedFacts) -> str:
 def _judge_links(
     facts: FeedFacts, last: FeedAnswer, in_headers: Sequence[str]
 ) -> Iterator[Finding]:
-    """The findings about the feed's home page and its own address."""
+    """The findings about the feed's home page and its own address.
+
+    :param in_headers: the addresses of the feed by its Link headers.
+    """
     if not facts.link:
         yield Finding("missing", "link", "The feed does not say where its home page is.")
     written = facts.self_link or next(iter(in_headers), "")
@@ -322,6 +328,7 @@ def _find_unusable_hubs(last: FeedAnswer, hubs: Sequence[str]) -> Iterator[Findi
 
 
 def _judge_push(facts: FeedFacts, hubs: Sequence[str]) -> Iterator[Finding]:
+    """The findings about the clouds and hubs that the feed names."""
     for cloud in facts.clouds:
         text = f"Readers can register at {cloud.url} by {cloud.protocol} (rssCloud)."
         yield Finding("good", "cloud", text)
@@ -342,6 +349,7 @@ def _judge_push(facts: FeedFacts, hubs: Sequence[str]) -> Iterator[Finding]:
 
 
 def _judge_hints(facts: FeedFacts) -> Iterator[Finding]:
+    """The findings about what the feed says of how often to ask for it."""
     hints = facts.hints
     if hints.ttl_minutes:
         text = f"Readers may keep the feed for {in_words(hints.ttl_minutes * 60)}."

@@ -141,7 +141,10 @@ def silence_finding(service: Service, reason: str) -> Finding:
 def stranger_findings(
     services: Sequence[Service], findings: Sequence[Finding | None], broker: OwnBroker
 ) -> Iterator[Finding]:
-    """What to do if the feed names services, and none of them is the broker."""
+    """What to do if the feed names services, and none of them is the broker.
+
+    :param findings: for each service what `own_finding` has returned.
+    """
     if not services or any(findings):
         return
     text = (

@@ -56,6 +56,7 @@ class Listener(Resource):
         self._procedure = procedure
 
     def render_GET(self, request: Request) -> bytes:
+        """Repeat a challenge."""
         challenge = _argument(request, b"challenge")
         if not challenge:  # not from a cloud, but from a person or a monitor
             return _plain(request, "send notifications here by POST")
@@ -66,6 +67,7 @@ class Listener(Resource):
         return challenge
 
     def render_POST(self, request: Request) -> bytes:
+        """Accept a notification by any of the three protocols."""
         assert request.content is not None  # Twisted renders a request once its body is there
         body: bytes = request.content.read(MAX_BODY_BYTES + 1)
         if len(body) > MAX_BODY_BYTES:
@@ -84,6 +86,7 @@ class Listener(Resource):
         return b"Thanks for the update."
 
     def _answer_xmlrpc(self, body: bytes) -> bytes:
+        """Accept a call by XML-RPC; the answer is a fault if it is not acceptable."""
         try:
             method, parameters = xmlrpc.decode_call(body)
         except MalformedXML as error:
@@ -133,6 +136,7 @@ def _refuse(request: Request, status: int, reason: str) -> bytes:
 
 
 def _plain(request: Request, text: str) -> bytes:
+    """A text without its backslash escapes."""
     request.setHeader("Content-Type", "text/plain; charset=utf-8")
     return f"{text}\n".encode()
 
@@ -144,6 +148,7 @@ def bind(reactor: IReactorTCP, site: Any, host: str, port: int) -> int:
         ``ServerFactory``).
     :param host: the address to listen on; empty for all.
     :param port: the number of the port; 0 for any that is free.
+    :returns: the number of the port.
     :raises CannotListenError: the port is taken, or the address is not this machine's.
     """
     try:

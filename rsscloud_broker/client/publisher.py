@@ -18,6 +18,7 @@ PROTOCOLS: Final = ("rest", "xml-rpc", "soap")
 async def ping_feed(web: Web, broker_url: str, feed_url: str, protocol: str = "rest") -> str:
     """Ping for a feed, by rssCloud.
 
+    :param protocol: one of ``PROTOCOLS``.
     :returns: the broker's sentence.
     :raises ClientError: the broker did not accept the ping.
     """
@@ -38,8 +39,10 @@ async def ping_site(
 ) -> str:
     """Ping for a site, as at weblogs.com; with a feed by ``extendedPing``.
 
+    :param name: the name of the site.
     :param url: the URL of its home page.
     :param rss: the URL of its feed, or empty.
+    :param protocol: one of ``PROTOCOLS``.
     :returns: the broker's sentence.
     :raises ClientError: the broker did not accept the ping.
     """

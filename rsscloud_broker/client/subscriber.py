@@ -83,6 +83,7 @@ async def register(
     """Register a callback for a topic, by the cloud's protocol.
 
     :param begin: called with the callback, as the cloud gets it, before each call of the cloud.
+    :returns: the cloud's sentence.
     :raises ClientError: the cloud did not accept the registration.
     """
     if cloud.protocol in _BY_FORM:
@@ -211,6 +212,7 @@ class Subscriber:
         """Register, and expect a test of the callback while the cloud has not answered."""
 
         def begin(callback: RegisteredCallback) -> None:
+            """Expect a test of this callback, if the cloud tests it by a notification."""
             self._awaiting_test.discard(topic)
             if callback.tested_by_notification:
                 self._awaiting_test.add(topic)

@@ -33,6 +33,7 @@ class Reply:
 
     @property
     def success(self) -> bool:
+        """Whether the status is from 200 to 299."""
         return 200 <= self.status <= 299
 
     @property
@@ -46,6 +47,7 @@ class Reply:
     def target(self, asked: str) -> str:
         """The URL to which this answer redirects a request.
 
+        :param asked: the URL of the request.
         :raises ClientError: its Location is no URL.
         """
         try:

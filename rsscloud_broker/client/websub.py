@@ -80,11 +80,13 @@ async def find_hub(web: Web, url: str) -> tuple[str, str]:
 
 
 def _links_in_headers(reply: Reply) -> Iterator[tuple[str, str]]:
+    """Targets and relations of the links in the Link headers."""
     for link in links.parse_or_empty(reply.link):
         yield from ((link.target, relation) for relation in link.relations)
 
 
 def _links_in_document(reply: Reply) -> Iterator[tuple[str, str]]:
+    """Targets and relations of the links in a feed, or in the head of a page."""
     for element in _link_elements(reply):
         for relation in element.get("rel", "").lower().split():
             yield element.get("href", "").strip(), relation
@@ -247,6 +249,7 @@ class HubSubscriber:
 
     ``HubCallbacks`` passes the calls of the hubs to `verify` and `receive`.
 
+    :param on_content: called with each content.
     :param tell: called with sentences for people.
     :param secret: the secret that signs notifications; empty for none.
     :param lease: the seconds of the lease that hubs are asked for; 0 for as long as they like.
@@ -390,11 +393,13 @@ class HubSubscriber:
             self._tell(f"{subscription.topic}: the subscription ends with its lease: {error}")
 
     async def _ask(self, subscription: _Subscription) -> str:
+        """Ask the hub for what ``mode`` of the subscription says.  Returns the hub's sentence."""
         subscription.asked, subscription.asked_at = True, self._clock.seconds()
         about = (subscription.mode, subscription.topic, subscription.callback)
         return await ask_for_topic(self._web, subscription.hub, *about, self._secret, self._lease)
 
     async def _renew(self, subscription: _Subscription) -> None:
+        """Ask the hub to subscribe, and plan the next attempt."""
         # Unless the hub verifies it until then: ``verify`` plans the renewal instead.
         self._renew_after(subscription, self._retry_after)
         try:
@@ -419,6 +424,7 @@ class HubSubscriber:
         )
 
     def _stop_renewal(self, subscription: _Subscription) -> None:
+        """Cancel the next renewal of a subscription."""
         if subscription.renewal is not None and subscription.renewal.active():
             subscription.renewal.cancel()
 
@@ -429,6 +435,7 @@ def own_address(hub: str) -> str:
     It sends nothing to the hub, but looks up the hub's name and blocks meanwhile, so it is only
     for commands.
 
+    :param hub: the URL of the hub.
     :raises ClientError: the name of the hub's host cannot be resolved.
     """
     try:

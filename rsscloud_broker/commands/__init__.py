@@ -116,6 +116,7 @@ class LazyGroup(Group):
     """
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command; None if there is no such command."""
         if cmd_name not in self.commands:
             return None
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
@@ -125,6 +126,7 @@ class LazyGroup(Group):
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing any."""
         click.Group(commands=self.commands).format_commands(ctx, formatter)
 
 

@@ -291,6 +291,7 @@ def _ask_for_hash(name: str, options: AccountsConfig, from_stdin: bool) -> str:
 
 
 def _to_the_minute(seconds: float | None) -> str:
+    """A time in UTC to the minute; "never" for None."""
     if seconds is None:
         return "never"
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%MZ")

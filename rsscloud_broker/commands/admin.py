@@ -51,6 +51,7 @@ def admin() -> None:
 
 
 def _make_command(operation: Operation) -> click.Command:
+    """The command for an operation."""
     takes, required = fields_of(operation)
     parameters = [
         _make_parameter(name, schema, required=name in required) for name, schema in takes.items()
@@ -59,6 +60,7 @@ def _make_command(operation: Operation) -> click.Command:
     def call(
         broker: str, token_file: str | None, as_json: bool, yes: bool = False, **values: Any
     ) -> None:
+        """Call the operation with the values of the command line, and show the answer."""
         token = _read_token(token_file)
         given = {name: value for name, value in values.items() if value is not None}
         if operation.final and not yes:
@@ -126,6 +128,7 @@ def _make_parameter(name: str, schema: Mapping[str, Any], *, required: bool) -> 
 
 
 def _example(operation: Operation, parameters: Iterable[click.Parameter]) -> str:
+    """How the operation's example is written as a command."""
     words = ["rsscloud-broker", "admin", operation.name]
     for parameter in parameters:
         if parameter.name in operation.example:
@@ -151,6 +154,7 @@ def _read_token(file: str | None) -> str:
 
 
 def _warn_if_readable(broker: str) -> None:
+    """Warn if others can read the token on its way."""
     parts = urlsplit(broker)
     host = parts.hostname or ""
     is_here = host == "localhost" or (is_address(host) and host.startswith(("127.", "::1")))

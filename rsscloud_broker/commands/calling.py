@@ -153,6 +153,7 @@ async def _listen_at_hubs(
     show = _make_printer(nobody_reads)
 
     def show_content(content: websub.ReceivedContent) -> None:
+        """Print a notification; or warn that its signature is wrong or missing."""
         what = f"{content.topic} {len(content.body)} bytes"
         if content.signed is False:  # nobody may act on it: WebSub, section 7.1
             tell(f"{what} were ignored: their signature is wrong or missing")
@@ -187,6 +188,7 @@ async def subscribe_at_hub(
 
 
 def _cloud_at(broker: str) -> cloud.Cloud:
+    """The cloud of a broker with the paths of rsscloud-broker."""
     return cloud.from_url(f"{broker.rstrip('/')}/rsscloud/pleaseNotify")
 
 

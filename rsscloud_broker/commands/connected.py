@@ -71,5 +71,8 @@ def outbound(reactor: Any, pool: HTTPConnectionPool | None = None) -> AnyAddress
 
 
 def agent(reactor: Any, pool: HTTPConnectionPool | None = None) -> Agent:
-    """Make an agent that trusts the certificates of ``--cacert``."""
+    """Make an agent that trusts the certificates of ``--cacert``.
+
+    :param pool: as for ``outbound``.
+    """
     return make_agent(reactor, click.get_current_context().meta.get(_CACERT), pool)

@@ -104,6 +104,7 @@ def examine(
 
 
 async def _examine_feed(reactor: Any, url: str, own: OwnBroker | None, as_json: bool) -> None:
+    """Examine a feed, which should name the broker ``own``, and show what was found."""
     clock = SystemClock(reactor)
     ask = make_ask(outbound(reactor), clock)
     report = await feed_doctor.examine(ask, clock, url, own)

@@ -129,6 +129,7 @@ def follow(
 
 
 def _make_marker(file: str | None, url: str) -> IMarker:
+    """Make what remembers the position: in a file, or only in memory if no file is named."""
     if file is None:
         return MemoryMarker()
     return FileMarker(FilePath(os.path.abspath(file)), url, deferToThread)
@@ -211,6 +212,7 @@ class _Process(ProcessProtocol):
         self.ended: Deferred[None] = Deferred()
 
     def connectionMade(self) -> None:
+        """Send the request that waits; end the connection if it was cancelled meanwhile."""
         assert self.transport is not None
         self.transport.write(self._stdin)
         self.transport.closeStdin()

@@ -162,6 +162,7 @@ def import_(
 
 
 def _copy_database(source: str, settings: Config) -> None:
+    """Copy a database into that of a configuration."""
     try:
         check_database("--from", source)
     except ValueError as error:

@@ -46,6 +46,8 @@ def tables_of_feeds(doors: Sequence[tuple[Any, Any]]) -> dict[str, AppTables]:
 def installed_tables(apps: Iterable[Any], doors: Iterable[Any]) -> dict[str, AppTables]:
     """The tables of all applications and front doors, whether they run or not, by the names with
     which they begin.
+
+    :param apps, doors: their makers.
     """
     of_apps = tables_of([(maker, None) for maker in apps])
     return of_apps | tables_of_feeds([(maker, None) for maker in doors])
@@ -62,6 +64,7 @@ def make_apps(
 
     :param chosen: the makers that the configuration enables, with their options.
     :param parts: has what they need; see ``make_all``.
+    :param data: the directory of all data.
     :param protocols: those of the notifiers that are no application's.
     :raises PluginError: an application cannot be made, or brings a protocol that exists already.
     """

@@ -25,7 +25,10 @@ from rsscloud_broker.util.twisted_overrides import uvloop_reactor
 
 
 def become_courier(descriptor: int) -> None:
-    """Be a courier from now on."""
+    """Be a courier from now on.
+
+    :param descriptor: the connection to the broker.
+    """
     # OpenSSL reads the trusted certificates first, wherever it finds them.
     tls, confinement = TLSContext(), Confinement()
     # What was loaded is frozen.  Else the collector would look through the calls under way again

@@ -123,6 +123,7 @@ class Foundation:
 
     @part
     def in_thread(self) -> Workers:
+        """The threads that read and write files."""
         return Workers(self.reactor, "files", 2, self.counters)
 
     @part
@@ -184,10 +185,12 @@ class Foundation:
         }
 
     def names(self, kind: str) -> frozenset[str]:
+        """The names of the plugins of a kind that run."""
         return frozenset(maker.name for maker, _ in self.chosen[kind])
 
     @part
     def running(self) -> frozenset[str]:
+        """The names of the front doors and applications that run."""
         return self.names("front_doors") | self.names("apps")
 
     @part
@@ -277,6 +280,7 @@ class Foundation:
         return self.limits.http.max_connections_per_address
 
     def rate_limit(self, rate: float, burst: int) -> Callable[[str], int]:
+        """A function that takes a token for a key: see ``RateLimit.take``."""
         return RateLimit(rate, burst, self.clock).take
 
     @part
@@ -381,6 +385,7 @@ class Foundation:
 
     @part
     def outbound(self) -> CallbackClient | Crew:
+        """Calls callbacks."""
         client = self.crew or CallbackClient(
             self.reactor,
             self.resolver,
@@ -398,6 +403,7 @@ class Foundation:
 
     @part
     def fetch_budget(self) -> AnswerBudget:
+        """The memory that all answers to fetches may take together."""
         limit = self.config.topics.body_limit
         return AnswerBudget.of_topics(limit, self.reactor.callFromThread)
 
@@ -426,6 +432,7 @@ class Foundation:
 
     @part
     def remote_fetcher(self) -> ITopicFetcher:
+        """Fetches the topics of others."""
         if self.crew is not None:
             return CourierFetcher(self.crew, self.fetch_budget)
         memory = self.fetch_budget

@@ -74,6 +74,7 @@ class Server(Foundation):
 
     @part
     def mirror(self) -> Mirror:
+        """What copies the files that other nodes have made."""
         parts: Any = Given("the mirror", {name: getattr(self, name) for name in _NEEDS_OF_MIRROR})
         return Mirror(parts)
 
@@ -188,6 +189,7 @@ class Server(Foundation):
 
     @part
     def feed_doctor(self) -> FeedDoctor:
+        """Examines feeds for their publishers."""
         spoken = self.broker.protocols - self.broker.content_protocols
         return FeedDoctor(
             make_ask(self.web, self.clock),
@@ -209,12 +211,15 @@ class Server(Foundation):
         return make_apps(self.makers, self.chosen["apps"], self, data, self.own_notifiers)
 
     def of_apps(self, kind: str) -> list[Any]:
+        """What all applications have of a kind, such as ``sinks``."""
         return [each for app in self.apps for each in getattr(app, kind)]
 
     async def taken_down(self, name: str, since: float) -> Sequence[Change]:
+        """What was taken down of an account: see ``IAdministration.taken_down``."""
         return await self.administration.taken_down(name, since)
 
     async def account_files(self, caller: Caller) -> AsyncIterator[AccountFile]:
+        """All that applications keep for the account of a caller."""
         for files in self.of_apps("account_files"):
             async for each in files(caller):
                 yield each
@@ -226,6 +231,7 @@ class Server(Foundation):
 
     @part
     def sinks(self) -> Sequence[IEventSink]:
+        """What handles events; the bus hands them over."""
         sinks = [
             *make_all(self.makers, "sinks", self.chosen["sinks"], self),
             self.mirror,
@@ -254,6 +260,7 @@ class Server(Foundation):
 
     @part
     def served_topics(self) -> Sequence[ServedTopics]:
+        """The topics that applications and front doors serve."""
         of_doors = (door.topics for door in self.doors if IServesTopics.providedBy(door))
         return [*self.of_apps("topics"), *(each for topics in of_doors for each in topics)]
 
@@ -279,6 +286,7 @@ class Server(Foundation):
         return ConfiguredToken(self.config.metrics.token)
 
     async def _may_read_metrics(self, token: str) -> bool:
+        """Whether an API token of an account gives the right to read the metrics."""
         caller = await self.accounts.caller_of_token(token)
         return caller is not None and (caller.is_admin or "metrics" in caller.scopes)
 
@@ -294,6 +302,7 @@ class Server(Foundation):
 
     @part
     def root(self) -> Root:
+        """All front doors on one site."""
         metrics = self.config.metrics
         monitoring = [self.monitoring] if metrics.enabled and not metrics.listen else []
         doors = [*monitoring, AssetsDoor(), *self.doors, *self.of_apps("front_doors")]
@@ -301,6 +310,7 @@ class Server(Foundation):
 
     @part
     def page_paths(self) -> frozenset[str]:
+        """The paths of the pages that others may link to."""
         return self.root.pages if self.has_hub else self.root.pages - {"/websub"}
 
     @part

@@ -79,10 +79,12 @@ class Egress:
 
     @property
     def topic_networks(self) -> tuple[Network, ...]:
+        """``allow_topics``, parsed."""
         return tuple(map(ip_network, self.allow_topics))
 
     @property
     def callback_networks(self) -> tuple[Network, ...]:
+        """``allow_callbacks``, parsed."""
         return tuple(map(ip_network, self.allow_callbacks))
 
 
@@ -111,6 +113,7 @@ class Http:
 
     @property
     def proxy_networks(self) -> tuple[Network, ...]:
+        """``trusted_proxies``, parsed."""
         return tuple(map(ip_network, self.trusted_proxies))
 
 
@@ -150,6 +153,7 @@ class RateLimitOptions:
 
     @property
     def exempt_networks(self) -> tuple[Network, ...]:
+        """``exempt``, parsed."""
         return tuple(map(ip_network, self.exempt))
 
 
@@ -175,6 +179,7 @@ class Storage:
 
     @property
     def bounds(self) -> Bounds:
+        """The limits, in the form that the store takes."""
         return Bounds(
             contents=self.content_bytes,
             contents_of_host=self.content_bytes // 2,
@@ -201,6 +206,7 @@ class Topics:
 
 
 def _not_below_floor(table: Polling, key: _Attribute, seconds: float) -> None:
+    """Require an interval that is not below ``min_interval``."""
     if seconds < table.min_interval:
         raise ValueError(f"'{key.name}' is {seconds:g}; it must be at least 'min_interval'")
 
@@ -293,10 +299,12 @@ class Config:
 
     @property
     def all_listen(self) -> tuple[str, ...]:
+        """The endpoints of everybody, and those of ``[metrics]``."""
         return (*self.listen, *(self.metrics.listen if self.metrics.enabled else ()))
 
     @property
     def database_url(self) -> str:
+        """The SQLAlchemy URL of the database: ``database``, or its default."""
         if self.database is not None:
             return self.database
         # Imported here, since commands that only talk to a broker have no database.
@@ -307,6 +315,7 @@ class Config:
 
     @property
     def address(self) -> str:
+        """``public_url``, or the local address if that is not set."""
         return self.local_address if self.public_url is None else self.public_url
 
     @property

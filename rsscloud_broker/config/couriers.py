@@ -21,6 +21,7 @@ MOST: Final = 64
 
 
 def _is_count(_: object, key: Attribute[Any], number: int | str) -> None:
+    """Require a number of couriers, or ``auto``."""
     if number != "auto" and not (isinstance(number, int) and 0 <= number <= MOST):
         raise ValueError(f"'{key.name}' is {number}; it must be \"auto\", or from 0 to {MOST}")
 
@@ -38,6 +39,7 @@ class DeliveryConfig:
 
     @property
     def couriers(self) -> int:
+        """How many couriers that is on this machine."""
         if self.processes == "auto":
             # More than eight couriers are started only if somebody asks for them.
             return min(8, processors())

@@ -17,6 +17,7 @@ LEVELS: Final = ("debug", "info", "warn", "error")
 
 
 def _are_levels(_: object, key: _Attribute, levels: Mapping[str, object]) -> None:
+    """Require a table of namespaces, each with one of the ``LEVELS``."""
     for namespace, level in levels.items():
         if level not in LEVELS:
             hint = "; write a name that has dots in quotes" if isinstance(level, dict) else ""
@@ -27,6 +28,7 @@ def _are_levels(_: object, key: _Attribute, levels: Mapping[str, object]) -> Non
 
 
 def _is_path(_: object, key: _Attribute, path: str) -> None:
+    """Require a text that can be the name of a file."""
     if "\0" in path:
         raise ValueError(f"'{key.name}' holds the character NUL, which no name of a file may")
 

@@ -68,6 +68,10 @@ MAX_LIMIT: Final = 500
 class Administration:
     """Carries out the verbs, each of which ``IAdministration`` describes.
 
+    :param store, rows: the store, by its two interfaces.
+    :param blocks: is given what is blocked.
+    :param queues: says how many events wait for each sink.
+    :param workers: the pools of threads.
     :param served: returns what applications publish, so that it can be taken down.
     :ivar accounts: the verbs about accounts.
     :ivar following: a service that puts changes into force; it also has the announcements.
@@ -110,6 +114,7 @@ class Administration:
     async def find_subscriptions(
         self, wanted: SubscriptionFilter, after: int = 0, limit: int = 50
     ) -> SubscriptionPage:
+        """Find the next subscriptions that pass a filter, without secrets."""
         _check_limit(limit)
         if wanted.state not in ("", *STATES):
             raise Unadministrable(
@@ -125,6 +130,7 @@ class Administration:
         return evolve(page, subscriptions=tuple(map(_without_secrets, page.subscriptions)))
 
     async def subscription(self, key: int) -> SubscriptionDetails:
+        """Everything about one subscription, without secrets."""
         found = _require(await self._store.subscription_details(key), key)
         return evolve(
             found,
@@ -133,6 +139,7 @@ class Administration:
         )
 
     async def redeliver(self, account: str, key: int, reason: str = "") -> SubscriptionDetails:
+        """Make the pending notification of a subscription due now, or add one."""
         change = self._change_now(account, "redeliver", key, reason)
         found = await self.subscription(key)
         await self._check_content(found)
@@ -152,6 +159,7 @@ class Administration:
             )
 
     async def remove_subscription(self, account: str, key: int, reason: str = "") -> None:
+        """Remove a subscription without asking its callback."""
         change = self._change_now(account, "remove", key, reason)
         one = (await self.subscription(key)).subscription
         await self._apply(
@@ -160,11 +168,13 @@ class Administration:
         self._bus.publish(SubscriptionRemoved(one.topic, one.callback, account=account))
 
     async def mark(self, account: str, key: int, reason: str = "") -> None:
+        """Mark a subscription, so that the next sweep removes it."""
         change = self._change_now(account, "mark", key, reason)
         marked = await self._store.set_dropping(key, dropping=True, change=change)
         await self._apply(marked, _no_subscription(key))
 
     async def unmark(self, account: str, key: int, reason: str = "") -> None:
+        """Take that mark from a subscription, and forget its failures."""
         change = self._change_now(account, "unmark", key, reason)
         unmarked = await self._store.set_dropping(key, dropping=False, change=change)
         await self._apply(unmarked, _no_subscription(key))
@@ -172,6 +182,7 @@ class Administration:
     # topics
 
     async def topic(self, url: str) -> TopicDetails:
+        """A topic with its last fetch, its plan and its block."""
         url = _topic_url(url)
         status = await self._store.topic_status(url)
         if status is None:
@@ -179,6 +190,7 @@ class Administration:
         return TopicDetails(status, self._blocks.of_topic(status.topic.url))
 
     async def read_topic(self, account: str, url: str, reason: str = "") -> TopicReading:
+        """Fetch a topic now; return whether it changed, or what went wrong."""
         url = _topic_url(url)
         change = self._change_now(account, "read", url, reason)
         changed, problem = False, ""
@@ -190,6 +202,7 @@ class Administration:
         return TopicReading(changed, problem, await self._store.topic_status(url))
 
     async def revive_topic(self, account: str, url: str, reason: str = "") -> None:
+        """Revive a topic that has ended, and have it fetched."""
         url = _topic_url(url)
         change = self._change_now(account, "revive", url, reason)
         if not await self._store.revive_topic(url, change):
@@ -199,6 +212,7 @@ class Administration:
         await self._fetch_soon(url)
 
     async def end_topic(self, account: str, url: str, reason: str) -> None:
+        """End a topic: it is fetched no more, and its subscribers are notified."""
         topic = (await self.topic(url)).status.topic
         url = topic.url
         change = self._change_now(account, "end", url, needed(reason))
@@ -208,11 +222,13 @@ class Administration:
         self._bus.publish(TopicEnded(url, change.reason, change.at, topic.is_private))
 
     def is_published(self, url: str) -> bool:
+        """Whether an application that can take down what it publishes has the URL."""
         return any(
             one.take_down is not None and url.startswith(one.prefix) for one in self._served()
         )
 
     async def published(self, name: str, limit: int = 50) -> Sequence[PublishedWork]:
+        """What applications publish for the account with a name."""
         _check_limit(limit)
         name = (await self.accounts.account(name)).name
         return [
@@ -223,10 +239,12 @@ class Administration:
         ]
 
     async def taken_down(self, name: str, since: float) -> Sequence[Change]:
+        """What was taken down of an account since a time."""
         prefixes = [f"{one.prefix}{name}/" for one in self._served() if one.take_down is not None]
         return await self._store.taken_down(prefixes, since)
 
     async def take_down(self, account: str, url: str, reason: str) -> None:
+        """Have the applications remove what they publish at a URL."""
         url = _topic_url(url)
         change = self._change_now(account, "take down", url, needed(reason))
         change = evolve(change, title=await self._title_of(url))
@@ -251,6 +269,7 @@ class Administration:
         return ""
 
     async def move_topic(self, account: str, url: str, to: str, reason: str = "") -> None:
+        """Move a topic with its subscriptions to another URL."""
         url, to = (await self.topic(url)).status.topic.url, _topic_url(to)
         change = self._change_now(account, "move", f"{url} {to}", reason)
         if not self._detector.reads(to):
@@ -278,6 +297,7 @@ class Administration:
         return await self._store.host_states(after, limit)
 
     async def close_breaker(self, account: str, host: str, reason: str = "") -> None:
+        """Close the breakers of a host and its ports, so that it is called again."""
         host = host_name(host)
         await self._store.close_breaker(
             host, self._change_now(account, "close breaker", host, reason)
@@ -314,6 +334,7 @@ class Administration:
     # the broker
 
     async def state(self) -> BrokerState:
+        """What this process is at, and which nodes live."""
         counters = self._counters
         numbers = {
             "notifications under way": counters.in_flight,
@@ -343,6 +364,7 @@ class Administration:
     async def announce(
         self, account: str, text: str, since: float | None = None, until: float | None = None
     ) -> Announcement:
+        """Store an announcement, which the pages show from ``since`` until ``until``."""
         text = clean(text)
         if not 0 < len(text) <= MAX_TEXT:
             raise Unadministrable(f"an announcement must have 1 to {MAX_TEXT} characters")
@@ -361,17 +383,20 @@ class Administration:
         return stored
 
     async def withdraw(self, account: str, key: int, reason: str = "") -> None:
+        """Remove an announcement."""
         change = self._change_now(account, "withdraw", key, reason)
         removed = await self._store.remove_announcement(key, change)
         await self._apply(removed, f"there is no announcement {key}")
 
     async def changes(self, before: int | None = None, limit: int = 50) -> Sequence[Change]:
+        """What administrators did, newest first."""
         _check_limit(limit)
         return await self._store.changes(before, limit)
 
     async def _apply(self, changed: object = True, missing: str = "") -> None:
         """Put a change into force here.
 
+        :param changed: whether the store has changed something.
         :param missing: what does not exist if it has not.
         :raises Unadministrable: the store has changed nothing.
         """
@@ -416,5 +441,6 @@ def _without_secrets(one: Subscription) -> Subscription:
 
 
 def _value(gauge: Gauge) -> int:
+    """The present value of a gauge without labels."""
     (metric,) = gauge.collect()
     return int(metric.samples[0].value)

@@ -63,7 +63,9 @@ QUEUE_FULL, QUEUE_FULL_PAUSE = "as many topics wait to be read as the broker kee
 class Broker:
     """Carries out the requests of all front doors; see ``IBroker``.
 
+    :param verifier: verifies intents while their callers wait.
     :param intents: stores intents and verifies them after their callers got an answer.
+    :param admission: applies the rate limits.
     :param access: says which topics the operator allows.
     :param topics: says which URLs of topics the broker may fetch.
     :param callbacks: says which URLs of callbacks the broker may call.
@@ -107,6 +109,7 @@ class Broker:
 
     @property
     def content_protocols(self) -> frozenset[str]:
+        """The protocols whose notifications carry the content of the topic."""
         return self._verifier.content_protocols
 
     async def ping(self, ping: Ping, repeat_window: float, source: str) -> None:
@@ -216,6 +219,7 @@ class Broker:
     async def publish(
         self, urls: Collection[str], source: str, origin: str = ""
     ) -> Mapping[str, str]:
+        """Request fetches of pinged topics; the result says what is wrong with some, by URL."""
         if self._access.came_back(origin):
             return {}
         self._access.check_source(source)
@@ -243,6 +247,7 @@ class Broker:
         return notes
 
     async def fetch_for_followers(self, url: str, source: str) -> None:
+        """Request a fetch of a topic for private followers."""
         self._access.check_source(source)
         self._check_space()
         self._admission.ping(source)
@@ -307,6 +312,7 @@ class Broker:
         return await self._revive_if_allowed(url, partial(self._check_topic, url, source))
 
     async def push_content(self, topic: str, content: Content, source: str) -> bool:
+        """Begin a fan-out of pushed content; return False if its topic has no subscriptions."""
         self._access.check_source(source)
         self._check_space()
         topic = topic_of(topic)
@@ -330,6 +336,7 @@ class Broker:
             raise
 
     def _publish_requested(self, intent: Intent) -> None:
+        """Publish that a request to subscribe or to unsubscribe was taken in."""
         now = self._clock.wall_seconds()
         self._bus.publish(
             SubscriptionRequested(

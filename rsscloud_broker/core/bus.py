@@ -100,6 +100,7 @@ class _Queue:
 class EventBus(Service):
     """The event bus, a service: before it stops, sinks handle the events in their queues.
 
+    :param queue_size: how many events may wait for one sink.
     :param clock: limits the time that a stop waits for sinks; None for no limit.
     :param counters: count the events that wait for sinks, and those that sinks miss.
     """
@@ -122,6 +123,7 @@ class EventBus(Service):
         self._takers: dict[type[Event], tuple[_Queue, ...]] = {}
 
     def attach(self, sink: IEventSink) -> None:
+        """Give a sink a queue for the events of the classes that it handles."""
         verifyObject(IEventSink, sink)
         if sink.name in self._queues:
             raise ValueError(f"a sink named {sink.name!r} is already attached; names are unique")
@@ -132,6 +134,7 @@ class EventBus(Service):
         self._takers.clear()
 
     def wants(self, kind: type[Event]) -> bool:
+        """Whether any sink handles a class of events."""
         return bool(self._takers_of(kind))
 
     def fill_levels(self) -> dict[str, float]:
@@ -139,12 +142,14 @@ class EventBus(Service):
         return {name: len(queue.waiting) / self._queue_size for name, queue in self._queues.items()}
 
     def publish(self, event: Event) -> None:
+        """Put an event into the queue of each sink that handles its class."""
         for queue in self._takers_of(type(event)):
             queue.put(event)
             if not queue.feeding:
                 Deferred.fromCoroutine(queue.feed())
 
     def _takers_of(self, kind: type[Event]) -> tuple[_Queue, ...]:
+        """The queues of the sinks that handle a class of events."""
         takers = self._takers.get(kind)
         if takers is None:
             queues = self._queues.values()
@@ -153,6 +158,7 @@ class EventBus(Service):
         return takers
 
     def waiting(self) -> dict[str, int]:
+        """How many events wait for each sink, by the name of the sink."""
         return {name: len(queue.waiting) for name, queue in self._queues.items()}
 
     async def drain(self) -> None:

@@ -110,12 +110,15 @@ class ChangeDetector(Service):
         self.others.live = nodes
 
     def reads(self, url: str) -> bool:
+        """Whether the broker fetches a topic: False if its content is pushed."""
         return self._reader.reads(url)
 
     def was_watched(self, url: str) -> bool:
+        """Whether a topic was watched when it was last recorded; False if that is not cached."""
         return self._reader.was_watched(url)
 
     async def is_watched(self, url: str) -> bool:
+        """Whether a topic has subscribers that strangers may know of, as the store says."""
         return await self._reader.is_watched(url)
 
     def check_now(
@@ -150,6 +153,7 @@ class ChangeDetector(Service):
         return found.addCallback(record_of)
 
     def forget(self, url: str) -> None:
+        """Discard what is cached of a topic; the next fetch reads its row from the store."""
         self._reader.forget(url)
 
     def ping_generation(self, url: str) -> int:
@@ -174,6 +178,7 @@ class ChangeDetector(Service):
         """Whether the store may claim checks for this process that a caller is about to request.
 
         :param source: the address of the caller.
+        :param urls: the topics.
         """
         return self._waiting.has_room(source, urls)
 
@@ -198,6 +203,7 @@ class ChangeDetector(Service):
         :param state: what the store said of the check.  If it waits in the store, this process or
             another claims it when there is room.
         :param source: as for ``check_now``.
+        :param cause: why the topic is fetched.
         """
         self._count_ping(url)
         if not self.running or state is CheckState.ELSEWHERE:
@@ -211,6 +217,7 @@ class ChangeDetector(Service):
             self._request(url, source, cause=cause, may_have_changed=True, requested=True)
 
     def _begin_claimed(self, check: Check) -> None:
+        """Begin the fetch of a check that this process has just claimed."""
         self._request(
             check.url,
             check.source,
@@ -248,6 +255,7 @@ class ChangeDetector(Service):
 
         If the topic waits for a retry, this fetch replaces the retry.
 
+        :param waiter: is fired with the result or the failure.
         :param may_have_changed: whether the topic may have changed since the last fetch, so that
             a failure is retried from the first delay on.
         :param cause, to_record, requested, delays: see ``PendingFetch``.
@@ -272,6 +280,7 @@ class ChangeDetector(Service):
         self._fetches.start(pending)
 
     def _count_checks(self) -> int:
+        """How many of the stored checks this process handles."""
         return len(self._retries) + sum(pending.requested for pending in self._fetches)
 
     async def lose_claims(self) -> None:
@@ -283,6 +292,7 @@ class ChangeDetector(Service):
         self._waiting.wake()
 
     def take_over(self) -> None:
+        """Look for checks that wait, because another node has left them."""
         self._waiting.wake()
 
     async def _release_now_and_then(self) -> None:
@@ -389,6 +399,7 @@ class ChangeDetector(Service):
         """Record the contents of topics that the broker itself serves, and publish the changes.
 
         :param operation: see ``Store.publish``.
+        :returns: what the operation returned.
         """
         ping = self._ping_of(fetched[0])
         result, records = await self._store.publish(fetched, ping, operation)

@@ -43,6 +43,7 @@ class TakeoverSink:
         self._lose = (intents.lose_claims, *lose)
 
     async def handle(self, event: Event) -> None:
+        """Share the limits, forget what was claimed, or take over, as the event says."""
         if isinstance(event, NodesCounted):
             for share in self._share:
                 share(event.live)

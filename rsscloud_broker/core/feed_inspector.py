@@ -18,7 +18,10 @@ from rsscloud_broker.wire.feed_summary import facts_of, summary
 
 
 class FeedInspector:
-    """Stores the summaries of feeds."""
+    """Stores the summaries of feeds.
+
+    :param parse: parses documents of strangers.
+    """
 
     log = Logger()
 
@@ -27,6 +30,7 @@ class FeedInspector:
         self._parse = parse
 
     def inspect(self, url: str, content: Content) -> None:
+        """Store the summary of a topic that has changed, once it is there."""
         Deferred.fromCoroutine(self._record(url, content))
 
     async def _record(self, url: str, content: Content) -> None:

@@ -55,6 +55,7 @@ class PingIntake:
         self._space = space
 
     async def take_in(self, pings: Sequence[Ping], precision: float) -> Intake:
+        """Record those pings that are new and allowed; return how many of each kind there were."""
         if self._space is not None:
             self._space.check()
         taken = refused = 0

@@ -66,6 +66,7 @@ class IntentQueue(Service):
 
     :param limit: how many intents may wait at a time, ``limit_of_host`` for one host, and
         ``limit_of_source`` for one source.
+    :param retries: seconds before each further attempt to reach a callback.
     """
 
     name = "intents"
@@ -98,6 +99,7 @@ class IntentQueue(Service):
         self._resuming: Deferred[None] | None = None
 
     def startService(self) -> None:
+        """Begin with the intents that wait in the store."""
         super().startService()
         self._store_retry.stopped = False
         self._begin_resuming()
@@ -118,9 +120,11 @@ class IntentQueue(Service):
             self._begin_resuming()
 
     def _begin_resuming(self) -> None:
+        """Begin to verify the intents of this process that are in the store."""
         self._resuming = Deferred.fromCoroutine(self._resume())
 
     def _cancel_all(self) -> None:
+        """Stop verifying; the store keeps the intents."""
         if self._resuming is not None:
             self._resuming.cancel()
         # The last first: each that is under way leaves its place to one that waits.
@@ -173,10 +177,12 @@ class IntentQueue(Service):
             raise TooMany(f"{of_source} {reason}", FULL_PAUSE)
 
     def _quota_and_source(self, intent: Intent) -> tuple[HostQuota, str]:
+        """The quota and the source by which an intent is counted."""
         quota = HostQuota("intent", intent.callback.host, self._limit_of_host)
         return quota, bucket_of(intent.source)
 
     async def take_over(self) -> None:
+        """Verify intents that no node handles any more, some at a time."""
         if self.running:
             # How many intents of nodes that have ended are taken over at a time.
             for pending in await self._store.claim_intents(500):
@@ -217,6 +223,7 @@ class IntentQueue(Service):
         self._waiting.begin(*self._quota_and_source(pending.intent))
 
         def clean_up(result: object) -> None:
+            """Count the intent no more: it is settled, or its verification was cancelled."""
             if self._settling.get(key) is settling:
                 del self._settling[key]
             self._waiting.release(*self._quota_and_source(pending.intent))

@@ -44,7 +44,10 @@ AT_ONCE = 1000
 
 
 class Poller(EachPeriod):
-    """Reads the topics that are due, and plans their next polls."""
+    """Reads the topics that are due, and plans their next polls.
+
+    :param options: the ``[polling]`` table of the configuration.
+    """
 
     def __init__(
         self, store: Store, detector: ChangeDetector, clock: IClock, options: Polling
@@ -83,7 +86,10 @@ class Poller(EachPeriod):
             poll.cancel()
 
     def set_node_count(self, nodes: int) -> None:
-        """Divide the limits, which hold for all nodes together, among this many nodes."""
+        """Divide the limits, which hold for all nodes together, among this many nodes.
+
+        :param nodes: how many nodes live.
+        """
         self._under_way.nodes = nodes
 
     async def look(self) -> None:
@@ -137,11 +143,13 @@ class Poller(EachPeriod):
         return at
 
     def _begin_poll(self, status: TopicStatus, quota: HostQuota) -> None:
+        """Begin to poll a topic, in a place of its host."""
         url = status.topic.url
         self._under_way.begin(quota)
         poll = self._polls[url] = Deferred.fromCoroutine(self._poll(url, status.planned_at))
 
         def clean_up(result: object) -> None:
+            """Free the place: the poll has ended."""
             del self._polls[url]
             self._under_way.release(quota)
 
@@ -184,6 +192,7 @@ class Poller(EachPeriod):
             self.log.failure("A poll of {url} failed.", url=url)
 
     def _plan(self, status: TopicStatus, now: float) -> PollPlan:
+        """The next plan of a topic, by what the broker knows of the topic now."""
         planned = plan(poll_state(status), now, self._intervals)
         return _plan_for(status, planned.at, planned.reason, planned.interval, now)
 

@@ -51,12 +51,16 @@ class Publisher:
     async def publish(
         self, url: str, content: Content, operation: Callable[[Any], T], source: str
     ) -> T:
+        """Publish the content of a topic, with what an operation stores; return its result."""
         return await self.publish_all({url: content}, operation, source)
 
     async def publish_all(
         self, contents: Mapping[str, Content], operation: Callable[[Any], T], source: str
     ) -> T:
-        """Publish several topics, with what an operation stores, in one transaction."""
+        """Publish several topics, with what an operation stores, in one transaction.
+
+        :returns: the result of the operation.
+        """
         topics = [self._admit(url, source) for url in contents]
         now = self._clock.wall_seconds()
         fetched = [
@@ -80,9 +84,11 @@ class Publisher:
         return result
 
     def check(self, url: str, source: str) -> None:
+        """Check that ``publish`` would be allowed: it raises the same."""
         self._admit(url, source)
 
     async def remove(self, url: str, reason: str, operation: Callable[[Any], T], source: str) -> T:
+        """End a topic that is published here, with what an operation stores."""
         self._access.check_source(source)
         topic = topic_of(url)
         now = self._clock.wall_seconds()

@@ -64,6 +64,7 @@ class FetchRetries:
     :param fetch: fetches a topic again; it first calls ``take``.
     :param delays: the seconds before each further attempt.
     :param put_off: is called with the time at which a check may be due that the store keeps.
+    :param limit: how many topics wait in memory.
     """
 
     log = Logger()
@@ -119,6 +120,7 @@ class FetchRetries:
         """Fetch a topic soon, if it waits here.
 
         :param source: the address of the client that requested the fetch.
+        :param cause: why.
         :returns: whether the topic waits here, so that the caller need not fetch it.  Strangers are
             not notified that a topic waits for private followers: it is fetched for them at once.
         """
@@ -148,6 +150,7 @@ class FetchRetries:
         return iter(self._delays[failures:])
 
     def forget(self) -> None:
+        """Cancel all retries.  The store remembers the topics that wait."""
         for url in tuple(self._waiting):
             self.take(url)
 
@@ -224,4 +227,5 @@ class FetchRetries:
         self._set_timer(retry, max(retry.failed_at + 1.0 - self._clock.seconds(), 0.0))
 
     def _set_timer(self, retry: Retry, delay: float) -> None:
+        """Fetch a topic again after a delay."""
         retry.timer = self._clock.callLater(delay, self._fetch, retry.url)

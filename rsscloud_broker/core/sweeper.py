@@ -58,6 +58,7 @@ class Sweeper(PeriodicClusterJob):
         swept = Swept(after=0)
 
         async def portion() -> bool:
+            """Remove a portion; return whether others follow."""
             nonlocal swept
             idle_before = now - IDLE_TOPIC_SECONDS
             part = await self._store.sweep(now, idle_before, swept.after or 0)

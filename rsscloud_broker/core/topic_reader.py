@@ -86,6 +86,7 @@ class _Answer:
 class TopicReader:
     """Fetches topics, each in a slot of the limiter, and caches what was recorded of them.
 
+    :param limiter: gives slots to fetches.
     :param pushed: the URLs of topics whose content is pushed; they are never fetched.
     :param max_of_host: how many topics are fetched from one host at the same time.
     :param blocks: the topics that administrators have blocked, which are not fetched; None if none
@@ -120,18 +121,24 @@ class TopicReader:
         self._remembered_seconds = REMEMBERED_SECONDS  # less if there are several nodes
 
     def set_node_count(self, nodes: int) -> None:
-        """Cache topics for a moment only if several nodes live."""
+        """Cache topics for a moment only if several nodes live.
+
+        :param nodes: how many.
+        """
         # For how many seconds if other nodes may have recorded something of them since.
         self._remembered_seconds = 1.0 if nodes > 1 else REMEMBERED_SECONDS
 
     def reads(self, url: str) -> bool:
+        """Whether the broker fetches a topic: False if its content is pushed."""
         return url not in self._pushed
 
     def was_watched(self, url: str) -> bool:
+        """Whether a topic was watched when it was last recorded; False if that is not cached."""
         last = self._cached_lately(url)
         return last is not None and last.topic.is_public
 
     async def is_watched(self, url: str) -> bool:
+        """Whether a topic has subscribers that strangers may know of, as the store says."""
         topic = await self._store.topic(url)
         return topic is not None and topic.is_public
 
@@ -148,6 +155,7 @@ class TopicReader:
         :param use: takes the result, and records it if it is to be recorded.  The URL of the
             result is the new one if the topic has moved.  The fetch holds its slot until ``use``
             has returned, so that not too many contents wait in memory to be recorded.
+        :param way: why the topic is fetched.
         :returns: what ``use`` returned.
         :raises TopicUnreadable: the fetch failed, which is stored if the topic is known; or the
             content of the topic is pushed, or the topic is blocked.
@@ -197,6 +205,7 @@ class TopicReader:
         return topic if was == (fetched.digest, fetched.size, fetched.validators) else None
 
     def forget(self, url: str) -> None:
+        """Discard what is cached of a topic; the next fetch reads its row from the store."""
         self._cache[url] = None
 
     def _cached_lately(self, url: str) -> _Recorded | None:
@@ -206,6 +215,7 @@ class TopicReader:
         return last if fresh else None
 
     async def _find_topic(self, url: str) -> Topic | None:
+        """A topic from the cache or from the store; None if the store does not know it."""
         last = self._cached_lately(url)
         return await self._store.topic(url) if last is None else last.topic
 
@@ -251,6 +261,7 @@ class TopicReader:
         """Count, store and publish that a topic could not be fetched.
 
         :param at: when that began, by the wall clock.
+        :param seconds: how long it took.
         """
         url, private = topic.url, not topic.shows(way)
         self._fetches.labels("private" if private else "failed").inc()

@@ -40,6 +40,7 @@ class Verifier:
     ``Broker`` calls it while a caller waits, ``IntentQueue`` for stored intents.
 
     :param notifiers: returns the enabled notifiers, by protocol.
+    :param limiter: gives slots to the calls of callbacks.
     """
 
     log = Logger()
@@ -62,10 +63,12 @@ class Verifier:
 
     @property
     def protocols(self) -> frozenset[str]:
+        """The protocols that the enabled notifiers speak."""
         return frozenset(self._notifiers())
 
     @property
     def content_protocols(self) -> frozenset[str]:
+        """The protocols whose notifications carry the content of the topic."""
         carrying = (one.protocol for one in self._notifiers().values() if one.carries_content)
         return frozenset(carrying)
 
@@ -161,12 +164,14 @@ class Verifier:
         self.publish_denied(intent, reason)
 
     def publish_denied(self, intent: Intent, reason: str) -> None:
+        """Publish that the broker has settled an accepted intent without a subscription."""
         now = self._clock.wall_seconds()
         self._bus.publish(
             SubscriptionDenied(intent.topic, intent.callback, reason, now, intent.source)
         )
 
     def _slot(self, intent: Intent) -> AbstractAsyncContextManager[None]:
+        """A slot of the limiter for a call of the callback."""
         # Ten callbacks at one host are verified at the same time.
         quota = HostQuota("verification", intent.callback.host, 10)
         return self._limiter.slot(Turn.of(intent.source), quota)
@@ -236,6 +241,7 @@ class Verifier:
 
 
 def _way_of(intent: Intent) -> Way:
+    """Why the topic of an intent is fetched."""
     return Way.FOLLOWED if intent.callback.is_private else Way.SUBSCRIBED
 
 

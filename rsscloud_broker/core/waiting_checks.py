@@ -37,6 +37,8 @@ WINDOW, WINDOW_OF_HOST = 2000, 200
 class WaitingChecks:
     """The checks that this process has claimed, and the loop that claims more of them.
 
+    :param store_retry: repeats what the store could not do.
+    :param take: begins the fetch of a claimed check.
     :param window: how many checks are in memory, ``of_host`` of one host.
     :param portion: how many are claimed at a time.
     """
@@ -84,6 +86,7 @@ class WaitingChecks:
         return iter(self._held)
 
     def start(self) -> None:
+        """Claim checks from now on."""
         self._running = True
         self.wake()
 
@@ -106,6 +109,7 @@ class WaitingChecks:
         """Whether checks may be claimed at once that a source is about to request.
 
         :param source: the address of the caller.
+        :param urls: the topics.
         """
         if not self._running:
             return False
@@ -145,6 +149,7 @@ class WaitingChecks:
         self._limits.begin(self._quota(pair[1]), pair[0])
 
     def take(self, check: Check) -> None:
+        """Count a claimed check, and begin its fetch."""
         self.add(check.url, check.source)
         self._take(check)
 
@@ -182,6 +187,7 @@ class WaitingChecks:
             self._claiming = Deferred.fromCoroutine(self._claim_while_hinted())
 
     def wake_at(self, at: float) -> None:
+        """Claim checks at a time of the wall clock."""
         self._wake_after(max(at - self._clock.wall_seconds(), 0.0))
 
     def _wake_after(self, seconds: float) -> None:
@@ -211,6 +217,7 @@ class WaitingChecks:
             self._is_claiming = False
 
     async def _claim(self) -> tuple[WantedChecks, ClaimedChecks]:
+        """Claim a portion of the checks; return what was asked for, and what the store gave."""
         wanted = self._what_to_claim()
         return wanted, await self._store.claim_checks(wanted)
 
@@ -285,6 +292,7 @@ class Refetches:
     async def fetch_if_asked_again(self, url: str, record: FetchRecord | None) -> None:
         """Have a topic fetched again if its check was requested meanwhile.
 
+        :param url: the topic, which was fetched.
         :param record: what was recorded; None if nothing was.
         """
         check = None if record is None else record.asked_again

@@ -27,7 +27,11 @@ MEGABYTE: Final = 1_000_000
 
 
 def required_space(min_free: int, size: int) -> int:
-    """How many bytes must be free on a disk."""
+    """How many bytes must be free on a disk.
+
+    :param min_free: the configured number of bytes.
+    :param size: the size of the disk in bytes.
+    """
     # On a small disk less space must be free: the disk's size divided by this.
     return min(min_free, size // 10)
 
@@ -35,9 +39,11 @@ def required_space(min_free: int, size: int) -> int:
 class DiskSpace(Service):
     """Measures the free space on a disk every few seconds.
 
+    :param directory: a directory on that disk.
     :param min_free: the bytes that must stay free, or a tenth of the disk if that is less;
         0 for no limit.
     :param in_thread: calls a function in a thread, since a disk may hang.
+    :param counters: show the free space.
     """
 
     name = "disk space"

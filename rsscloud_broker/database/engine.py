@@ -105,6 +105,7 @@ def _advice(reason: BaseException | None) -> str:
 
 
 def _is_full(reason: BaseException | None) -> bool:
+    """Whether a driver says that the disk of the database is full."""
     if isinstance(reason, sqlite3.Error):
         return getattr(reason, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
     return getattr(reason, "sqlstate", "") == _DISK_FULL

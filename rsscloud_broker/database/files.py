@@ -36,6 +36,7 @@ _Identity: TypeAlias = tuple[int, int]
 class Files:
     """The files of an engine's database.
 
+    :param path: the path of the main file.
     :ivar is_changed: whether anything was committed since the last complete checkpoint.
     """
 
@@ -85,6 +86,7 @@ class Files:
 
     @property
     def due_in(self) -> float:
+        """The seconds until the next look."""
         return max(0.0, self._due_at - time.monotonic())
 
     def look_after(self) -> None:

@@ -67,6 +67,7 @@ class Batched(Generic[A, T]):
     argument: A
 
     def __call__(self, connection: Connection) -> T:
+        """Run the operation by itself."""
         result = self.function(connection, [self.argument])[0]
         if isinstance(result, Exception):
             raise result

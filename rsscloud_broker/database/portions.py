@@ -45,6 +45,8 @@ async def in_portions(
 
     :param portion: takes a position in a table, and does the portion behind it.  Returns its
         result, and the position of the next portion; None after the last one.
+    :param first: the position of the first portion.
+    :returns: the results.
     """
     results = []
     position: P | None = first
@@ -64,7 +66,12 @@ def _call_portion(
 def end_of_portion(
     conn: Connection, key: ColumnElement[P], after: P, size: int = LOOKED_AT
 ) -> P | None:
-    """The last key of a portion of a table; None if that is the rest of the table."""
+    """The last key of a portion of a table; None if that is the rest of the table.
+
+    :param key: the primary key.
+    :param after: the portion begins behind this key.
+    :param size: how many rows the portion has.
+    """
     last = select(key).where(key > after).order_by(key).offset(size - 1).limit(1)
     return conn.execute(last).scalar()
 

@@ -55,7 +55,10 @@ def read_once(engine: Engine, operation: Operation[T]) -> T:
 
 
 class Readers:
-    """Runs operations that only read, in a pool of threads."""
+    """Runs operations that only read, in a pool of threads.
+
+    :param counters: count the threads at work, and what waits for them.
+    """
 
     def __init__(
         self, reactor: IReactorFromThreads, engine: Engine, counters: Counters | None = None
@@ -72,6 +75,7 @@ class Readers:
         self._waiting: dict[_Function, list[QueuedOperation]] = {}
 
     def start(self) -> None:
+        """Start the threads."""
         self._pool.start()
 
     def read(self, operation: Operation[T]) -> Deferred[T]:
@@ -92,9 +96,11 @@ class Readers:
         return done
 
     def end(self) -> None:
+        """Start no further batch."""
         self._is_ended = True
 
     def stop(self) -> None:
+        """Wait for the threads to end."""
         self._pool.stop()
 
     async def _run_batches(self, function: _Function, waiting: list[QueuedOperation]) -> None:
@@ -111,6 +117,7 @@ class Readers:
         fire(failed(waiting, StoreUnavailable("the store is being shut down")))
 
     def _in_thread(self, function: Callable[..., T], *args: Any) -> Deferred[T]:
+        """Call a function in a thread of the pool."""
         return deferToThreadPool(self._reactor, self._pool, function, *args)
 
     # --- in a thread

@@ -27,7 +27,10 @@ T = TypeVar("T")
 class StoreThreads:
     """One thread that writes, and a pool of threads that read.
 
-    None of these threads keeps the process alive, even if the database hangs.
+    Its methods are those of ``Threads``.  None of these threads keeps the process alive, even if
+    the database hangs.
+
+    :param counters: measure the work of the threads.
     """
 
     def __init__(self, reactor: IReactorFromThreads, counters: Counters | None = None) -> None:
@@ -60,6 +63,7 @@ class StoreThreads:
         return self._writer.write(operation)
 
     def writes_waiting(self) -> int:
+        """How many operations wait to be written."""
         return self._writer.waiting if self._running else 0
 
     def busy_for(self) -> float:
@@ -74,6 +78,7 @@ class StoreThreads:
         self._given_up = why
 
     def is_given_up(self) -> bool:
+        """Whether operations fail at once.  Any thread may ask."""
         return bool(self._given_up)
 
     def in_doubt(self) -> int:

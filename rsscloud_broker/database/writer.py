@@ -63,7 +63,10 @@ TRIES = 3
 class Writer:
     """Runs operations that write, in a thread of its own, in the order in which they came.
 
+    :param reactor: the reactor in whose thread Deferreds fire.
+    :param engine: the database.
     :param at_end: a function that the thread calls after the last operation.
+    :param counters: measure the transactions.
     :ivar in_doubt: how many commits of a PostgreSQL were not answered, so that nobody knows whether
         what they wrote is stored.
     """
@@ -94,6 +97,7 @@ class Writer:
         self._stopped: Deferred[None] | None = None
 
     def start(self) -> None:
+        """Start the thread."""
         # A daemon: acknowledged operations are on disk, so nothing is lost if the process ends
         # without stopping the thread.
         Thread(target=self._run, name="store writer", daemon=True).start()
@@ -142,6 +146,7 @@ class Writer:
             self._hand_over()
 
     def _hand_over(self) -> None:
+        """Queue the gathered operations for the thread."""
         gathered, self._gathered = self._gathered, []
         for job in gathered:
             self._jobs.put(job)
@@ -149,6 +154,7 @@ class Writer:
     # --- in the thread
 
     def _run(self) -> None:
+        """Run groups until the writer stops; this is what the thread does."""
         while self._run_group_or_log():
             pass
         self._at_end()

@@ -72,6 +72,7 @@ class Attempt(Job):
     called: bool = False
 
     def begin(self) -> None:
+        """Carry out the attempt, which has a slot now."""
         self.make(self)
 
 
@@ -206,4 +207,5 @@ class LateOutcomes:
             self._record([self._with_claim(one) for one in waiting])
 
     def _with_claim(self, delivery: Delivery) -> Delivery:
+        """The delivery of a notification that the node has claimed since the attempt began."""
         return evolve(delivery, subscription=evolve(delivery.subscription, claim=self._node))

@@ -61,8 +61,6 @@ SOON = 5.0
 class Attempts:
     """Runs attempts: submits them to the dispatcher, calls the notifiers, reports deliveries.
 
-    :param blocks: the hosts that administrators have blocked; None if none ever are.
-    :param jitter: returns a random number from 0 to 1.
     :ivar stopping: the broker stops, so no attempt begins any more.
     """
 
@@ -92,6 +90,7 @@ class Attempts:
 
     @property
     def under_way(self) -> list[Attempt]:
+        """The attempts that are not over."""
         return list(self._under_way.values())
 
     def submit(
@@ -171,9 +170,11 @@ class Attempts:
             del self._under_way[attempt.subscription.id]
 
     def is_quick(self, host: str) -> bool:
+        """Whether a host answered quickly the last time it was called."""
         return self._dispatcher.is_quick(host)
 
     def queued_for(self, host: str) -> int:
+        """How many attempts wait for slots of a host."""
         return self._dispatcher.queued_for(host)
 
     def withdraw_of(self, topic: str, callback: Callback) -> None:
@@ -207,6 +208,7 @@ class Attempts:
             self._finish(attempt, self._put_off(attempt.subscription, SOON, attempt.content_id))
 
     async def when_idle(self) -> None:
+        """Return when no attempt waits or runs."""
         if self._under_way:
             idle: Deferred[None] = Deferred()
             self._idle_waiters.append(idle)
@@ -245,6 +247,7 @@ class Attempts:
     ) -> BreakOff:
         """Begin a call.
 
+        :param called: is notified of its end.
         :raises Exception: it cannot begin.
         """
         subscription, content = attempt.subscription, attempt.content
@@ -338,6 +341,7 @@ class Attempts:
         return self._delivery_of(attempt, outcome)
 
     def _delivery_of(self, attempt: Attempt, outcome: Outcome) -> Delivery:
+        """What to store of an outcome, by the schedule of the notifier."""
         notifier = self._notifiers[attempt.subscription.callback.protocol]
         return self._outcomes.delivery(notifier, attempt.subscription, outcome, attempt.content_id)
 

@@ -62,9 +62,11 @@ class _Breaker:
 class Breakers:
     """The circuit breakers of all hosts.
 
+    :param first_pause: seconds for which a breaker is open at first.
     :param changed: is called when ``take_changes`` has something to return.
     :param closed: is called when a breaker closes, with the host; and with ``host:port``
         if the breaker was that of a port, else with an empty string.
+    :param publish: is called with an event when a breaker opens or closes.
     """
 
     log = Logger()
@@ -299,4 +301,5 @@ class Breakers:
 
 
 def _port_of(origin: str) -> int:
+    """The port in ``host:port``."""
     return int(origin.rpartition(":")[2])

@@ -92,6 +92,7 @@ class _Queue:
         return True
 
     def pop(self) -> Job:
+        """Remove and return the first job of the topic whose turn it is."""
         topic, jobs = next(iter(self._topics.items()))
         job, _ = jobs.popitem(last=False)
         if jobs:
@@ -163,6 +164,8 @@ class Dispatcher:
         """Divide the limits, which hold for all nodes together, among this many nodes.
 
         Jobs under way stay so, and hosts that are being called keep the slots that they have.
+
+        :param nodes: how many nodes live.
         """
         slots, self._per_host, self._max_slow, self._most_per_host = (
             max(1, limit // nodes) for limit in self._limits
@@ -219,12 +222,14 @@ class Dispatcher:
         return 0 if found is None else len(found.queue)
 
     def is_quick(self, host: str) -> bool:
+        """Whether a host answered quickly the last time."""
         return self._quick_hosts.get(host, 0) > 0
 
     def _enqueue(self, job: Job) -> None:
         (self._quick_queue if job._quick else self._queue).add(job)
 
     def _begin_jobs(self) -> None:
+        """Begin jobs as long as slots are free."""
         if self._is_beginning:  # a job that ends at once calls this method again
             return
         self._is_beginning = True

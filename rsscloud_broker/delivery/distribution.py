@@ -66,6 +66,7 @@ class Distribution(Service):
     """The sink that runs the stored fan-outs and retries the pending notifications.
 
     :param max_slow: how many notifications without a quick answer may run; see the options.
+    :param max_walks: how many fan-outs run at the same time.
     """
 
     name = "distribution"
@@ -178,6 +179,7 @@ class Distribution(Service):
         return Deferred.fromCoroutine(self._stop())
 
     async def handle(self, event: Event) -> None:
+        """Pass an event on to the part that looks into the store for its work."""
         if isinstance(event, TopicChanged | TopicEnded):
             self._contents.forget(event.topic)
             self._look_for_fanouts()
@@ -285,6 +287,7 @@ class Distribution(Service):
             self._bus.publish(NotificationDelivered(subscription, at))
 
     def _tally(self, fanout: Fanout) -> Tally:
+        """The tally of a fan-out, which has it for all turns of its walk."""
         tally = self._tallies.get(fanout.id, None)
         if tally is None:
             tally = Tally(fanout, self._clock, self._counters, self._bus.publish)
@@ -302,6 +305,7 @@ class Distribution(Service):
         """Make the notifications due that were put off while a host did not answer."""
 
         def make(now: float) -> Awaitable[bool]:
+            """Whether any notification for the host became due."""
             return self._store.make_due(host, origin, now)
 
         self._make_due(origin or host, make)
@@ -418,6 +422,7 @@ class Distribution(Service):
         self._ids_of_walks.add(fanout.id)
 
         def end_walk(result: object) -> None:
+            """Forget the walk, which has ended, and look for the next ones."""
             del self._walks[fanout.topic]
             self._ids_of_walks.discard(fanout.id)
             self._ids_of_ended.add(fanout.id)
@@ -427,6 +432,7 @@ class Distribution(Service):
         Deferred.fromCoroutine(self._run(walk)).addBoth(end_walk)
 
     async def _run(self, walk: Walk) -> None:
+        """Run a walk to its end, and log why it ended early, if it did."""
         try:
             await walk.run()
         except ClaimLost:

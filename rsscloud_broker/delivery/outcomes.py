@@ -27,7 +27,7 @@ JITTER = 0.2
 class Outcomes:
     """Makes deliveries of outcomes.
 
-    :param jitter: returns a random number from 0 to 1.
+    :param delivered: is called when a subscriber has accepted a notification, with the time.
     """
 
     _clock: IClock

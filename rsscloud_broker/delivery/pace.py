@@ -38,6 +38,7 @@ class AdaptiveWindow:
     From ``start`` on, the timer fires every ``TICK`` seconds for as long as ``on_tick`` returns
     true.
 
+    :param most: the largest window.
     :param on_tick: called each time that the timer fires; returns whether the timer goes on.
     :ivar window: how many calls may be under way at a time.
     :ivar slow_after: seconds, measured by ``time``, after which a call is slow.
@@ -62,6 +63,7 @@ class AdaptiveWindow:
         self.filled = False
 
     def limit(self, most: int) -> None:
+        """Change the largest window."""
         self._most = most
         self._least = min(LEAST, most)
         self.window = min(self.window, most)
@@ -78,11 +80,13 @@ class AdaptiveWindow:
         return self._time + min(now - self._ticked_at, TICK)
 
     def start(self) -> None:
+        """Start the timer."""
         if self._timer is None:
             self._ticked_at = self._clock.seconds()
             self._timer = self._clock.callLater(TICK, self._tick)
 
     def stop(self) -> None:
+        """Stop the timer."""
         self._time = self.time(self._clock.seconds())
         if self._timer is not None:
             self._timer.cancel()

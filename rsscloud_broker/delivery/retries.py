@@ -47,6 +47,7 @@ AT_ONCE = 1000
 class Retries:
     """Submits the attempts that are due, and saves what came of them.
 
+    :param publish: is called with an event when a failed notification is saved.
     :param history: says which contents are in a feed; None if there are no feeds.
     """
 
@@ -136,6 +137,7 @@ class Retries:
             )
 
     def _publish_failure(self, delivery: Delivery) -> None:
+        """Publish that a notification failed, if it did."""
         outcome = delivery.outcome
         if outcome is not None and not outcome.success:
             self._publish(
@@ -183,6 +185,7 @@ class Retries:
         self.wake_at(self._clock.wall_seconds())
 
     def stop(self) -> None:
+        """Cancel the next look."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None

@@ -17,6 +17,8 @@ class Tally:
     A fan-out that an earlier process has begun is counted from the start of this one.
 
     Strangers see these numbers: they tell nothing of private followers.
+
+    :param publish: is called with an event when the fan-out begins and when it ends.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class Tally:
         self._last: float | None = None  # if a private follower was notified after the others
 
     def begin(self) -> None:
+        """Note that the walk begins, or goes on."""
         if not self._begun:
             self._begun = True
             self._publish(FanOutBegun(self._topic, self._clock.wall_seconds(), self._private))

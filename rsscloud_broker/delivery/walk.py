@@ -197,6 +197,7 @@ class Walk:
         return self._problem is not None or self._tools.store_retry.stopped
 
     def _read(self, cursor: int) -> Deferred[list[Subscription]]:
+        """Begin to read the slice of subscriptions behind a cursor."""
         tools, until = self._tools, self._fanout.last_id
         read = partial(tools.store.subscriptions, self.topic, cursor, tools.slice_size, until)
         return Deferred.fromCoroutine(self._tools.store_retry(read))
@@ -307,6 +308,7 @@ class Walk:
         )
 
     def _stop_waiting_for(self, key: int) -> None:
+        """Note that an attempt waits for no slot any more."""
         self._waiting.discard(key)
         if not self._waiting:
             self._wake()
@@ -342,6 +344,7 @@ class Walk:
             timer.cancel()
 
     def _wake(self) -> None:
+        """Wake all that wait in ``_wait_for_change``."""
         changes, self._waiters = self._waiters, []
         for change in changes:
             change.callback(None)

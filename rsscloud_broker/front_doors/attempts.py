@@ -106,10 +106,12 @@ def require_one_success(problems: Sequence[Exception | None]) -> None:
 
 
 def _concerns_all(problem: Exception) -> bool:
+    """Whether the topics that are left would fail as well."""
     return isinstance(problem, CallbackProblem) or not isinstance(problem, BadRegistration)
 
 
 async def _problem_of(attempt: Attempt) -> Exception | None:
+    """The error that an attempt returned or raised; None if it succeeded."""
     try:
         return await attempt()
     except Exception as error:

@@ -95,6 +95,7 @@ class PublishedFile(Resource):
 
     :param path: the path at which it is served, which is also its path below the public
         directory; with ``*`` for the path of the request.
+    :param cache_control: the value of the Cache-Control header.
     """
 
     isLeaf = True
@@ -111,6 +112,7 @@ class PublishedFile(Resource):
         return self._send(request, self._path)
 
     def _send(self, request: Request, path: str) -> bytes | int:
+        """Answer with a file; one that is not on the disk is copied first."""
         if self._link:
             request.setHeader(b"link", self._link.replace(b"*", path[1:].encode("ascii")))
         file = self._directory + path
@@ -136,6 +138,7 @@ class PublishedFile(Resource):
         return None
 
     def _answer_if_missing(self, request: Request) -> Answer:
+        """The answer if no node has made the file yet."""
         text = "This file has not been made yet. Please come again in a minute."
         return plain(http.SERVICE_UNAVAILABLE, text, {"retry-after": "60"})
 
@@ -150,6 +153,7 @@ class _Archives(PublishedFile):
         return self._send(request, request.path.decode("ascii"))
 
     def _answer_if_missing(self, request: Request) -> Answer:
+        """The answer for an hour that is not over yet, or had no pings."""
         request.responseHeaders.removeHeader(b"link")
         text = "There is no archive of that hour: it is not over yet, or had no pings."
         return plain(http.NOT_FOUND, text)
@@ -169,6 +173,7 @@ def _version(modified_ns: int, size: int, coding: str) -> _Version:
     """The version of a file; cached, since every request needs it.
 
     :param modified_ns: when the file was modified, in nanoseconds since the epoch.
+    :param size: bytes of the file.
     :param coding: the content coding; empty for none.
     """
     suffix = f"-{coding}" if coding else ""
@@ -184,6 +189,7 @@ def _version(modified_ns: int, size: int, coding: str) -> _Version:
 def _serve(request: Request, path: str, cache_control: bytes) -> bytes | int:
     """Answer with a file, or with its gzipped copy if the client accepts gzip.
 
+    :param cache_control: the value of the Cache-Control header.
     :raises FileNotFoundError: there is no such file.
     """
     if allows_gzip(accepted_codings(request)):
@@ -195,6 +201,7 @@ def _serve(request: Request, path: str, cache_control: bytes) -> bytes | int:
 
 
 def _serve_one(request: Request, path: str, coding: str, cache_control: bytes) -> bytes | int:
+    """Answer with a file, or with 304 if the client has this version."""
     # Most crawlers ask for a newer version, and mostly there is none.  To answer them, the file
     # need not be opened.
     if _is_conditional(request):
@@ -238,6 +245,7 @@ class _OpenFile(File):
         return self._size
 
     def send(self, request: Request, file: IO[bytes]) -> bytes | int:
+        """Send the file, then close it."""
         producer = self.makeProducer(request, file)
         if request.method == b"HEAD":
             file.close()
@@ -252,6 +260,7 @@ def _is_conditional(request: Request) -> bool:
 
 
 def _client_has(request: Request, version: _Version) -> bool:
+    """Whether the client already has this version."""
     tags = request.requestHeaders.getRawHeaders(b"if-none-match")
     since = request.getHeader(b"if-modified-since")
     return has_version(tags, since, (version.etag,), version.modified_at)

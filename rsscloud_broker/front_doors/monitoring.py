@@ -56,12 +56,15 @@ class ConfiguredToken:
         self.change(token)
 
     def change(self, token: str) -> None:
+        """Know another token from now on."""
         self._token = token.encode()
 
     def __bool__(self) -> bool:
+        """Whether there is a token."""
         return bool(self._token)
 
     async def __call__(self, token: str) -> bool:
+        """Whether a request has sent the token."""
         return bool(self._token) and compare_digest(self._token, token.encode())
 
 
@@ -69,6 +72,7 @@ class ConfiguredToken:
 class MonitoringDoor(RoutesOnly):
     """The front door for programs that watch the broker.
 
+    :param registry: the metrics.
     :param health: examines the parts of the broker.
     :param token: knows the token of the configuration.
     :param further: other checks of tokens: those of accounts.
@@ -98,6 +102,8 @@ class MonitoringDoor(RoutesOnly):
         return [Route(path, "GET", self._guard(answer)) for path, answer in answers.items()]
 
     def _guard(self, answer: Callable[[Request], Awaitable[bytes]]) -> Answers:
+        """A resource that gives an answer to those who may read it, and 401 to all others."""
+
         async def answer_or_refuse(request: Request) -> bytes:
             request.setHeader("cache-control", _UNSTORED)
             if await self._may_read(request):
@@ -113,6 +119,7 @@ class MonitoringDoor(RoutesOnly):
         return Answers(answer_or_refuse)
 
     async def _may_read(self, request: Request) -> bool:
+        """Whether a request may read: by the endpoint, its sender's place, or its token."""
         if self._own_endpoint and not self._configured_token:
             return True
         if isinstance(request, BoundedRequest) and request.is_local():
@@ -128,6 +135,7 @@ class MonitoringDoor(RoutesOnly):
         return False
 
     async def _show_metrics(self, request: Request) -> bytes:
+        """The metrics that ``name[]`` chooses, in the format that Accept chooses."""
         try:
             encode, content_type = choose_encoder(header(request, "accept"))
         except (TypeError, ValueError):  # the header names a version that is no number
@@ -144,6 +152,7 @@ class MonitoringDoor(RoutesOnly):
 
 
 def _states_as_json(request: Request, states: Sequence[PartState]) -> bytes:
+    """The states of parts as JSON."""
     words = {True: "ok", False: "failed"}
     works = all(state.works for state in states)
     found = {

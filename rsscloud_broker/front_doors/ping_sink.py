@@ -89,6 +89,7 @@ class WeblogUpdates(XMLRPC):
     async def _store_ping(
         self, method: str, request: Request, values: Sequence[Any]
     ) -> dict[str, Any]:
+        """Store the ping of a call; the result says whether it was refused."""
         try:
             ping = weblog_updates.ping_of_parameters(method, values, self._door.now())
             ping = passage(request).of(ping)
@@ -145,6 +146,7 @@ class PingSinkDoor:
     async def store(self, ping: Ping, source: str) -> dict[str, Any]:
         """Store a ping.
 
+        :param ping: the ping.
         :param source: the address that it came from.
         :returns: the result of the call: ``flerror`` and ``message``, which is either thanks, or
             why the ping was refused.
@@ -206,6 +208,7 @@ class PingSinkDoor:
         ]
 
     async def _soap_ping(self, values: Mapping[str, Any], request: Request) -> dict[str, Any]:
+        """Store the ping of a SOAP call; the result says whether it was refused."""
         texts: dict[str, str] = {}
         for name in _SOAP_NAMES:
             value = values.get(name)
@@ -227,6 +230,7 @@ class PingSinkDoor:
         return await self.store(passage(request).of(ping), client_address(request))
 
     async def _ping_site_form(self, request: Request) -> bytes:
+        """Show the form, or answer it."""
         form = parameters(request)
         if request.method != b"POST" and not form.keys() & {"name", "url"}:
             return await self._show_form(request, 200)
@@ -251,6 +255,7 @@ class PingSinkDoor:
         return await self._answer_ping(request, url, url, rss_url=url)
 
     async def _home_ping(self, request: Request) -> bytes:
+        """Answer a ping to ``/``, with the names that its fields have there."""
         form = parameters(request)
         return await self._answer_ping(
             request,
@@ -261,6 +266,7 @@ class PingSinkDoor:
         )
 
     async def _answer_ping(self, request: Request, name: str, url: str, **urls: str) -> bytes:
+        """Store a ping and answer with a page: thanks, or the form and why it was refused."""
         call = (name, url, urls.get("changes_url", ""), urls.get("rss_url", ""))
         try:
             ping = weblog_updates.site_ping(name, url, self.now(), **urls)

@@ -117,6 +117,7 @@ class AllowedPublisher:
             raise ValueError("a publisher needs a token or networks, or both")
 
     def sends_from(self, address: str) -> bool:
+        """Whether the publisher may send from an address."""
         return not self.networks or within(address, [ip_network(net) for net in self.networks])
 
     def knows(self, token: str) -> bool:
@@ -146,6 +147,7 @@ class _Refusal(Exception):
 
     Its text is for the publisher.
 
+    :ivar status: the status of the answer.
     :ivar headers: headers of the answer.
     """
 
@@ -178,6 +180,7 @@ class ResourceSyncDoor(RoutesOnly):
         return [*shared, Route("/resourcesync", "POST", intake), *self._documents]
 
     async def _take_notification(self, request: Request) -> bytes:
+        """Check a notification and distribute it; the answer says what is odd."""
         try:
             link, topic, odd = self._read_links(request)
             self._authorize(request, topic)

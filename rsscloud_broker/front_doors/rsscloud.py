@@ -101,6 +101,7 @@ class RssCloud:
         """Subscribe a callback to topics; the registration succeeds if one topic succeeds.
 
         :param fields: the fields of the registration, for ``wire.rsscloud.registration``.
+        :param topics: the URLs of the topics.
         :param caller: the address that the request came from.
         :raises BadRegistration: no subscription was made; the text is for the client.
         :raises Limited: a limit on requests refused at least one topic.
@@ -138,7 +139,9 @@ class RssCloud:
     ) -> None:
         """Handle a ping of each topic; the request succeeds if one ping succeeds.
 
+        :param urls: the URLs of the topics.
         :param source: the address that the request came from.
+        :param origin: of the ping; see ``Ping``.
         :param again: whether the broker tries once more later to fetch a topic, if this fails and
             the topic has subscribers.
         :raises BadRegistration: no ping succeeded; the text is for the client.
@@ -318,6 +321,7 @@ class RssCloudDoor:
         ]
 
     async def _rest_please_notify(self, request: Request) -> bytes:
+        """Answer a registration by REST."""
         form = parameters(request)
         names = ("notifyProcedure", "port", "path", "protocol", "domain")
         fields = {name: form.get(name.lower(), "") for name in names}
@@ -330,6 +334,8 @@ class RssCloudDoor:
         return await rest_answer(request, "notifyResult", register, self._pages.registration_result)
 
     async def _rest_ping(self, request: Request) -> bytes:
+        """Answer a ping by REST, of one topic or of several."""
+
         async def ping() -> str:
             topics = rsscloud.distinct(rsscloud.topics_of_form(all_parameters(request)))
             if not topics:
@@ -340,6 +346,7 @@ class RssCloudDoor:
         return await rest_answer(request, "result", ping, self._pages.ping_result)
 
     async def _soap_please_notify(self, values: Mapping[str, Any], caller: str) -> bool:
+        """Register by SOAP: true, or Refused, which becomes a fault."""
         try:
             fields, topics = rsscloud.fields_from_values(values)
             await self._rss_cloud.register(fields, topics, caller)
@@ -348,6 +355,7 @@ class RssCloudDoor:
         return True
 
     async def _soap_ping(self, values: Mapping[str, Any], request: Request) -> bool:
+        """Ping by SOAP: true, or Refused, which becomes a fault."""
         url = text_of(values.get("url")) or ""
         if not url.strip():
             raise Refused(rsscloud.missing(["url"]))

@@ -116,6 +116,7 @@ def failure_of(root: str) -> Say:
 def _answer_program(
     request: Request, status: int, kind: str | None, result: RestResult, **headers: str
 ) -> bytes:
+    """Answer with a result as JSON or XML."""
     if kind == "application/json":
         answer = {"success": result.error is None, "msg": result.msg}
         return respond(request, status, kind, json.dumps(answer).encode(), **headers)
@@ -134,20 +135,25 @@ class RssCloudPages:
         self._protocols = " ".join(sorted(parts.broker.protocols - parts.broker.content_protocols))
 
     def routes(self) -> Sequence[Route]:
+        """The routes of the page with the forms."""
         return [Route(path, "GET", Answers(self.forms)) for path in _PATHS]
 
     async def forms(self, request: Request) -> bytes:
+        """The page with the two forms, empty."""
         return await self._forms_page(request, 200, "", {})
 
     async def ping_result(self, request: Request, result: RestResult) -> bytes:
+        """The page with the result of a ping."""
         return await self._result_page(request, result, "Pinged", "rsscloud_pinged.html")
 
     async def registration_result(self, request: Request, result: RestResult) -> bytes:
+        """The page with the result of a registration."""
         return await self._result_page(request, result, "Registered", "rsscloud_registered.html")
 
     async def _result_page(
         self, request: Request, result: RestResult, title: str, template: str
     ) -> bytes:
+        """The page that thanks; or the forms, with what was wrong."""
         shown = self._exchange_slots(request, result)
         error = result.error
         if error is not None:
@@ -170,6 +176,7 @@ class RssCloudPages:
         return _respond_html(request, 200, page)
 
     def _exchange_slots(self, request: Request, result: RestResult) -> dict[str, str]:
+        """The request and its answer, as a program exchanges them."""
         sent = parameters(request)
         fields = [(name, sent.get(name.lower(), "")) for name in _FIELDS if name[:3] != "url"]
         if result.root == "result":  # a ping has nothing but topics
@@ -186,6 +193,7 @@ class RssCloudPages:
     async def _forms_page(
         self, request: Request, status: int, message: str, shown: dict[str, str]
     ) -> bytes:
+        """The page with the forms, which have the values that were sent."""
         sent = parameters(request)
         slots = {name: sent.get(name.lower(), "")[:MAX_VALUE] for name in _FIELDS}
         slots["protocol"] = slots["protocol"] or _USUAL_PROTOCOL
@@ -208,6 +216,7 @@ def _in_words(error: BadRegistration) -> str:
 
 
 def _status_of(error: BadRegistration) -> int:
+    """The HTTP status of the page for a refusal."""
     match error:
         case Limited():
             return 429

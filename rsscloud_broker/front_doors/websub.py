@@ -118,6 +118,7 @@ class WebSubDoor(RoutesOnly):
         )
 
     async def _answer(self, request: Request) -> bytes:
+        """Do what a form asks for, and answer it with a text or a page."""
         as_page = wants_page(header(request, "accept"), ["text/plain"])
         try:
             said = await self._carry_out(request)
@@ -150,6 +151,7 @@ class WebSubDoor(RoutesOnly):
         return await self._verify(request, asked)
 
     async def _publish(self, request: Request, asked: HubRequest) -> HubAnswer:
+        """Have topics fetched; the answer has a sentence for each that was not accepted."""
         try:
             via = passage(request).origin
         except BadOrigin as error:
@@ -186,10 +188,12 @@ class WebSubDoor(RoutesOnly):
 
 
 def _hub_path(request: Request) -> str:
+    """The path of the hub that the client used."""
     return request.path.decode("ascii")
 
 
 def _refusal_status(error: Refused) -> int:
+    """The status with which a refusal is answered."""
     match error:
         case EndedTopic():
             return 410

@@ -54,6 +54,7 @@ class HubAnswer:
 
     @property
     def is_refusal(self) -> bool:
+        """Whether the hub has refused the request."""
         return self.status >= 400
 
 
@@ -67,10 +68,12 @@ class WebSubPages:
         self._hub = f"{parts.public_url}{_HERE}"
 
     async def forms(self, request: Request) -> bytes:
+        """The page that explains the hub to people, with empty forms."""
         request.setHeader("link", links.encode([(self._hub, "hub")]))
         return await self._forms_page(request, 200, "", {})
 
     async def result_page(self, request: Request, said: HubAnswer) -> bytes:
+        """The page that answers a form."""
         shown = self._exchange_slots(request, said)
         if said.is_refusal:
             return await self._forms_page(request, said.status, said.text, shown)
@@ -91,6 +94,7 @@ class WebSubPages:
     async def _forms_page(
         self, request: Request, status: int, message: str, shown: dict[str, str]
     ) -> bytes:
+        """The page with the forms, which have the values that were sent."""
         sent = parameters(request)
         page = await self._pages.render(
             "This did not work" if message else "The WebSub hub",
@@ -109,6 +113,7 @@ class WebSubPages:
         return respond(request, status, "text/html; charset=utf-8", page)
 
     def _exchange_slots(self, request: Request, said: HubAnswer) -> dict[str, str]:
+        """The request and its answer, as a program exchanges them."""
         sent = all_parameters(request)
         fields = [(name, value) for name in _FIELDS for key, value in sent if key == name]
         headers = [("Content-Type", "text/plain; charset=utf-8")]

@@ -59,6 +59,7 @@ _time = lru_cache(1)(datetimeToLogString)
 
 
 def _header(request: Request, name: str) -> str:
+    """A header as a field of a line; ``-`` if the request has none."""
     values = request.requestHeaders.getRawHeaders(name.encode("ascii"))
     return _escaped(values[0]) if values else "-"
 
@@ -98,6 +99,7 @@ class AccessLog(Service):
         self._file: IO[bytes] | None = None  # only the thread uses it
 
     def add(self, request: Request) -> None:
+        """Add the line of a request that was answered."""
         if not self._path:
             return
         if len(self._lines) >= MAX_LINES:
@@ -108,6 +110,7 @@ class AccessLog(Service):
             self._write_later()
 
     def change(self, path: str) -> None:
+        """Write to another file from now on, or to none."""
         if path != self._path:
             self._path = path
             self.reopen()
@@ -122,6 +125,7 @@ class AccessLog(Service):
         return Deferred.fromCoroutine(self._write_rest())
 
     async def _write_rest(self) -> None:
+        """Write all lines that wait, and wait until they are written."""
         while self._lines or self._writing is not None:
             self._write_soon()
             if self._writing is not None:

@@ -179,6 +179,7 @@ def send(request: Request, answer: Answer) -> None:
 
 
 def _send_body(request: Request, status: int, body: bytes) -> None:
+    """Send the body with its length, and end the request."""
     if status not in NO_BODY_CODES:  # such an answer must not have a Content-Length
         request.setHeader("content-length", str(len(body)))
     request.write(body)
@@ -197,6 +198,7 @@ class Answers(Resource):
     """A resource whose answers one async function makes, for every HTTP method.
 
     :param respond: takes the request and returns its answer: see ``Answered``.
+    :param say: see ``answer``.
     """
 
     isLeaf = True

@@ -50,12 +50,16 @@ class BodyBudget(Budget):
         self.in_use = 0
 
     def set_body_limit(self, body_limit: int) -> None:
-        """Raise the limit, if need be, to twice the largest body that is allowed."""
+        """Raise the limit, if need be, to twice the largest body that is allowed.
+
+        :param body_limit: bytes of that body.
+        """
         self.resize(max(LIMIT, 2 * body_limit))
 
     def take(self, size: int, source: str) -> bool:
         """Count a body that has arrived, until `give_back` is called for it.
 
+        :param size: its bytes.
         :param source: the address or network that sent it.
         :returns: False, and nothing is counted, if the source would hold too much.
         """

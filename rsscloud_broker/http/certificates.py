@@ -86,6 +86,7 @@ def certificate_of(options: Any) -> Any:
 def tls_options(description: str, reactor: Any) -> Any:
     """Make the TLS options of an endpoint from its files, without listening.
 
+    :param description: an endpoint of Twisted with TLS.
     :returns: the options that Twisted makes; their ``getContext`` has been tried.
     :raises ConfigError: a file cannot be read or holds something else, or the key and the
         certificate do not belong together; the text is a clause that names the file.
@@ -175,4 +176,5 @@ class _OptionsRecorder:
         return getattr(self._reactor, name)
 
     def listenSSL(self, port: int, factory: Any, contextFactory: Any, **where: Any) -> None:
+        """Keep the TLS options, and do not listen."""
         self.options = contextFactory

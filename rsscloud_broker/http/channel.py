@@ -40,6 +40,7 @@ class Channel(HTTPChannel):
     _had_blank_line = False  # before the first line
 
     def lineReceived(self, line: bytes) -> None:
+        """Pass a line of a head on to Twisted, unless the request is refused."""
         if not self.transport.refused and self._check_line(line):
             super().lineReceived(line)
 

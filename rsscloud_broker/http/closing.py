@@ -56,9 +56,11 @@ class Answering(Service):
             await deferLater(self._clock, 0.05)  # seconds until the next look
 
     def _idle_connections(self) -> list[Connection]:
+        """The connections on which no request is being read or answered."""
         return [one for one in self._connections.protocols if not one.wrappedProtocol.requests]
 
     def _has_unanswered(self) -> bool:
+        """Whether some request waits for its answer."""
         return any(
             not request.startedWriting
             for connection in self._connections.protocols

@@ -246,6 +246,7 @@ class Connection(ProtocolWrapper):
             )
 
     def stop_awaiting_reader(self) -> None:
+        """Stop waiting for the client: it has read what was in the buffers."""
         _call_off(self._reader_deadline)
 
     def loseConnection(self) -> None:
@@ -262,6 +263,7 @@ class Connection(ProtocolWrapper):
 
 
 def _call_off(call: IDelayedCall | None) -> None:
+    """Cancel a call that is still to come."""
     if call is not None and call.active():
         call.cancel()
 
@@ -275,6 +277,7 @@ class _ObservedProducer:
     _connection: Connection
 
     def pauseProducing(self) -> None:
+        """There is nothing to pause: all has been written."""
         self._connection.await_reader()
         self._producer.pauseProducing()
 
@@ -321,11 +324,13 @@ class LimitedConnections(WrappingFactory):
         return super().buildProtocol(addr)
 
     def registerProtocol(self, p: Connection) -> None:
+        """Count a new connection, and limit the time until its first request."""
         super().registerProtocol(p)
         self._by_host[_host(p)] += 1
         p.await_request()
 
     def unregisterProtocol(self, p: Connection) -> None:
+        """Stop counting a connection that has ended."""
         super().unregisterProtocol(p)
         host = _host(p)
         self._by_host[host] -= 1

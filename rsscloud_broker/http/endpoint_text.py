@@ -32,4 +32,5 @@ def arguments(description: str, *positions: str) -> dict[str, str]:
 
 
 def _plain(text: str) -> str:
+    """A text without its backslash escapes."""
     return re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)

@@ -53,6 +53,7 @@ def read_call(document: bytes, charset: str | None, means_soap: bool) -> LargeCa
     """Read a call; to be called by ``interfaces.Parsing``.
 
     :param means_soap: whether the request is one for SOAP, unless the document says something else.
+    :returns: the call, for ``unpack_call``.
     :raises UnreadableCall: there is none.
     """
     try:
@@ -91,6 +92,7 @@ def _packed(value: Any) -> Any:
 
 
 def _unpacked(value: Any) -> Any:
+    """The value that ``_packed`` was given."""
     match value:
         case {"\0": str(text)}:
             return datetime.fromisoformat(text)

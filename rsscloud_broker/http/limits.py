@@ -78,7 +78,11 @@ ErrorPage: TypeAlias = Callable[[int, str], bytes]
 
 
 class _Refusal(Exception):
-    """A request is refused for its body or its query."""
+    """A request is refused for its body or its query.
+
+    :ivar status: the status of the answer.
+    :ivar text: the text of the answer.
+    """
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -108,6 +112,7 @@ class BoundedRequest(TracedRequest):
         self._await_rest()
 
     def _await_rest(self) -> None:
+        """Refuse the request unless all of it arrives in time."""
         timeout = REQUEST_TIMEOUT
         self._deadline = self.limits.clock.callLater(
             timeout,
@@ -117,6 +122,7 @@ class BoundedRequest(TracedRequest):
         )
 
     def _find_body_limit(self) -> int:
+        """How many bytes the body may have."""
         larger = 0
         if self.routes is not None and self.channel is not None:
             larger = self.routes.body_limit(_path(self.channel.target), media_type(self))
@@ -155,6 +161,7 @@ class BoundedRequest(TracedRequest):
         return self._is_in_use
 
     def end_work(self) -> None:
+        """Note that the front door has finished with the request."""
         self._is_in_use = False
         self._free_body()
 
@@ -224,6 +231,7 @@ class BoundedRequest(TracedRequest):
         super().connectionLost(reason)
 
     def refuse_body(self) -> None:
+        """Answer that the body is too large, and end the connection."""
         self._refuse(413, f"The body must not be larger than {self._limit} bytes.")
 
     def _refuse(self, status: int, text: str) -> None:
@@ -235,6 +243,7 @@ class BoundedRequest(TracedRequest):
         self._connection.refuse(status, text, page)
 
     def _is_by_browser(self) -> bool:
+        """Whether a browser sent the request, which shows the answer to a person."""
         return wants_page(header(self, "accept"), [_PLAIN])
 
     def _error_body(self, text: bytes) -> bytes:
@@ -335,6 +344,7 @@ class BoundedRequest(TracedRequest):
 
 
 def _path(target: bytes) -> str:
+    """The path of a request's target."""
     return target.partition(b"?")[0].decode("latin-1")
 
 
@@ -386,6 +396,8 @@ def bounded_site(
 ) -> LimitedConnections:
     """Make the factory that serves a resource over HTTP with limits.
 
+    :param resource: the root resource.
+    :param limits: the limits that all its connections share.
     :param counters: where answers and connections are counted.
     :param error_page: makes the error pages for browsers; without it all errors are plain text.
     :param access_log: gets a line for each request that is answered.

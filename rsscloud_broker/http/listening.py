@@ -53,6 +53,7 @@ def listener(
     """Make a service that listens on an endpoint once it is started.
 
     :param description: the endpoint, such as ``tcp:5337``.
+    :param site: the factory of the site.
     :param certificates: the list to which the endpoint's certificate is added once it listens.
     :raises ConfigError: the text is not an endpoint, or a file or socket that it names is missing.
     """
@@ -110,6 +111,7 @@ class _AdoptingReactor:
 
 
 def _with_backlog(description: str) -> str:
+    """The description of an endpoint, with ``BACKLOG`` if it can have one and names none."""
     positions = _POSITIONS.get(description.partition(":")[0])
     if positions is None or "backlog" in arguments(description, *positions):
         return description
@@ -247,6 +249,7 @@ class _TrialReactor:
         backlog: int = 50,
         interface: str = "",
     ) -> None:
+        """Raise the error that ``listenTCP`` raises: see ``IReactorSSL``."""
         self.listenTCP(port, factory, backlog, interface)
 
     def listenUNIX(
@@ -274,6 +277,7 @@ class _TrialReactor:
 
 
 def _is_other_file(address: str | bytes | None) -> bool:
+    """Whether a path leads to a file that is not a socket."""
     try:
         return bool(address) and not stat.S_ISSOCK(os.stat(address).st_mode)  # type: ignore[arg-type]
     except OSError:

@@ -33,10 +33,12 @@ class Procedures(XMLRPC):
         self.body_limit = 0
 
     def add(self, handler: XMLRPC) -> None:
+        """Add the procedures of a front door, with the ``body_limit`` that it may have."""
         self._handlers.append(handler)
         self.body_limit = max(self.body_limit, getattr(handler, "body_limit", 0))
 
     def lookupProcedure(self, procedurePath: str) -> Callable[..., Any]:
+        """The procedure of the first handler that has it; Twisted calls this."""
         for handler in self._handlers:
             with suppress(NoSuchFunction):
                 found: Callable[..., Any] = handler.lookupProcedure(procedurePath)
@@ -82,6 +84,7 @@ class Offers:
         return offers
 
     def _add(self, door: IFrontDoor) -> None:
+        """Take what a front door offers, and claim each thing for it."""
         for route in door.routes():
             what = f"{route.method} {route.path}"
             self._claim(door, what, route.requires, route.content_types)
@@ -128,6 +131,7 @@ class Offers:
 
 
 def _merged(first: SoapService | None, second: SoapService) -> SoapService:
+    """A service with the operations of two front doors."""
     if first is None:
         return second
     return SoapService(

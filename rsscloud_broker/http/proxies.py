@@ -100,5 +100,6 @@ class UnnamedProxies:
 
 
 def _network_of(host: str) -> str:
+    """The /24 network of an IPv4 address, or the /64 network of an IPv6 address."""
     address = address_of(host)
     return str(address).rpartition(".")[0] if isinstance(address, IPv4Address) else bucket_of(host)

@@ -66,7 +66,10 @@ def _unquoted(text: bytes) -> bytes:
 def all_parameters(
     request: Request, read: Callable[[bytes], str] = decode
 ) -> list[tuple[str, str]]:
-    """The parameters of the query and the form: pairs of a name, in lower case, and a value."""
+    """The parameters of the query and the form: pairs of a name, in lower case, and a value.
+
+    :param read: decodes the bytes of a value.
+    """
     fields = (request.args or {}).items()
     return [(decode(name).lower(), read(value)) for name, values in fields for value in values]
 

@@ -37,6 +37,7 @@ class ShownAnswer:
 
     @property
     def text(self) -> str:
+        """The answer as it goes over the wire."""
         phrase = HTTPStatus(self.status).phrase
         return _message(f"HTTP/1.1 {self.status} {phrase}", self.headers, self.body)
 
@@ -51,6 +52,7 @@ def form_slots(
     """The slots of ``exchange.html`` for a request that sends a form.
 
     :param public_url: the URL of the broker, without a slash at the end.
+    :param path: the path that the form was sent to.
     :param fields: the names and values that the broker understood; empty values are left out.
     :param secrets: the names of fields whose values are not shown.
     """
@@ -66,7 +68,10 @@ def form_slots(
 def document_slots(
     public_url: str, path: str, document: bytes, answer: ShownAnswer
 ) -> dict[str, str]:
-    """The slots of ``exchange.html`` for a request that sends an XML document."""
+    """The slots of ``exchange.html`` for a request that sends an XML document.
+
+    :param document: the document, in UTF-8.
+    """
     text = document.decode()
     command = (
         f"curl {shlex.quote(public_url + path)} -H 'Content-Type: text/xml' \\\n"
@@ -97,12 +102,14 @@ def log_link(topic: str, running: Set[str]) -> str:
 def _slots(
     public_url: str, path: str, kind: str, body: str, answer: ShownAnswer, command: str
 ) -> dict[str, str]:
+    """The slots of ``exchange.html``: the request, the answer and the command, as text."""
     headers = [("Host", urlsplit(public_url).netloc), ("Content-Type", kind)]
     request = _message(f"POST {path} HTTP/1.1", headers, body)
     return {"raw_request": request, "raw_answer": answer.text, "curl": command}
 
 
 def _message(first: str, headers: Sequence[tuple[str, str]], body: str) -> str:
+    """A request or an answer as text: its first line, its headers and its body."""
     lines = [first, *(f"{name}: {value}" for name, value in headers)]
     return "\n".join([*lines, "", body])
 

@@ -63,6 +63,7 @@ _NOTHING: Set[str] = frozenset()
 class Root(Resource):
     """The root resource of the broker; ``composition`` makes it from all front doors.
 
+    :param doors: the front doors.
     :param public_url: the URL of the broker, without a slash at the end.
     :param takes_calls: whether there are paths for XML-RPC and SOAP calls.
     :param parse: parses documents of strangers, such as large calls.
@@ -138,6 +139,7 @@ class Root(Resource):
         return max(limits, default=found)
 
     def takes_files(self, path: str) -> bool:
+        """Whether a route at a path takes forms with files."""
         return any(
             "multipart/form-data" in route.content_types
             for each in self._candidates(path)
@@ -146,6 +148,7 @@ class Root(Resource):
 
     @property
     def largest_body(self) -> int:
+        """The largest number that ``body_limit`` returns."""
         limits = (route.body_limit for routes in self._large_routes.values() for route in routes)
         return max([self._call_limit, *limits])
 
@@ -166,6 +169,7 @@ class Root(Resource):
         routes.sort(key=lambda each: -len(each.requires))
 
     def render(self, request: Request) -> bytes | int:
+        """Answer a request: as a call, by a route, or with an error that says why not."""
         path = self._path_of(request)
         for name, value in self._headers_at.get(path) or self._headers_below(path):
             request.setHeader(name, value)
@@ -192,6 +196,7 @@ class Root(Resource):
         return path
 
     def _headers_of(self, path: str) -> tuple[tuple[bytes, bytes], ...]:
+        """The headers of every answer at a path."""
         more = FOR_EVERYBODY if self._is_for_everybody(path) else {}
         return tuple((SECURITY_HEADERS | more).items())
 
@@ -222,6 +227,7 @@ class Root(Resource):
         return b""
 
     def _find_resource(self, request: Request, path: str) -> IResource | None:
+        """What answers a request by a route; None if no route takes it."""
         method = {b"HEAD": "GET"}.get(request.method, request.method.decode("latin-1"))
         # Most requests have no parameters.
         names = parameters(request).keys() if b"?" in request.uri or request.args else _NOTHING
@@ -235,6 +241,7 @@ class Root(Resource):
         return None
 
     def _suitable_routes(self, request: Request, path: str, method: str) -> Sequence[Route]:
+        """The routes at a path for the media type of a request's body."""
         routes = self._routes.get((path, method), ())
         if not any(route.content_types for route in routes):
             return routes
@@ -282,6 +289,7 @@ class Root(Resource):
         return await self._xmlrpc.answer_call(request, call.name, call.parameters)
 
     def _methods_of(self, path: str) -> Set[str]:
+        """The HTTP methods of a path, including POST for calls."""
         return self._methods_at.get(path, _NOTHING)
 
     def _find_methods(self) -> dict[str, Set[str]]:
@@ -327,4 +335,5 @@ def _answer_unreadable(request: Request, reason: str, *, means_soap: bool) -> by
 
 
 def _folded(path: str) -> str:
+    """A path in lower case and without a slash at its end."""
     return path.rstrip("/").lower()

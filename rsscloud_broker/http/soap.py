@@ -54,12 +54,15 @@ class SoapRoot:
 
     @property
     def paths(self) -> frozenset[str]:
+        """The paths for SOAP calls besides ``/soap``."""
         return frozenset(self._by_action)
 
     def render_document(self, request: Request, root: etree._Element) -> int:
+        """Answer a call whose document has been parsed."""
         return answer(request, self._answer_document(request, root), failure)
 
     async def _answer_document(self, request: Request, root: etree._Element) -> bytes:
+        """Answer the call in a document, or with a fault if there is none."""
         try:
             call = soap.call_from(root)
         except soap.SoapFault as fault:
@@ -69,6 +72,7 @@ class SoapRoot:
         return await self.answer_call(request, call)
 
     async def answer_call(self, request: Request, call: soap.SoapCall) -> bytes:
+        """The body of the answer to a call: a result, or a fault."""
         try:
             operation = self._find_operation(request, call)
             values = _named_values(call.parameters, operation.parameters)

@@ -38,6 +38,7 @@ class TracedRequest(Request):
         self._connection = channel.transport
 
     def getClientAddress(self) -> IAddress:
+        """The client's address; from a trusted proxy, the one that ``X-Forwarded-For`` gives."""
         peer = self._connection.peer
         if not self._connection.from_proxy:
             return peer
@@ -79,4 +80,5 @@ class TracedRequest(Request):
         return "https" if self.isSecure() else "http"
 
     def _senders(self) -> Iterator[str | None]:
+        """The addresses that the request passed before a trusted proxy: see ``senders``."""
         return senders(header(self, "x-forwarded-for"), self.limits.trusted)

@@ -99,6 +99,7 @@ class XMLRPCRoot(XMLRPC):
         return found
 
     def render_document(self, request: Request, root: etree._Element) -> bytes | int:
+        """Answer a call whose document has been parsed."""
         try:
             method, params = xmlrpc.call_from(root)
         except MalformedXML as error:
@@ -106,9 +107,11 @@ class XMLRPCRoot(XMLRPC):
         return self.render_call(request, method, params)
 
     def render_call(self, request: Request, method: str, params: Sequence[Any]) -> int:
+        """Answer a call when its procedure has returned; ``NOT_DONE_YET``."""
         return answer(request, self.answer_call(request, method, params), failure)
 
     async def answer_call(self, request: Request, method: str, params: Sequence[Any]) -> bytes:
+        """The body of the answer to a call: a result, or a fault."""
         try:
             value = await self.call(request, method, params)
         except Fault as fault:
@@ -119,6 +122,7 @@ class XMLRPCRoot(XMLRPC):
         """Call a procedure.
 
         :param method: the name of the procedure, with its prefix.
+        :returns: the result of the procedure.
         :raises Fault: the call failed, for any reason but the next.
         :raises Unavailable: the broker lacks what it needs for the call.
         """

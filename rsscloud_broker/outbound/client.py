@@ -106,10 +106,12 @@ class Client(Service):
 
     @property
     def under_way(self) -> int:
+        """How many requests are under way."""
         return len(self._pending)
 
     @property
     def idle(self) -> int:
+        """How many connections are kept open for further requests."""
         return len(self._exchanger.idle_connections)
 
     def allow(self, networks: Iterable[Network]) -> None:
@@ -121,6 +123,7 @@ class Client(Service):
         self._exchanger.call_anew()
 
     async def request(self, request: OutboundRequest) -> OutboundReply:
+        """Make a request, and wait for the reply: see ``IOutbound``."""
         return await from_callback(lambda done: self.begin(done, request))
 
     def begin(self, done: Done[OutboundReply], request: OutboundRequest) -> BreakOff:
@@ -136,6 +139,7 @@ class Client(Service):
         return call.break_off
 
     def _time_out(self, call: _Call) -> None:
+        """End a call whose deadline has passed."""
         call.stop(OutboundError(f"no whole answer within {self._deadline:g} seconds"))
 
     def forget(self, call: _Call) -> None:
@@ -186,6 +190,7 @@ class TopicClient(Client):
     """Makes guarded requests for topics; too long an answer is an error.
 
     :param body_limit: how many bytes an answer may have, both before and after decompression.
+    :param in_thread: calls a function in a thread and returns its result.
     """
 
     body = WholeBody
@@ -312,6 +317,7 @@ class _Call:
         self._end(reply)
 
     def _follow_redirect(self, reply: OutboundReply, location: str) -> None:
+        """Make the request again, to the URL that a redirect names."""
         try:
             self._url = redirected(self._url, location)
             self._hops.append((reply.status, self._url))

@@ -44,6 +44,7 @@ class BodyDecoder:
 
     :ivar limit: how many bytes a decoded body may have.
     :param budget: counts the bodies that wait, and the decoded ones.
+    :param in_thread: calls a function in a thread and returns its result.
     """
 
     def __init__(self, limit: int, budget: AnswerBudget, in_thread: InThread) -> None:

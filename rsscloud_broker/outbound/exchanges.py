@@ -43,9 +43,11 @@ _LACK_OVER_IPV6 = OUR_OWN_LACK - {EADDRNOTAVAIL}
 class HTTPExchanger:
     """Makes guarded HTTP exchanges.  The caller enforces the deadline.
 
+    :param resolve: looks host names up.
     :param seconds: the deadline of an exchange.  It is divided among the addresses of a host, so
         that an address which does not answer leaves time for the others.
     :ivar make_body: makes the object that collects the body of an answer.
+    :param budget: counts the answers in memory.
     :ivar idle_connections: those that are kept for further requests.
     :param idle_limit: how many idle connections are kept in total.
     :param idle_seconds: for how long an idle connection is kept.
@@ -312,6 +314,7 @@ class IdleConnections:
 
     :param limit: how many connections are kept.  When there are more, a fourth of them are
         closed together, the longest idle first.
+    :param seconds: for how long a connection is kept.
     """
 
     def __init__(self, clock: IReactorTime, limit: int, seconds: float) -> None:
@@ -344,6 +347,7 @@ class IdleConnections:
                 self._close(self._idle.oldest())
 
     def close(self) -> None:
+        """Close all idle connections."""
         for connection in self._idle.clear():
             self._close(connection)
 

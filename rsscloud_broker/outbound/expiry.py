@@ -19,6 +19,7 @@ class Expiry(Generic[T]):
     cost more than most of the work for a notification.  The timer runs on when the last item is
     removed, since usually another one follows.
 
+    :param seconds: how long an item may stay.
     :param expire: is called with each item that has stayed longer, after its removal.
     """
 

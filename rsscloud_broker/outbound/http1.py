@@ -167,6 +167,8 @@ class Http1(Protocol):
     ``reusable`` is true.
 
     :param tls: the TLS of the connection; None if it has none.
+    :param make_body: makes the object that collects the body of an answer.
+    :param budget: counts the bytes of answers that are arriving.
     :ivar attempt: the attempt to open the socket; it is deleted once the socket is open.
     :ivar when_lost: is called with this connection when the connection is lost; None if nobody
         needs to know.

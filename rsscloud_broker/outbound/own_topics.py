@@ -73,8 +73,11 @@ class OwnTopics:
     """Reads the broker's own topics from the disk or from the applications that serve them, and
     passes all other topics on.
 
+    :param fetcher: reads the topics of others.
     :param policy: judges the URLs of others; the broker's own URLs are always allowed.
     :param public_url: the broker's own address, without a slash at the end.
+    :param directory: the public directory.
+    :param in_thread: calls a function in a thread.
     :param served: returns the topics that applications and front doors serve.
     :param copy_file: copies the present version of a file, which another node may have made,
         before the file is read: see ``FrontDoorParts``.
@@ -109,6 +112,9 @@ class OwnTopics:
         subscribers: int = 0,
         wanted: Wanted = EVERYTHING,
     ) -> Fetched:
+        """Fetch a topic: from an application, from the disk, or by the other fetcher.  See
+        ``ITopicFetcher``.
+        """
         if served := self._served_at(url):
             return _fetched_here(url, await served.read(url))
         if not url.startswith(self._prefix):
@@ -129,6 +135,7 @@ class OwnTopics:
         )
 
     async def check(self, url: str) -> None:
+        """Accept the broker's own URLs; the policy judges all others."""
         if not (url.startswith(self._prefix) or self._served_at(url)):
             await self._policy.check(url)
 

@@ -65,6 +65,7 @@ class TopicFetcher:
     :param clock: its wall clock tells how old an answer is.
     :param product: name and version of the broker, for the User-Agent.
     :param page: the URL of a page about the broker, for the User-Agent.
+    :param budget: counts the contents that are in memory.
     :param deadline: seconds for a whole fetch.  The client has as many for each of its requests.
     """
 
@@ -95,6 +96,7 @@ class TopicFetcher:
         subscribers: int = 0,
         wanted: Wanted = EVERYTHING,
     ) -> Fetched:
+        """Fetch a topic and follow its redirects: see ``ITopicFetcher``."""
         try:
             reply = await self._follow_redirects(url, known, subscribers)
         except TooLarge as error:

@@ -128,6 +128,7 @@ def check_port(port: int) -> None:
 def redirected(url: str, location: str) -> str:
     """The URL that a Location header redirects to, without a fragment.
 
+    :param url: the URL that answered.
     :param location: the header's bytes, decoded as Latin-1.
     :raises OutboundError: the header holds no URL.
     """
@@ -142,6 +143,8 @@ def redirected(url: str, location: str) -> str:
 def check_circle(first: str, hops: Sequence[tuple[int, str]]) -> None:
     """Raise if redirects lead in a circle.
 
+    :param first: the URL of the first request.
+    :param hops: the status and the URL of each redirect.
     :raises OutboundError: the last redirect leads to an earlier URL.
     """
     urls = [first, *(url for _, url in hops)]

@@ -46,6 +46,7 @@ class Access:
         self.change(topics)
 
     def change(self, topics: Topics) -> None:
+        """Use other patterns from now on."""
         self._subscribe = _any_of(topics.subscribe)
         self._publish = _any_of(topics.publish)
         self.limited = "*" not in topics.subscribe
@@ -55,6 +56,7 @@ class Access:
         return has_passed(origin, self._identity)
 
     def may_subscribe(self, topic: str) -> bool:
+        """Whether the patterns allow subscriptions to a topic."""
         return self._subscribe.match(topic) is not None
 
     def check_subscribe(self, topic: str) -> None:
@@ -108,6 +110,7 @@ def refusal(block: Block) -> str:
 
 
 def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
+    """An expression that matches the URLs that match any of some patterns."""
     # Without patterns the expression must match nothing; an empty one matches everything.
     return re.compile("|".join(translate(_normalised(one)) for one in patterns) or r"(?!)")
 

@@ -52,6 +52,7 @@ def host_name(what: str) -> str:
 
 
 def _topic(what: str) -> str:
+    """The URL of a topic, or the beginning of URLs and a ``*``, in the form that is compared."""
     beginning = what.removesuffix("*")
     if fault := fault_of(beginning):
         raise Unadministrable(f"{what[:100]!r} is no topic: {fault}")
@@ -66,6 +67,7 @@ def _topic(what: str) -> str:
 
 
 def _compared(url: str) -> str:
+    """A URL in the form in which ``Blocks`` compares it."""
     return with_canonical_host(normal_form(url))
 
 

@@ -33,6 +33,7 @@ class Blocks:
         self._followers.append(follower)
 
     def change(self, blocks: Iterable[Block]) -> None:
+        """Use these blocks from now on, and no others."""
         blocks = tuple(blocks)
         self._any = bool(blocks)
         self._hosts: dict[str, Block] = {}
@@ -100,6 +101,7 @@ class Blocks:
 def _first_with(
     networks: Iterable[tuple[IPv4Network | IPv6Network, Block]], source: str
 ) -> Block | None:
+    """The first block whose network a source is in."""
     address = address_of(source)
     if address is None:
         return None

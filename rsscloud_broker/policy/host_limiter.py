@@ -43,6 +43,7 @@ class HostLimiter:
         return len(self._counts)
 
     def count(self, key: HostQuota | str) -> int:
+        """How much is under way by a quota, or for a source."""
         return self._counts[key]
 
     def has_capacity(self, source: str | None = None) -> bool:
@@ -53,7 +54,10 @@ class HostLimiter:
         return self._has_free(source, self.share(self._limit) - self._total)
 
     def has_capacity_at(self, quota: HostQuota, source: str | None = None) -> bool:
-        """Whether one more may begin by a quota, as far as only that host matters."""
+        """Whether one more may begin by a quota, as far as only that host matters.
+
+        :param source: as for ``has_capacity``.
+        """
         key = None if source is None else (source, quota)
         return self._has_free(key, self.share(quota.limit) - self._counts[quota])
 
@@ -69,10 +73,12 @@ class HostLimiter:
         return free > (0 if key is None else self._counts[key])
 
     def begin(self, quota: HostQuota, source: str | None = None) -> None:
+        """Count one more."""
         self._total += 1
         self._counts.update(_keys(quota, source))
 
     def release(self, quota: HostQuota, source: str | None = None) -> None:
+        """Count one less: one that began with these arguments is over."""
         self._total -= 1
         for key in _keys(quota, source):
             self._counts[key] -= 1

@@ -62,6 +62,7 @@ class Turn:
 
     @classmethod
     def of(cls, source: str) -> Turn:
+        """A turn of a call that one source wants."""
         turn = cls()
         turn.join(source)
         return turn
@@ -164,7 +165,10 @@ class FairLimiter:
         self._is_giving = False
 
     def set_node_count(self, nodes: int) -> None:
-        """Divide the limits, which hold for all nodes together, among this many nodes."""
+        """Divide the limits, which hold for all nodes together, among this many nodes.
+
+        :param nodes: how many nodes live.
+        """
         self._slots = max(1, self._all_slots // nodes)
         self._under_way.nodes = nodes
         self._give_slots()
@@ -178,11 +182,13 @@ class FairLimiter:
     ) -> AbstractAsyncContextManager[None]:
         """Wait for a slot.  The call that gets it is under way for as long as the context lasts.
 
+        :param turn: a turn that has not waited yet.
         :param quota: how many calls of this kind the host may have.
         """
         return _Slot(self, turn, quota, urgent)
 
     async def _wait(self, waiting: _Waiting, queue: _Queue) -> str:
+        """Wait for a slot, and return the source whose turn it was."""
         turn = waiting.turn
         if turn.withdrawn:
             raise CancelledError
@@ -204,6 +210,7 @@ class FairLimiter:
             raise
 
     def _give_slots(self) -> None:
+        """Give the free slots to the calls whose turn it is."""
         if self._is_giving:  # a call that ends at once calls this method again
             return
         self._is_giving = True
@@ -231,6 +238,7 @@ class FairLimiter:
         return None
 
     def _give_slot(self, source: str, queue: _Queue, waiting: _Waiting) -> None:
+        """Give a slot to a call that waits."""
         turn = waiting.turn
         queue.remove(waiting)
         turn._enqueue = turn._slot = None
@@ -241,6 +249,7 @@ class FairLimiter:
         waiting.slot.callback(source)
 
     def _end_call(self, turn: Turn, source: str, quota: HostQuota) -> None:
+        """Take the slot of a call that is over, if it still has one, and give it to others."""
         self._holding.pop(turn, None)
         self._under_way.release(quota, source)
         self._give_slots()

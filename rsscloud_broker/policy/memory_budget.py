@@ -33,6 +33,7 @@ class Budget:
         self.held = 0
 
     def resize(self, limit: int) -> None:
+        """Use another limit, from the next byte that arrives."""
         self._limit = limit
 
     def grow(self, message: ArrivingMessage, size: int) -> None:

@@ -101,6 +101,7 @@ class RateLimit:
         factor = self._seconds_per_token / seconds_per_token if seconds_per_token else 0.0
 
         def rescaled(full_at: float) -> float:
+            """When a bucket is full by the new rate."""
             return now + min(max(full_at - now, 0.0) * factor, self._seconds_to_fill)
 
         self._full_at.replace_each(rescaled)
@@ -217,6 +218,7 @@ class Admission:
             )
 
     def limits_fetches(self, source: str) -> bool:
+        """Whether the fetches that a caller's pings cause are limited."""
         return not self.is_exempt(source)
 
     def admit_fetch(self, url: str) -> int:
@@ -228,7 +230,10 @@ class Admission:
         return self._fetches.take(_host_of(url))
 
     def too_many_fetches(self, url: str, pause: int) -> TooMany:
-        """The error for a topic without subscribers that ``admit_fetch`` found over the limit."""
+        """The error for a topic without subscribers that ``admit_fetch`` found over the limit.
+
+        :param pause: what ``admit_fetch`` returned.
+        """
         often = _rate_text(self._fetches, "fetches")
         return self._too_many(
             "fetches of a host",
@@ -303,6 +308,8 @@ class Admission:
         The host's subscriptions are counted only when its quota is unknown or used up.  An
         intent that is being verified counts, though nothing is stored for it yet.  A renewal
         does not count, so subscriptions at a full host can be renewed.
+
+        :returns: the quota; None if there is no limit or the intent renews a subscription.
         """
         limit = self._limits.subscriptions_per_host
         if not limit or await self._has_subscription(intent.topic, intent.callback):
@@ -333,6 +340,7 @@ class Admission:
         return quota if self._clock.seconds() - quota.counted_at < COUNT_PAUSE else None
 
     def _too_many(self, kind: str, reason: str, pause: int) -> TooMany:
+        """Count a refusal, and return its error."""
         self._counters.limited.labels(kind).inc()
         return TooMany(reason, pause)
 
@@ -346,10 +354,12 @@ def _is_among(exempt: Sequence[Network], source: str) -> bool:
 
 
 def _rate_text(limit: RateLimit, what: str) -> str:
+    """A rate in words, for a refusal."""
     return f"{limit.rate:g} {what} a second"
 
 
 def _host_of(url: str) -> str:
+    """The host of a URL as a key, cut to the length that a host name may have."""
     return host_of(url)[:255]
 
 

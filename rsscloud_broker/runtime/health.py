@@ -60,12 +60,14 @@ class Health:
         return states
 
     def _state_now(self, part: str, check: Callable[[], str]) -> PartState:
+        """What a check that does not wait says of a part."""
         try:
             return PartState(part, works=True, text=check())
         except Exception as error:
             return self._failed_state(part, error)
 
     async def _examine(self, part: str, check: Check) -> PartState:
+        """What a check says of a part, which it may have to wait for."""
         try:
             found = check()
             return PartState(
@@ -75,6 +77,7 @@ class Health:
             return self._failed_state(part, error)
 
     def _failed_state(self, part: str, error: Exception) -> PartState:
+        """The state of a part whose check raised an error."""
         if not isinstance(error, Unavailable):  # a bug of the check: log it
             self.log.failure("The health of {part} could not be checked.", part=part)
             return PartState(part, works=False, text="It could not be checked; the log says why.")
@@ -199,7 +202,10 @@ def names(resolver: Resolver) -> Callable[[], str]:
 
 
 def listeners(made: Callable[[], Sequence[IService]]) -> Callable[[], str]:
-    """A check that the broker still accepts connections everywhere."""
+    """A check that the broker still accepts connections everywhere.
+
+    :param made: returns the listeners.
+    """
 
     def check() -> str:
         services = made()

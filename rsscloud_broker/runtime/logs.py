@@ -56,7 +56,10 @@ class UnusableLog(Exception):
 
 
 class Logs:
-    """Writes events as ``[log]`` says; the settings may change at any time."""
+    """Writes events as ``[log]`` says; the settings may change at any time.
+
+    :param settings: the first settings.
+    """
 
     def __init__(self, settings: Log) -> None:
         self._settings = settings
@@ -64,6 +67,7 @@ class Logs:
         self.change(settings)
 
     def change(self, settings: Log) -> None:
+        """Use other settings from now on."""
         self._settings = settings
         self._predicate.defaultLogLevel = LogLevel.levelWithName(settings.level)
         self._predicate.clearLogLevels()
@@ -77,6 +81,7 @@ class Logs:
 
         :param options: twistd's options ``logger``, ``logfile``, ``syslog``, ``prefix`` and
             ``nodaemon``.
+        :param opened: is called with the log file, if one was opened.
         :returns: None if the broker leaves logging to twistd: if ``--logger`` names an observer,
             if a daemon is to log to stdout, which twistd refuses, or if another program than
             twistd runs the broker.
@@ -114,9 +119,11 @@ class Logs:
         return FilteringLogObserver(cast(ILogObserver, observe), [self._predicate])
 
     def to_stream(self, stream: IO[Any]) -> ILogObserver:
+        """An observer that writes events to a file or a pipe, one or more lines for each."""
         to_journal = is_journal(stream)
 
         def format_line(event: LogEvent) -> str | None:
+            """An event as the present settings want it; None if it has no message."""
             if self._settings.format == "json":
                 text = as_json(event)
             elif to_journal:
@@ -138,11 +145,13 @@ def is_journal(stream: IO[Any]) -> bool:
 
 
 def _priority(event: LogEvent) -> int:
+    """The priority of an event, a number of syslog(3)."""
     level = event.get("log_level")
     return PRIORITIES.get(getattr(level, "name", ""), syslog.LOG_INFO)
 
 
 def _with_id(system: str, event: LogEvent) -> str:
+    """The system of an event, as Twisted calls it, with the id of its line."""
     number = log_id(event)
     return system if number is None else f"{system} {number}"
 
@@ -192,6 +201,7 @@ def as_json(event: LogEvent) -> str | None:
 
 
 def _plain_fields(event: LogEvent) -> dict[str, Any]:
+    """The fields that an event was logged with, as far as JSON can hold them."""
     if "isError" in event:  # from twisted.python.log; all its fields are Twisted's
         return {}
     return {
@@ -202,6 +212,7 @@ def _plain_fields(event: LogEvent) -> dict[str, Any]:
 
 
 def _is_plain(value: object) -> bool:
+    """Whether JSON can hold a value as it is."""
     if isinstance(value, float):
         return isfinite(value)
     return value is None or isinstance(value, str | int)

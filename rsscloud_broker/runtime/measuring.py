@@ -27,6 +27,7 @@ SIZES_PERIOD, SIZES_AFTER = 60.0, 20.0
 def add_process_metrics(counters: Counters, product: str, database: str) -> None:
     """Add the metrics of the process, of Python, and of the versions that run.
 
+    :param product: the version of the broker.
     :param database: the kind of database, such as ``sqlite``.
     """
     ProcessCollector(registry=counters.registry)
@@ -68,6 +69,7 @@ class LoopDelay(Service):
             self._timer = None
 
     def _set_timer(self) -> None:
+        """Look again when the period ends, or in five seconds, as the wall clock may be set."""
         self._due_at = self._clock.seconds() + LOOP_PERIOD
         self._timer = self._clock.callLater(LOOP_PERIOD, self._measure)
 

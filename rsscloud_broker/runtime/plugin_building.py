@@ -91,10 +91,12 @@ def make_all(
     """Make the parts of one kind of plugins.
 
     :param makers: all makers that were found.
+    :param kind: one of `plugin_discovery.KINDS`.
     :param chosen: makers and their options, as `plugin_discovery.select` returns them.
     :param parts: has the things that plugins of this kind may need, as attributes.  Those that no
         plugin needs are not read.
     :param own: things that take the place of those of ``parts``.
+    :returns: the parts, in the order of ``chosen``.
     :raises PluginError: a plugin needs what does not exist, or its ``make`` raises or returns an
         object that does not provide the interface of its kind; a line for each.
     """
@@ -196,6 +198,8 @@ def make_notifiers(
 ) -> dict[str, INotifier]:
     """Make the notifiers.
 
+    :param parts: see `make_all`.
+    :returns: the notifiers, by their protocols.
     :raises PluginError: see `make_all`; or two notifiers have the same protocol.
     """
     made = make_all(makers, "notifiers", chosen, parts)
@@ -219,10 +223,12 @@ def described(makers: Makers, kind: str, maker: IPluginMaker) -> str:
 
 
 def _way_out(kind: str, maker: IPluginMaker) -> str:
+    """What an operator can do about a broken plugin."""
     return f"fix or uninstall it, or set enabled = false in [{kind}.{maker.name}]"
 
 
 def _raised(error: BaseException) -> str:
+    """What a method of a plugin raised, and where."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     said = clean(str(error))
     what = type(error).__name__ + (f": {said}" if said else "")
@@ -230,6 +236,7 @@ def _raised(error: BaseException) -> str:
 
 
 def _faults(part: Any, interface: InterfaceClass) -> Iterator[str]:
+    """What is wrong with a part that a maker has made, a clause for each fault."""
     if part is None:
         yield "make() returned None"
         return
@@ -247,6 +254,7 @@ def _faults(part: Any, interface: InterfaceClass) -> Iterator[str]:
 
 
 def _fault(error: Invalid) -> str:
+    """A fault that zope.interface has found, as a clause for people."""
     match error:
         case DoesNotImplement():
             return "its class is not marked with @implementer"
@@ -261,6 +269,7 @@ def _fault(error: Invalid) -> str:
 
 
 def _signature(method: Method) -> str:
+    """A method of an interface as people write it, with its parameters."""
     return f"{method.__name__}{method.getSignatureString()}"
 
 

@@ -103,6 +103,7 @@ class PluginLocation:
 
 
 def _with_file(file: str, among: Iterable[Distribution]) -> Distribution | None:
+    """The distribution that installed a file; None if there is none."""
     path = Path(file).resolve()
     for distribution in among:
         for installed in distribution.files or ():
@@ -130,6 +131,7 @@ class Makers:
         return location.package if location else type(maker).__module__
 
     def of_kind(self, kind: str) -> dict[str, Any]:
+        """The makers of one of the `KINDS`."""
         found: dict[str, Any] = getattr(self, kind)
         return found
 
@@ -156,7 +158,10 @@ def discover(package: ModuleType = plugins) -> Makers:
 
 
 def survey(package: ModuleType = plugins) -> tuple[Makers, list[str]]:
-    """Find the usable makers on a drop-in path, and the faults of the others."""
+    """Find the usable makers on a drop-in path, and the faults of the others.
+
+    :returns: the makers, and a sentence for each fault.
+    """
     problems: list[str] = []
     modules = _import_all(package, problems)
     locations = _locations(modules, problems)
@@ -263,6 +268,7 @@ def _modules(package: ModuleType, problems: list[str]) -> Iterator[tuple[str, st
 def _add(
     plugin: Any, locations: Mapping[int, PluginLocation], makers: Makers, problems: list[str]
 ) -> None:
+    """Add a plugin to the makers, or its faults to the problems."""
     location = locations[id(plugin)]
     kinds = [kind for kind, interface in KINDS.items() if interface.providedBy(plugin)]
     if not kinds:
@@ -282,6 +288,7 @@ def _add(
 
 
 def _faults(maker: Any, interface: InterfaceClass) -> Iterator[str]:
+    """A clause for people about each fault of a maker."""
     try:
         verifyObject(interface, maker)
     except Invalid as error:
@@ -320,6 +327,8 @@ def select(
     """Select the makers that the configuration enables.
 
     :param makers: the makers of one kind, by name, such as ``discover().sinks``.
+    :param tables: the tables of that kind in the configuration, by name.
+    :param kind: one of the `KINDS`.
     :param where: the configuration file, for messages.
     :returns: each enabled maker with an instance of its options, in the order of their names.
     :raises ConfigError: a table names no plugin that was found, or has faults.  The error lists
@@ -378,6 +387,7 @@ def bundled(makers: Mapping[str, Maker]) -> list[str]:
 
 
 def _is_bundled(maker: IPluginMaker) -> bool:
+    """Whether a maker comes with the broker."""
     # By identity: another package may use a bundled class for a maker of its own.
     bundled = sys.modules.get(BUNDLED)
     return bundled is not None and any(maker is value for value in vars(bundled).values())

@@ -48,6 +48,7 @@ class Reloading:
     :param running: the configuration that the parts were made with.
     :param takers: what takes changed keys, by these keys; a name may also be the beginning of
         several keys.
+    :param certificates: the certificates of the listeners.
     """
 
     log = Logger()

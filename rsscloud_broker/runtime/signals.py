@@ -60,6 +60,7 @@ def reload_at_hangup(reactor: Any, reload: Callable[[], None]) -> None:
     in_terminal = False
 
     def find_terminal() -> None:
+        """Remember whether the broker runs in a terminal."""
         nonlocal in_terminal
         in_terminal = os.isatty(0)  # a daemon has left the terminal by now
 

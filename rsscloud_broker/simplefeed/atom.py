@@ -58,6 +58,7 @@ def render(
 
     :param document: a document whose entries are in the database.
     :param recent: whether to write it as the recent document.  Then it must be the current one.
+    :param links: further links of the feed, such as one with the relation ``hub``.
     """
     feed = etree.Element(_in_atom("feed"), nsmap=_NAMESPACES)
     _add_text(feed, "id", document.log.feed_id)

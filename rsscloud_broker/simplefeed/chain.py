@@ -65,7 +65,10 @@ class Beginning:
 
 
 class DocumentReader:
-    """Fetches and parses documents."""
+    """Fetches and parses documents.
+
+    :param parse: parses documents of strangers.
+    """
 
     def __init__(self, outbound: IOutbound, clock: IClock, parse: Parsing) -> None:
         self._outbound = outbound
@@ -139,7 +142,9 @@ async def walk_back(
     If no document has that entry with its time, but some have its id (the entry was edited), this
     goes to the oldest of those.
 
+    :param read: fetches a document.
     :param position: None to go back to the oldest document.
+    :param most: how many documents to pass at most.
     :raises FollowError: the documents link in a circle, or there are too many.
     :raises FeedUnavailable: a document cannot be read now.
     """

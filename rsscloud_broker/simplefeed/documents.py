@@ -74,6 +74,7 @@ class AtomDocument:
 
     :ivar url: where it was read, after redirects.
     :ivar digest: a hash of its bytes.
+    :ivar headers: those of the answer.
     :ivar links: the URLs of the first links of each relation, without fragments.
     :ivar is_archived: whether the document says that it is archived (RFC 5005, section 4).
     :ivar found: the entries as they stand there.
@@ -260,6 +261,7 @@ def _text_inside(element: etree._Element) -> str:
 
 
 def _read_link(element: etree._Element, url: str) -> EntryLink:
+    """The link in an ``rs:ln``; InvalidDocument if that breaks a rule."""
     get = element.get
     return EntryLink(
         _joined(url, get("href", "")), _relation(element), get("type", ""), get("title", "")

@@ -46,6 +46,7 @@ _NAME: Final = re.compile(r"([0-9]{1,18})\.atom(?:\.gz)?")
 class Written:
     """A document that may still change.
 
+    :ivar body: the document as Atom.
     :ivar etag: the value of the ETag header: a hash of the body.
     :ivar updated: the time of its newest entry, in seconds since the epoch.
     :ivar newest: the number of the newest entry of the log.
@@ -83,7 +84,10 @@ class Archive:
         self._directory = directory
 
     def file(self, feed_id: str, number: int) -> FilePath[str]:
-        """The file of a document, which need not exist.  ``.gz`` added, it is that of its twin."""
+        """The file of a document, which need not exist.  ``.gz`` added, it is that of its twin.
+
+        :param feed_id: the id of the feed, as ``Log`` has it.
+        """
         found = _UUID.fullmatch(feed_id)
         assert found is not None  # ``log`` has made it
         path: FilePath[str] = self._directory.child(found[1]).child(f"{number}.atom")

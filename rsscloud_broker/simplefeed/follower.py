@@ -43,9 +43,13 @@ class Follower:
     """Follows one feed.
 
     :param outbound: makes the requests.  It limits their time, and the size of a document.
+    :param url: the URL of the recent document.
+    :param marker: remembers the position.
     :param begin: where to begin if there is no position, or if its entry is not in the feed any
         more.  With None, the follower begins with the oldest entry if there is no position, and it
         is an error if the entry is not there any more.
+    :param parse: parses documents of strangers.
+    :param tell: called with sentences for people about what is wrong with the feed.
     :ivar hub: the feed's hub, and the URL by which the hub knows the feed (WebSub).  None if the
         feed names no hub, or has not been read yet.
     """
@@ -121,6 +125,7 @@ class Follower:
             self._fire_stops()
 
     def _fire_stops(self) -> None:
+        """Fire the Deferreds that ``stop`` has returned."""
         stops, self._stops = self._stops, []
         for over in stops:
             over.callback(None)

@@ -56,6 +56,7 @@ class UnknownLog(LookupError):
 class Description:
     """What a log is.
 
+    :ivar name: by which callers know it.
     :ivar title, author: of its feed.
     :ivar per_document: how many entries a document has.
     """
@@ -95,6 +96,7 @@ class LogState:
 class LogDocument:
     """A document of a log.
 
+    :ivar number: its number; the first is 1.
     :ivar entries: its entries, newest first; empty if they are not in the database.
     :ivar archived: whether it is archived, so that it never changes.
     :ivar gone: whether its entries were removed, as they were too old.
@@ -138,6 +140,8 @@ def open_log(conn: Connection, described: Description, at: float) -> LogState:
 
     If the description has changed, the log takes over the title, the author and the number of
     entries of a document.  Documents that are archived do not change.
+
+    :param at: the time, in seconds since the epoch.
     """
     row = conn.execute(_BY_NAME, {"of": described.name}).first()
     if row is None:

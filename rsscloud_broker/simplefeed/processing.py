@@ -19,6 +19,7 @@ class Processing:
     """Hands on the entries of one feed, and saves the position.
 
     :param waits: waits between two attempts.  If it is stopping, no more entries are handed on.
+    :param tell: called with sentences for people about what is wrong with the feed.
     :ivar position: of the entry that was processed last, whether it is saved or not.  None if there
         is no such entry, or before ``load``.
     """

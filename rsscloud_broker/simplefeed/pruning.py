@@ -24,6 +24,7 @@ AT_ONCE: Final = 1000
 class Pruned:
     """What was deleted.
 
+    :ivar entries: how many entries.
     :ivar more: whether there are more to delete.
     """
 

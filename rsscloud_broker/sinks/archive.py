@@ -120,6 +120,7 @@ class ArchiveSink(PeriodicClusterJob):
         return removed == _PORTION
 
     async def _write_missing(self, first: int, end: int) -> None:
+        """Write the missing archives of the hours from ``first`` to before ``end``."""
         parts = self._parts
         stored = await parts.store.ping_hours(first * HOUR, end * HOUR)
         names = {hour: name_of(parts, self._target(hour)) for hour in stored}
@@ -134,6 +135,7 @@ class ArchiveSink(PeriodicClusterJob):
                 await self._write_archive(hour, target)
 
     async def _write_archive(self, hour: int, target: FilePath[str]) -> None:
+        """Write the archive of an hour, and publish it on all nodes."""
         parts = self._parts
         async with drafted(parts, target) as draft:
             listed = await write_change_list(

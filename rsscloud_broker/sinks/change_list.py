@@ -73,6 +73,7 @@ class ChangeListSink(EachPeriod):
         """Do nothing: the sink handles no events and reads the pings from the store."""
 
     async def _make(self) -> None:
+        """Write both lists of the pings until the minute began."""
         until = self.period_began()
         if self._is_first_of_all:
             until = self._parts.clock.wall_seconds()

@@ -30,6 +30,7 @@ async def publish_draft(
 ) -> None:
     """Put a draft in the place of the file, on all nodes.
 
+    :param target: the path of the file.
     :param job: the job that made it, whose claim this node must still have.
     :param records: how many pings are listed in it; 0 if it is no list of pings.
     :raises ClaimLost: this node has lost the claim of the job; the old file stays.
@@ -66,7 +67,10 @@ async def publish_document(
 async def drafted(
     parts: SinkParts, target: FilePath[str], unfinished: str = PART_NAME
 ) -> AsyncIterator[Draft]:
-    """A draft of a file, which has begun; it is discarded if it cannot be published."""
+    """A draft of a file, which has begun; it is discarded if it cannot be published.
+
+    :param unfinished: see ``Draft``.
+    """
     draft = Draft(target, unfinished)
     try:
         await parts.in_thread(draft.begin)

@@ -123,6 +123,7 @@ class EventLogSink(EachPeriod):
             self._gather()
 
     def _gather(self) -> None:
+        """Write what waits in a moment."""
         self._gather_timer = self._clock.callLater(GATHER, self._begin_to_write)
 
     def _add(self, entries: Sequence[LogEntry]) -> None:

@@ -40,6 +40,7 @@ async def write_change_list(
 
     :param count: returns how many pings were ever received; see ``Store.count_pings``.
     :param limit: how many pings are listed at most, the newest; None for all.
+    :returns: how many pings the list holds.
     :raises Unavailable: the store cannot be read.
     :raises OSError: the file cannot be written.
     """
@@ -83,6 +84,7 @@ def _write_pings(draft: Draft, pings: Sequence[Ping], at: float, unit: Unit) -> 
 async def _slices(
     store: Store, since: float, until: float, limit: int | None
 ) -> AsyncIterator[list[Ping]]:
+    """The pings of a time in slices, newest first, until there are ``limit`` of them."""
     last: Ping | None = None
     left = sys.maxsize if limit is None else limit
     while left and (pings := await store.pings(since, until, last, min(SLICE, left))):

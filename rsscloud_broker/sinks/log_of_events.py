@@ -68,6 +68,7 @@ def entries_of(event: Event, now: float) -> list[LogEntry]:
 
 
 def _is_private(event: Event) -> bool:
+    """Whether only private followers may know of an event."""
     match event:
         case NotificationDelivered() | NotificationFailed() | SubscriptionStored():
             return event.subscription.callback.is_private
@@ -116,6 +117,7 @@ def _of_relay(
     reason: str,
     numbers: Mapping[str, float],
 ) -> LogEntry:
+    """An entry about a ping that was passed on to a target of the relay."""
     return _of_callback("relay", outcome, url, event.target, event.at, "", reason, numbers)
 
 
@@ -164,6 +166,7 @@ def _of_topic(
     source: str = "",
     numbers: Mapping[str, float] | None = None,
 ) -> LogEntry:
+    """An entry about a topic, with the host of its URL."""
     return LogEntry(
         kind,
         outcome,
@@ -237,6 +240,7 @@ def _of_callback(
     reason: str = "",
     numbers: Mapping[str, float] | None = None,
 ) -> LogEntry:
+    """An entry about a subscriber or a target, with the host of its callback."""
     return LogEntry(
         kind,
         outcome,
@@ -302,6 +306,7 @@ def _of_notification(
     reason: str = "",
     numbers: Mapping[str, float] | None = None,
 ) -> LogEntry:
+    """An entry about a notification, with the number of its attempts."""
     return _of_callback(
         "notification",
         outcome,
@@ -353,6 +358,7 @@ def _administered(event: Administered, now: float) -> Iterator[LogEntry]:
 
 
 def _host_in(event: Administered) -> str:
+    """The host that a change concerns; empty if it concerns none."""
     if event.verb == "close breaker":
         return event.object
     kind, _, name = event.object.partition(" ")

@@ -226,6 +226,7 @@ class Mirror(EachPeriod):
         return is_done
 
     async def _store_archive(self, name: str, stored: int) -> None:
+        """Store an archive, if it lists more pings than the stored one."""
         in_thread, file = self._parts.in_thread, self._file(name)
         records = await in_thread(records_in, file)
         if records is None or records <= stored:

@@ -83,6 +83,7 @@ class RelayTarget:
 
     @property
     def name(self) -> str:
+        """Names the target in the store."""
         return f"{self.protocol} {self.url}"
 
 
@@ -155,6 +156,7 @@ class _Targets(Service):
         self._store_retry = StoreRetry(parts.clock, "The relay")
 
     def wake(self) -> None:
+        """Look for new pings."""
         for worker in self._workers:
             worker.wake()
 
@@ -237,10 +239,12 @@ class _Targets(Service):
         worker.start()
 
     def _rules(self, target: RelayTarget) -> Rules:
+        """The rules of a target: it gets the pings of sites or feeds at the hosts that it names."""
         options = self._options
         matches = re.compile("|".join(map(translate, map(str.lower, target.hosts)))).match
 
         def wants(ping: Ping) -> bool:
+            """Whether the site or the feed of a ping is at such a host."""
             return any(matches(host_of(url)) for url in filter(None, (ping.url, ping.rss_url)))
 
         return Rules(

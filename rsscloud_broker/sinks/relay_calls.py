@@ -77,6 +77,7 @@ class RelayMessage:
 def message_of(protocol: Protocol, url: str, ping: Ping, *, plain: bool = False) -> RelayMessage:
     """The request that passes a ping on.
 
+    :param url: of the target.
     :param plain: whether the feed is left out.
     """
     topic = ping.rss_url or ping.url
@@ -98,6 +99,7 @@ def message_of(protocol: Protocol, url: str, ping: Ping, *, plain: bool = False)
 
 
 def _weblog_updates(ping: Ping, *, plain: bool) -> tuple[str, dict[str, str]]:
+    """The method of weblogUpdates for a ping, and its parameters in their order."""
     values = {"weblogname": ping.name, "weblogurl": ping.url}
     if plain or not is_extended(ping):
         return "ping", values
@@ -113,6 +115,7 @@ def is_extended(ping: Ping) -> bool:
 
 
 def _with_parameters(url: str, ping: Ping) -> str:
+    """The URL of a target by ``get``, with the ping in its places, or as parameters."""
     values = {"name": ping.name, "url": ping.url, "rssUrl": ping.rss_url}
     if "{" in url:
         for name, value in values.items():

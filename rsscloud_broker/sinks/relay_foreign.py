@@ -63,6 +63,7 @@ class Destination:
     url: str
 
     def message(self, topic: str) -> RelayMessage:
+        """The request that pings for a topic."""
         match self.protocol:
             case "xml-rpc":
                 return RelayMessage(
@@ -148,6 +149,7 @@ class ForeignClouds:
         await gather(self._call_in_turn(each, ping, topic) for each in islice(foreign, 3))
 
     def _is_foreign(self, destination: Destination, ping: Ping) -> bool:
+        """Whether a destination is neither this broker nor one that the ping has passed."""
         url = destination.url
         is_usable = not fault_of(url) and not has_passed(self._own_url, url)
         return is_usable and not has_passed(ping.origin, url)
@@ -189,6 +191,7 @@ class ForeignClouds:
             self._bus.publish(RelayFailed(topic, target, answer.text, now))
 
     def _pause_after(self, host: _Host, answer: RelayAnswer) -> None:
+        """Leave a host alone for a while if it does not answer."""
         now = self._clock.seconds()
         host.failures = 0 if answer.healthy else host.failures + 1
         pause = answer.retry_after or 0.0

@@ -45,6 +45,7 @@ class WaitingPings:
 
     @property
     def is_full(self) -> bool:
+        """Whether as many wait as may."""
         # Of more pings the newer ones stay in the store.
         return len(self._pings) >= 500
 
@@ -61,10 +62,12 @@ class WaitingPings:
         return max(min(dues, default=float("inf")) - self._clock.seconds(), 0.0)
 
     def begin(self, ping_id: int) -> None:
+        """Note that a ping is being passed on."""
         waiting = self._pings.setdefault(ping_id, _Waiting(0, self._clock.seconds()))
         waiting.under_way = True
 
     def attempts(self, ping_id: int) -> int:
+        """How many attempts to pass a ping on have failed."""
         return self._pings[ping_id].attempts
 
     def put_off(self, ping_id: int, seconds: float, *, failed: bool) -> None:
@@ -79,6 +82,7 @@ class WaitingPings:
         waiting.under_way = False
 
     def done(self, ping_id: int) -> None:
+        """Forget a ping, which was passed on or given up."""
         del self._pings[ping_id]
 
     def stored(self) -> tuple[WaitingPing, ...]:

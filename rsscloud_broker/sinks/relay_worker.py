@@ -137,6 +137,7 @@ class Worker:
         return self._clock.seconds() + min(max(left, 0.0), LONGEST_PAUSE)
 
     def start(self) -> None:
+        """Begin to pass pings on."""
         self._run = Deferred.fromCoroutine(self._work())
 
     def stop(self) -> Deferred[None]:
@@ -156,6 +157,7 @@ class Worker:
             await self._save()
 
     def wake(self) -> None:
+        """Look for new pings now."""
         sleeping, self._sleeping = self._sleeping, None
         if sleeping is not None:
             sleeping.callback(None)
@@ -184,6 +186,7 @@ class Worker:
             self._work_over.callback(None)
 
     async def _begin_one(self) -> None:
+        """Begin to pass one more ping on."""
         while len(self._calls) >= self._rules.at_once:
             self._call_over = Deferred()
             await self._call_over
@@ -198,6 +201,7 @@ class Worker:
         await self._save_now_and_then()
 
     def _end_call(self, result: object, call: Deferred[None]) -> None:
+        """Forget a call that is over, and look for the next ping."""
         self._calls.discard(call)
         over, self._call_over = self._call_over, None
         if over is not None:
@@ -220,6 +224,7 @@ class Worker:
             await self._sleep()
 
     async def _read_due(self) -> Ping | None:
+        """A ping that is to be passed on again now; None if there is none."""
         while (key := self._waiting.due()) is not None:
             read = partial(self._store.pings_by_id, [key])
             for ping in await self._store_retry(read, f"to {self._where}"):
@@ -338,6 +343,7 @@ class Worker:
     # --- one ping
 
     async def _pass_on(self, ping: Ping) -> None:
+        """Pass a ping on once, and say what is to become of it."""
         began = self._clock.seconds()
         try:
             answer = await self._call(ping)
@@ -370,6 +376,7 @@ class Worker:
         self._try_again(ping, answer)
 
     def _try_again(self, ping: Ping, answer: RelayAnswer) -> None:
+        """Put a ping off that was not accepted, or give it up."""
         now, url = self._clock.wall_seconds(), ping.rss_url or ping.url
         waits = RETRIES[self._waiting.attempts(ping.id) :]
         if not answer.again or not waits:
@@ -397,6 +404,7 @@ class Worker:
                 await deferLater(self._clock, min(late * REST, LONGEST_REST))
 
     def _note_answer(self) -> None:
+        """Note that the target has answered as such a server does."""
         if self._failures >= THRESHOLD:
             self.log.info("{url} answers again: pings are passed on to it.", url=self._where)
         self._failures = 0

@@ -113,6 +113,7 @@ class ResourceSyncSink(PeriodicClusterJob):
             self._to_push = None
 
     async def _make_lists(self) -> None:
+        """Make and publish the documents that are not up to date."""
         paths, self._paths = self._paths, set()
         now = self._parts.clock.wall_seconds()
         to_check = None if self._check_all else paths
@@ -134,6 +135,7 @@ class ResourceSyncSink(PeriodicClusterJob):
         await publish_document(self._parts, file, content, job=job)
 
     async def _push(self, notification: bytes) -> None:
+        """Push a notification to the channel, if there is one."""
         if not self._source.has_channel:
             return
         # The file first: rssCloud subscribers are notified without the content, and fetch the file.
@@ -175,9 +177,11 @@ class SourceFiles:
     has_channel: bool
 
     def url(self, path: str) -> str:
+        """The URL at which a path is served."""
         return self.public_url + path
 
     def file(self, path: str) -> FilePath[str]:
+        """The file on the disk that is served at a path."""
         file: FilePath[str] = self.directory.descendant(path.strip("/").split("/"))
         return file
 
@@ -287,6 +291,7 @@ class SourceFiles:
     def _lists(
         self, known: _Known, changes: list[ResourceEntry], at: str
     ) -> list[tuple[str, bytes]]:
+        """The change list and the resource list after changes, without the oldest of too many."""
         up = self.url(CAPABILITY_LIST)
         listed = [*known.changes, *changes]
         dropped, listed = listed[:-MAX_CHANGES], listed[-MAX_CHANGES:]
@@ -343,6 +348,7 @@ def _describe(url: str, file: Path, known: ResourceEntry | None) -> ResourceEntr
 
 
 def _apply(entries: dict[str, ResourceEntry], change: ResourceEntry) -> None:
+    """Apply a change to the entries of a resource list."""
     if change.change == "deleted":
         entries.pop(change.loc, None)
     else:

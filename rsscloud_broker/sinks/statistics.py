@@ -134,6 +134,7 @@ class StatisticsSink(EachPeriod):
             self.log.warn("The statistics of the last minute are lost: {error}", error=error)
 
     async def _store(self) -> None:
+        """Store what was counted in the minute that ends now."""
         now = self._clock.wall_seconds()
         await self._add_grown()
         self._minute = now
@@ -153,6 +154,7 @@ class StatisticsSink(EachPeriod):
         await self._statistics.prune_statistics(now, self._options.days * 24)
 
     async def _measure(self, due_at: float) -> None:
+        """Count all topics and subscriptions."""
         measured = dict(await self._statistics.measure())
         await self._statistics.add_statistics(self._clock.wall_seconds(), {}, measured)
 

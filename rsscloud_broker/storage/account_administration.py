@@ -55,6 +55,7 @@ def invite(
 ) -> bool:
     """Store a new account without a password, and an invitation to it.
 
+    :param digest: the digest of the secret of the invitation.
     :returns: whether the name was free.
     """
     made = rows.add_account(conn, name, "", is_admin, change.at)

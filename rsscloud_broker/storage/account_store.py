@@ -16,6 +16,8 @@ class AccountStore:
 
     Each method is one transaction, and raises ``Unavailable`` if the database cannot be used now.
     Secrets are never stored, but their SHA-256 digests.
+
+    :param threads: the threads that the store was made with, which it starts and stops.
     """
 
     def __init__(self, threads: StoreThreads) -> None:

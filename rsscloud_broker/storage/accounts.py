@@ -123,6 +123,7 @@ def ids_without_account(conn: Connection, column: ColumnElement[int], limit: int
     """The ids in a column that belong to no account, each once.
 
     :param column: an SQLAlchemy column.  Its rows with 0 or null are left out.
+    :param limit: how many ids there are at most.
     """
     has_account = select(account.c.id).where(account.c.id == column).exists()
     found = select(column).where(column > 0, ~has_account).distinct().limit(limit)
@@ -254,6 +255,7 @@ def add_link(
 ) -> bool:
     """Store a sign-in link, in place of any other of this kind that the account has.
 
+    :param digest: the digest of its secret.
     :param kind: ``LINK``, or ``INVITATION`` for one that works on every machine.
     :returns: whether there is such an account.
     """
@@ -267,6 +269,9 @@ def add_link(
 def account_of_link(conn: Connection, digest: bytes, at: float, kind: str = LINK) -> Account | None:
     """The account that a sign-in link is for; None if there is no such link, or it has expired,
     or the account is disabled.
+
+    :param at: the present time.
+    :param kind: ``LINK`` or ``INVITATION``.
     """
     owner = select(account).join(secret).where(account.c.disabled == "")
     row = conn.execute(owner.where(*_valid_link(kind, digest, at))).first()
@@ -292,6 +297,7 @@ def redeem_link(
     :param link: the digest of the link's secret.
     :param digest, at, expires_at, address, browser, former, limit: of the session: see
         ``add_session``.
+    :param kind: ``LINK`` or ``INVITATION``.
     """
     owner = account_of_link(conn, link, at, kind)
     # Another node may be redeeming it at the same time; only one of them deletes it.
@@ -308,6 +314,7 @@ def redeem_link(
 
 
 def _valid_link(kind: str, digest: bytes, at: float) -> tuple[ColumnElement[bool], ...]:
+    """The condition for the secret of a link with a digest, if it has not expired."""
     of_link = secret.c.kind == kind, secret.c.digest == digest
     return *of_link, secret.c.expires_at > to_micros(at)
 
@@ -319,6 +326,8 @@ def sweep_accounts(conn: Connection, now: float, used_before: float, limit: int)
     """Delete what has expired (sessions, API tokens, sign-in links), and sessions without use.
 
     :param used_before: sessions that were last used before this time are deleted.
+    :param limit: how many are deleted at most.
+    :returns: how many were deleted.
     """
     unused = and_(secret.c.kind == SESSION, secret.c.used_at < to_micros(used_before))
     due = select(secret.c.id).where(or_(secret.c.expires_at <= to_micros(now), unused))
@@ -329,6 +338,7 @@ _LAST_USED_FIRST = secret.c.used_at.desc(), secret.c.id.desc()
 
 
 def _secrets_of(account_id: int, kind: str) -> tuple[ColumnElement[bool], ...]:
+    """The condition for the secrets of a kind that an account has."""
     return secret.c.account_id == account_id, secret.c.kind == kind
 
 
@@ -341,6 +351,10 @@ def _insert_secret(
     expires_at: float | None,
     values: Mapping[str, Any],
 ) -> None:
+    """Store a secret.
+
+    :param values: further values of its row.
+    """
     row = {"name": "", "address": "", "scopes": "", "account_id": account_id, "kind": kind}
     times = {"created_at": to_micros_or_none(at), "expires_at": to_micros_or_none(expires_at)}
     conn.execute(insert(secret).values(row | times | {"digest": digest} | dict(values)))

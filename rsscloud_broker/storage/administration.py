@@ -101,6 +101,7 @@ def _ids_in_state(state: str, now: float) -> Select[Any] | None:
 
 
 def _conditions(wanted: SubscriptionFilter, now: float) -> list[ColumnElement[bool]]:
+    """The conditions of a filter, all of which must hold."""
     table = subscription.c
     found = []
     if wanted.topic:
@@ -149,6 +150,7 @@ def subscription_details(conn: Connection, key: int) -> SubscriptionDetails | No
 
 
 def _pending_notification(conn: Connection, key: int) -> PendingNotification | None:
+    """The pending notification of a subscription; None if it has none."""
     row = conn.execute(select(pending).where(pending.c.subscription_id == key)).first()
     if row is None:
         return None

@@ -41,6 +41,8 @@ def save_backup(database: Path, data: Path, target: Path) -> int:
 
     The file appears when it is complete and on the disk.
 
+    :param database: the file of the database.
+    :param data: the data directory.
     :param target: the file to write, which must not exist.
     :returns: the bytes of the backup.
     :raises BackupError: there is such a file already, or the database is damaged.
@@ -145,6 +147,7 @@ def _give_name_without_links(complete: Path, target: Path, *, is_locked: bool) -
 
 
 def _exists_error(path: Path) -> BackupError:
+    """The error to raise if a file is where one is to be written."""
     return BackupError(
         f"{path} exists already, and is not overwritten: move it away, or name another one"
     )

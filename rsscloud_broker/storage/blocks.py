@@ -60,6 +60,7 @@ def count_new_blocks(conn: Connection, imported: Sequence[Block]) -> int:
 
 
 def _is_stored(conn: Connection, new: Block) -> bool:
+    """Whether a block with the same kind and object is stored."""
     found = select(block.c.kind).where(block.c.kind == new.kind, block.c.object == new.object)
     return conn.execute(found).first() is not None
 

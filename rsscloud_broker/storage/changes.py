@@ -94,6 +94,7 @@ def claim_unpublished(conn: Connection) -> list[Change]:
 
 
 def _claim(conn: Connection, key: int) -> bool:
+    """Mark a change as published; return False if another process has marked it before."""
     claimed = conn.execute(
         update(admin_change)
         .where(admin_change.c.id == key, admin_change.c.published == false())

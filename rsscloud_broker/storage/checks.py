@@ -141,7 +141,10 @@ class Joinable(NamedTuple):
 
 
 class CheckRequests:
-    """Requests of checks of known topics, which are written together."""
+    """Requests of checks of known topics, which are written together.
+
+    :param node: the node id of this process; None if it has none, so that it claims nothing.
+    """
 
     def __init__(self, node: int | None) -> None:
         self._node = node
@@ -194,6 +197,7 @@ class CheckRequests:
         return CheckState.CLAIMED if claims else CheckState.WAITS
 
     def state(self, key: int) -> CheckState:
+        """What became of the request for the topic with an id."""
         return self._states[key]
 
     def write(self, conn: Connection) -> None:
@@ -242,6 +246,7 @@ def request_checks(
     inserted = _insert_with_checks(conn, dict(islice(unknown.items(), allowed)), node)
 
     def state(request: AskedCheck) -> CheckState:
+        """Who handles the check; ``NONE`` if it was not requested."""
         row = known.get(request.url)
         if row is None:
             pinged = request.cause.pinged
@@ -276,6 +281,7 @@ def _insert_with_checks(
     """Insert topics that somebody has pinged, each with a check.
 
     :param asked: the requests by the URLs of the topics, which ``_lock_known`` has not found.
+    :param node: the node id of this process; None if it has none, so that it claims nothing.
     :returns: what became of the requests, by the URLs of the topics.
     """
     if not asked:
@@ -305,6 +311,7 @@ def _insert_with_checks(
 
 
 def _may_be_checked(asked: AskedCheck, row: Row[Any]) -> bool:
+    """Whether a check of a known topic may be requested."""
     return bool(row.is_active and (asked.cause.pinged or row.is_watched))
 
 
@@ -419,6 +426,7 @@ def release_checks(conn: Connection, held: Collection[str], node: int) -> int:
     """Release the claims of this process, so that any node may claim these checks.
 
     :param held: the URLs of topics whose checks it still handles.
+    :returns: how many were released.
     """
     claimed = select(topic.c.id, topic.c.url).where(topic.c.check_node_id == node)
     lost = [key for key, url in conn.execute(claimed) if url not in held]

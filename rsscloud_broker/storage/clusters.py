@@ -55,6 +55,7 @@ def join(connection: Connection, name: str) -> None:
     others see that this process belongs to it.
 
     :param connection: a connection to PostgreSQL that commits each statement by itself.
+    :param name: the name of the cluster.
     """
     called = text("SELECT set_config('application_name', :name, false)")
     # PostgreSQL cuts names of more than 63 bytes.
@@ -64,7 +65,10 @@ def join(connection: Connection, name: str) -> None:
 
 
 def others(connection: Connection, name: str) -> list[str]:
-    """The clusters with other names that work on a database, as far as their names are known."""
+    """The clusters with other names that work on a database, as far as their names are known.
+
+    :param name: the name of this process's cluster.
+    """
     if serves(connection):
         return []
     found = connection.execute(_OTHERS, {"class": _CLASS, "number": _number(name)}).scalars()
@@ -72,7 +76,10 @@ def others(connection: Connection, name: str) -> list[str]:
 
 
 def sentence(name: str, found: list[str]) -> str:
-    """A sentence that says what is wrong, and what to do about it."""
+    """A sentence that says what is wrong, and what to do about it.
+
+    :param found: the names of other clusters.
+    """
     return (
         f"brokers with another public_url work on it: {', '.join(found)}. This broker has {name}. "
         "All brokers on one database must have the same, since they share all work. Correct "

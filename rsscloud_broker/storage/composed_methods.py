@@ -45,6 +45,8 @@ class ComposedMethods(SharedWork):
 
     The functions that the methods run say more of what each method does.
 
+    :ivar _is_alone: whether no other node can work on the database.
+    :ivar _node: the node id of this process; None if it has none yet.
     :ivar suspects: the work that ended processes: see ``trials``.
     """
 
@@ -53,7 +55,10 @@ class ComposedMethods(SharedWork):
     _after_host = ""  # behind which the next look for what is due goes on: see ``due.Due``
 
     def _claiming(self, claim: Callable[[Connection, int], T]) -> Operation[T]:
-        """Make an operation that claims something, and then looks which work is suspect."""
+        """Make an operation that claims something, and then looks which work is suspect.
+
+        :param claim: is called with the node id of this process.
+        """
 
         def claimed(conn: Connection) -> T:
             node = self._ensure_node(conn)
@@ -79,6 +84,7 @@ class ComposedMethods(SharedWork):
         claim: bool = False,
         way: Way = Way.WEBLOG_UPDATES,
     ) -> Deferred[PingRecord]:
+        """Record a ping unless it is a repeat, and request checks of the topics that it names."""
         asked = ping_rows.AskedPing(ping, repeat_window, source, claim, way)
         return self._database.write(Batched(self._add_pings, asked))
 
@@ -107,6 +113,7 @@ class ComposedMethods(SharedWork):
         claim: bool = False,
         cause: ChangeSource = UNKNOWN_SOURCE,
     ) -> Deferred[CheckState]:
+        """Request that a topic is fetched; return who handles that."""
         cause = evolve(cause, pinged=pinged)
         asked = checks.AskedCheck(url, to_micros(at), source, claim, cause)
         return self._database.write(Batched(self._request_checks, asked))
@@ -117,16 +124,19 @@ class ComposedMethods(SharedWork):
         return checks.request_checks(conn, asked, self._bounds, self._claimant_of_checks(conn))
 
     def claim_checks(self, wanted: WantedChecks) -> Deferred[ClaimedChecks]:
+        """Claim topics that wait to be fetched, so that this process fetches them."""
         return self._database.write(
             self._claiming(lambda conn, node: check_claims.claim_checks(conn, wanted, node))
         )
 
     def release_checks(self, held: Collection[str]) -> Deferred[int]:
+        """Release the claims of this process, but for the topics ``held``; return how many."""
         return self._database.write(
             lambda conn: checks.release_checks(conn, held, self._ensure_node(conn))
         )
 
     def join_check(self, url: str, at: float, cause: ChangeSource) -> Deferred[int | None]:
+        """Request a fetch from another node that has claimed the check: see ``_join_check``."""
         asked = checks.AskedCheck(url, to_micros(at), cause=cause)
         return Deferred.fromCoroutine(self._join_check(asked))
 
@@ -145,11 +155,13 @@ class ComposedMethods(SharedWork):
         )
 
     def drop_check(self, url: str, asked_until: float) -> Deferred[None]:
+        """Withdraw a check that was requested until a time, as its topic is given up."""
         return self._database.write(
             lambda conn: checks.drop_check(conn, url, asked_until, self._node)
         )
 
     def put_off_check(self, url: str, failures: int, until: float) -> Deferred[None]:
+        """Release a claimed check whose fetch has failed, and let it wait until a time."""
         return self._database.write(
             lambda conn: checks.put_off_check(conn, url, failures, until, self._node)
         )
@@ -159,32 +171,40 @@ class ComposedMethods(SharedWork):
     # what takes several transactions: see ``portions``
 
     def ping_hours(self, since: float, until: float) -> Deferred[dict[int, int]]:
+        """Count the pings in each hour, by hours since the epoch."""
         return Deferred.fromCoroutine(counting.ping_hours(self._database.read, since, until))
 
     def measure(self) -> Deferred[dict[str, int]]:
+        """Count the topics and subscriptions, for ``add_statistics``."""
         return Deferred.fromCoroutine(counting.measure(self._database.read))
 
     def prune_statistics(self, now: float, hours: int) -> Deferred[None]:
+        """Remove statistics of more than ``hours`` hours ago, those of minutes earlier."""
         return Deferred.fromCoroutine(statistics.prune(self._database.write, now, hours))
 
     def sweep(self, now: float, idle_topics_before: float, after: int = 0) -> Deferred[Swept]:
+        """Remove a part of the ended subscriptions and unneeded topics: see ``sweeping.sweep``."""
         read, write = self._database.read, self._database.write
         return Deferred.fromCoroutine(
             sweeping.sweep(read, write, now, idle_topics_before, self._bounds, after)
         )
 
     def make_due(self, host: str, origin: str, now: float) -> Deferred[bool]:
+        """Make the pending notifications for a host due, since it answers again."""
         read, write = self._database.read, self._database.write
         return Deferred.fromCoroutine(due.make_due(read, write, host, origin, now))
 
     def make_due_for_content(self, url: str, at: float) -> Deferred[bool]:
+        """Make the pending notifications due that waited for the content of a topic."""
         read, write = self._database.read, self._database.write
         return Deferred.fromCoroutine(due.make_due_for_content(read, write, url, at))
 
     def set_back(self, seconds: float, now: float) -> Deferred[None]:
+        """Move stored due times back, after the wall clock was set back."""
         return Deferred.fromCoroutine(due.set_back(self._database.write, seconds, now))
 
     def polls_due(self, now: float, limit: int) -> Deferred[list[TopicStatus]]:
+        """Claim the topics whose polls are due, longest due first."""
         return Deferred.fromCoroutine(self._polls_due(now, limit))
 
     async def _polls_due(self, now: float, limit: int) -> list[TopicStatus]:

@@ -130,7 +130,10 @@ def _insert(conn: Connection, topic_key: int, new: Content, host: str, size: int
 
 
 def _make_room(conn: Connection, host: str, size: int, bounds: Bounds) -> bool:
-    """Evict contents that no fan-out carries, until a new content of a host fits its limits."""
+    """Evict contents that no fan-out carries, until a new content of a host fits its limits.
+
+    :returns: whether it fits now.
+    """
     of_host, total = sums_of(conn, host)
     excess = of_host + size - bounds.contents_of_host
     if excess > 0:
@@ -147,6 +150,7 @@ def _make_room(conn: Connection, host: str, size: int, bounds: Bounds) -> bool:
 def _evict_from_largest_hosts(conn: Connection, excess: int) -> bool:
     """Evict contents of one host after the other, of those with the most bytes first.
 
+    :param excess: how many bytes are to be removed.
     :returns: whether that many were removed.
     """
     size, host = content_sum.c.size, content_sum.c.host
@@ -170,6 +174,7 @@ def _remove_oldest(conn: Connection, host: str, enough: int) -> int:
     """Remove the oldest contents of a host that no fan-out carries.
 
     :param enough: how many bytes to remove, if there are that many.
+    :returns: how many bytes were removed.
     """
     of_host = and_(content.c.host == host, ~_CARRIED)
     oldest = select(content.c.id, content.c.size).where(of_host).order_by(content.c.id)

@@ -74,6 +74,8 @@ def copy_database(source: str, target: str, apps: Mapping[str, AppTables]) -> Co
 
     A source of an older version is migrated first, as a start of the broker would do.
 
+    :param source: an SQLAlchemy URL of the database to copy.
+    :param target: that of the database to copy into.
     :param apps: the tables of the applications that are installed, by their names.
     :raises UnfitDatabase: one of the databases may not be used for this; nothing was copied.
     :raises Unavailable: one of the databases cannot be used; nothing was copied.

@@ -54,6 +54,8 @@ def _count_pings(
 ) -> tuple[Counter[int], Place | None]:
     """Count the pings of one portion by their hours.
 
+    :param after: the portion begins behind this place.
+    :param portion: how many pings it has.
     :returns: the counts, and the place of the last ping; None if no pings follow.
     """
     wanted = (after < _PLACE, ping.c.received_at < end)

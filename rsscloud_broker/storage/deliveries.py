@@ -262,6 +262,7 @@ def _due_at(delivery: Delivery) -> int:
 
 
 def _row_values(delivery: Delivery, content_topic: int | None, node: int | None) -> dict[str, Any]:
+    """The values of a new pending notification."""
     at = None if delivery.outcome is None else to_micros(delivery.at)
     failed = delivery.outcome is not None and not delivery.outcome.success
     return {

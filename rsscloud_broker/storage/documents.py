@@ -129,6 +129,7 @@ def read_blocks(document: object) -> list[Block]:
 
 
 def _block(value: _Value) -> Block:
+    """A block of an export."""
     kind = value.member("kind")
     if kind.value not in BLOCK_KINDS:
         raise kind.invalid(f"must be one of {', '.join(BLOCK_KINDS)}")
@@ -150,6 +151,7 @@ def _block(value: _Value) -> Block:
 
 
 def _check_unique(entries: list[TopicEntry]) -> None:
+    """:raises InvalidImport: two entries have the same URL."""
     seen: set[str] = set()
     for index, entry in enumerate(entries):
         if entry.topic.url in seen:
@@ -177,6 +179,7 @@ def _with_normal_topic(url: str, one: Subscription) -> Subscription:
 
 
 def _merge(one: TopicEntry, other: TopicEntry) -> TopicEntry:
+    """Merge two entries of a topic: the later fetch counts, and each subscription is kept once."""
     last = max(one.topic, other.topic, key=_last_seen)
     return TopicEntry(last, _each_once(iter(one.subscriptions + other.subscriptions)))
 
@@ -187,6 +190,7 @@ def _last_seen(topic: Topic) -> float:
 
 
 def _topic(item: _Value) -> TopicEntry:
+    """A topic of an export, with its subscriptions."""
     url = item.member("url").url()
     digest, size = item.member("digest"), item.member("size")
     if (digest.value is None) != (size.value is None):
@@ -208,6 +212,7 @@ def _topic(item: _Value) -> TopicEntry:
 
 
 def _subscription(topic: str, item: _Value) -> Subscription:
+    """A subscription of an export."""
     written = item.member("written_topic", "")
     return Subscription(
         topic=topic,
@@ -242,6 +247,7 @@ def _feed(url: str, value: _Value) -> TopicEntry:
 
 
 def _server_subscription(topic: str, item: _Value) -> Subscription:
+    """A subscription of a data file of rsscloud-server: see the docstring of the module."""
     protocol = item.member("protocol").name()
     procedure = item.member("notifyProcedure")
     has_procedure = procedure.value is not None and procedure.value is not False

@@ -97,6 +97,7 @@ def find_due(
     The first ones are found by the index of due times.  If very many of those are for busy hosts,
     this goes on from host to host, and takes the first ones of each that is not busy.
 
+    :param limit: how many are wanted.
     :param after: the ``after`` of the last time, to go on with the hosts behind it.
     """
     # How many notifications of busy hosts are passed over before the hosts are searched instead.

@@ -49,7 +49,10 @@ _LACKING = text(
 
 
 def database_file(url: str) -> Path | None:
-    """The file of an SQLite database; None for other databases, and for one in memory."""
+    """The file of an SQLite database; None for other databases, and for one in memory.
+
+    :param url: an SQLAlchemy database URL.
+    """
     parsed = make_url(url)
     path = sqlite.path_of(parsed) if parsed.get_backend_name() == sqlite.DIALECT else None
     return Path(path) if path else None
@@ -81,6 +84,7 @@ def examine(
     running broker waits for it no longer than for one of its own commits.
 
     :param url: an SQLAlchemy database URL; the file of an SQLite database must exist.
+    :param apps: the tables of the applications that run, by their names.
     :param public_url: that of the broker, to find brokers that do not belong to it; None if it is
         not set.
     :raises Unavailable: the database cannot be opened or written to.

@@ -87,6 +87,7 @@ def add_failed_attempts(conn: Connection, deliveries: Sequence[Delivery], limit:
 
 
 def _insert_parameters(delivery: Delivery, reason: str, exchange: Exchange) -> dict[str, Any]:
+    """The parameters of ``_INSERT``."""
     return {
         "key": delivery.subscription.id,
         "new_at": to_micros(delivery.at),

@@ -129,6 +129,7 @@ class ServerHealth:
 def server_health(url: str) -> ServerHealth:
     """Ask a PostgreSQL server for its state.
 
+    :param url: an SQLAlchemy URL of a PostgreSQL database.
     :raises StoreUnavailable: the server cannot be asked.
     """
     engine = create_engine(make_url(url), connect_args={"connect_timeout": TIMEOUT})

@@ -28,6 +28,7 @@ def hint(conn: Connection, kind: str, key: int = 0) -> None:
     """Tell all nodes of new work.
 
     :param kind: one of the kinds above, or ``JOB`` with the name of a job.
+    :param key: the id of its row.
     """
     if not sqlite.serves(conn):
         conn.execute(select(func.pg_notify(CHANNEL, f"{kind}:{key}")))

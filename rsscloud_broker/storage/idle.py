@@ -33,6 +33,7 @@ def evict_idle(conn: Connection, limit: int, wanted: int = 0, spared: Collection
     Topics that wait to be fetched are not removed.  If there are far too many, since a sweep has
     just made them idle, this removes some, and the sweep the others.
 
+    :param limit: how many idle topics there may be.
     :param wanted: how many idle topics the caller wants to add.
     :param spared: the ids of topics that are not removed.
     :returns: how many the caller may add.

@@ -80,6 +80,7 @@ def settle_intent(conn: Connection, key: int | None, node: int | None = None) ->
     """Remove the intent that this transaction carries out by adding or removing a subscription.
 
     :param key: the id of the intent; None if there is none, so that nothing is done.
+    :param node: the node id of this process; None if it has none, and so has claimed no intent.
     :raises ClaimLost: it was replaced meanwhile, or another node has claimed it.
     """
     if (
@@ -97,6 +98,7 @@ def intents(
     If there can be several nodes, those that this process has claimed.
 
     :param after: only intents with a greater key.
+    :param node: the node id of this process; None if it is the only one.
     """
     query = select(intent).where(intent.c.id > after).order_by(intent.c.id).limit(limit)
     if node is not None:

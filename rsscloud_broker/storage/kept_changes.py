@@ -96,6 +96,7 @@ def _insert(conn: Connection, rows: list[dict[str, Any]]) -> None:
 def _row_values(
     history: History, url: str, way: Way, at: float, content: Content | None, origin: str = ""
 ) -> dict[str, Any]:
+    """The values of the row of a change."""
     kept = content if history.has_content(url) else None
     return {
         "at": to_micros(at),
@@ -133,5 +134,6 @@ def remove_kept_changes(conn: Connection, through: int) -> int:
 
 
 def _change(row: Any) -> KeptChange:
+    """The change in a row, with the title apart from the URL: see ``record_change``."""
     content = None if row.body is None else Content(row.body, row.content_type)
     return KeptChange(row.id, row.url, to_seconds(row.at), Way(row.way), row.origin, content)

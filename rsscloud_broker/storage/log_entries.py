@@ -158,10 +158,12 @@ def _is_settled(conn: Connection) -> ColumnElement[bool]:
 
 
 def _first_block(conn: Connection) -> int:
+    """The number of the block with the oldest entry."""
     return (conn.execute(select(func.min(_ROW.id))).scalar() or 0) // _BLOCK
 
 
 def _last_block(conn: Connection) -> int:
+    """The number of the block with the newest entry."""
     return (conn.execute(select(func.max(_ROW.id))).scalar() or 0) // _BLOCK
 
 
@@ -217,10 +219,12 @@ def _select_by_kind(
 
 
 def _entries(conn: Connection, query: Select[Any]) -> list[LogEntry]:
+    """The entries that a query selects, in any order."""
     return [_entry(row) for row in RowBatch(query).read(conn, {})]
 
 
 def _conditions(wanted: LogFilter) -> list[ColumnElement[bool]]:
+    """The conditions of a filter."""
     pairs: tuple[tuple[str, Column[Any]], ...] = (
         (wanted.topic, _ROW.topic),
         (wanted.host, _ROW.host),

@@ -252,7 +252,11 @@ def _absorb(conn: Connection, gone: Row[Any], kept: Row[Any]) -> None:
 
 
 def _point_pending_to(conn: Connection, ids: Collection[int], key: int) -> None:
-    """Make the pending notifications of subscriptions wait for the content of their new topic."""
+    """Make the pending notifications of subscriptions wait for the content of their new topic.
+
+    :param ids: the ids of the subscriptions.
+    :param key: the id of the topic.
+    """
     wants_content = pending.c.content_topic_id.is_not(None)
     conn.execute(
         update(pending)
@@ -305,6 +309,7 @@ def _merge_fanouts(conn: Connection, old_key: int, new_key: int) -> None:
 
 
 def _whole_id(walk: Row[Any]) -> int:
+    """The id of the fan-out that a part belongs to."""
     return int(walk.part_of or walk.id)
 
 
@@ -334,4 +339,5 @@ def _merged_values(old: Row[Any], new: Row[Any]) -> dict[str, Any]:
 
 
 def _later_or_none(one: int | None, other: int | None) -> int | None:
+    """The later of two times; None if both are missing."""
     return max((at for at in (one, other) if at is not None), default=None)

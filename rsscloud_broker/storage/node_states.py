@@ -62,6 +62,7 @@ def node_states(conn: Connection, here: int | None = None) -> list[NodeState]:
 
 
 def _count_claims(conn: Connection, claim: ColumnElement[int | None]) -> dict[int, int]:
+    """How many rows each node has claimed."""
     query = select(claim, func.count()).where(claim.is_not(None)).group_by(claim)
     return dict(conn.execute(query).tuples().all())  # type: ignore[arg-type] # none is null
 

@@ -101,6 +101,7 @@ def ensure_registered(
 
     :param key: the id that the process got before; None if it was never registered.
     :param tables: the revisions of the tables when it was registered first; filled then.
+    :returns: the id of the process.
     :raises StoreUnavailable: a newer version has migrated the tables since then.
     """
     if key is not None and conn.execute(_LOCK_LIVING, {"key": key}).first():
@@ -141,6 +142,7 @@ def check_tables(conn: Connection, tables: dict[str, str]) -> None:
 def touch(conn: Connection, key: int, done: Mapping[str, float] = MappingProxyType({})) -> bool:
     """Write the heartbeat of a node.  If that raises nothing, the database can be written.
 
+    :param key: the id of the node.
     :param done: what it has done: values of columns of its row.
     :returns: False if its row is gone.
     """
@@ -237,6 +239,7 @@ def _free_claims(
 
 
 def _claims_of(claim: Column[Any], keys: Sequence[int], limit: int) -> Select[Any]:
+    """Selects the keys of rows that nodes have claimed."""
     return select(*claim.table.primary_key.columns).where(claim.in_(keys)).limit(limit)
 
 

@@ -157,6 +157,7 @@ def _checks_of(
 
 
 def _named_by(record: Ping) -> set[str]:
+    """The URLs that a ping names, in normal form."""
     return set(map(normal_form, record.named_urls))
 
 
@@ -166,6 +167,8 @@ def _find_repeats(
     """Whether each ping repeats one that was recorded less than its window before or after.
 
     After counts too, since the wall clock may have been set back.
+
+    :param fingerprints: the fingerprints of the pings.
     """
     times = [to_micros(record.received_at) for record, _ in wanted]
     windows = [to_micros(window) for _, window in wanted]
@@ -196,7 +199,10 @@ def known_pings(conn: Connection, wanted: Sequence[tuple[Ping, float]]) -> list[
 
 
 def insert_pings(conn: Connection, records: Sequence[Ping], node: int | None = None) -> list[Ping]:
-    """Record pings, and return them with their ids."""
+    """Record pings, and return them with their ids.
+
+    :param node: the node id of this process; None if it is the only one.
+    """
     return _insert(conn, [(record, fingerprint(record)) for record in records], node)
 
 

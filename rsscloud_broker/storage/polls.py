@@ -200,6 +200,7 @@ def forget_ping(conn: Connection, url: str, at: float) -> None:
 def make_due(conn: Connection, keys: Collection[int], at: int) -> None:
     """Make polls of topics due that have subscriptions and no poll yet.
 
+    :param keys: the ids of the topics.
     :param at: when the polls are due, in microseconds.
     """
     conn.execute(

@@ -96,10 +96,12 @@ class _WorkMeter:
         return totals | dict(zip(("ping_rate", "notification_rate"), rates, strict=True))
 
     def _measure(self) -> tuple[float, dict[str, float]]:
+        """The present time, and the totals."""
         return time.monotonic(), {name: _total(one) for name, one in self._counters.items()}
 
 
 def _total(counter: Counter) -> int:
+    """What a counter says, for all its labels together."""
     samples = next(iter(counter.collect())).samples
     return int(sum(one.value for one in samples if one.name.endswith("_total")))
 
@@ -109,6 +111,7 @@ class Pulse(Service):
 
     :param store: the store whose claims the heartbeat keeps.  It must start before and stop after
         this service.
+    :param publish: is called with events, in the reactor's thread.
     :param counters: say how much the node has done, which it writes with its heartbeat.
     :param public_url: that of the broker, by which others know whether they belong to it.
     :param follow: is called with each reading of the clock of the database, in the thread; see
@@ -250,6 +253,7 @@ class Pulse(Service):
         self._reactor.callFromThread(self._report_end)
 
     def _report_end(self) -> None:
+        """Let the Deferred of ``stopService`` fire: the thread has ended."""
         assert self._when_stopped is not None  # the thread was started
         self._when_stopped.callback(None)
 

@@ -93,10 +93,12 @@ class _Found:
 
     @property
     def key(self) -> int:
+        """The id of the topic."""
         return int(self.row.id)
 
     @property
     def is_idle(self) -> bool:
+        """Whether the topic has no subscriptions."""
         return not self.row.counted
 
     @property
@@ -134,6 +136,7 @@ class _Found:
 
     @property
     def shown(self) -> bool:
+        """Whether strangers may know of the fetch."""
         return bool(self.row.is_public or self.fetched.way.is_open)
 
     @property
@@ -324,6 +327,7 @@ def _update(conn: Connection, found: Sequence[_Found]) -> None:
 
 
 def _new_values(found: _Found) -> dict[str, object]:
+    """The new values of a topic."""
     row, fetched = found.row, found.fetched
     read_at = to_micros(fetched.started_at)
     values: dict[str, object] = {
@@ -353,6 +357,7 @@ def _new_values(found: _Found) -> dict[str, object]:
 
 
 def _topic_now(found: _Found) -> Any:
+    """The topic after it was recorded."""
     row, fetched = found.row, found.fetched
     read_at = to_micros(fetched.started_at)
     return attrs.evolve(

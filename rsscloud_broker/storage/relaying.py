@@ -98,6 +98,7 @@ def begin_relay(
 
 
 def _insert_new_target(conn: Connection, name: str, last: int, now: float) -> RelayProgress:
+    """Store that a new target gets the pings behind the last one, and return its progress."""
     conn.execute(
         insert(relay_target).values(name=name, ping_id=last, failures=0, updated_at=to_micros(now))
     )

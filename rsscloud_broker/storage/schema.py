@@ -118,7 +118,7 @@ topic = Table(
     ExcludeConstraint(("url", "="), using="hash", name="uq_topic_url").ddl_if(dialect="postgresql"),
 )
 
-#: How the URL begins, in the order of its bytes, for ``summaries``.  SQLite has whole URLs in order.
+#: How the URL begins, in the order of bytes, for ``summaries``.  SQLite has whole URLs in order.
 URL_BEGINS = func.left(topic.c.url, literal_column("200"), type_=Text()).collate("C")
 Index("ix_topic_url_begins", URL_BEGINS).ddl_if(dialect="postgresql")
 

@@ -27,6 +27,7 @@ def begin_document(conn: Connection, name: str, made_at: float) -> int:
     """Begin to store a version of a document; an unfinished one of that name is dropped.
 
     :param name: the path at which it is served, such as ``/2026/09/29/12.xml``.
+    :returns: the id of the version.
     """
     unfinished = and_(document.c.name == name, document.c.whole == false())
     conn.execute(delete(document).where(unfinished))
@@ -39,6 +40,7 @@ def begin_document(conn: Connection, name: str, made_at: float) -> int:
 def put_document_part(conn: Connection, key: int, number: int, body: bytes) -> bool:
     """Store a part of an unfinished version.
 
+    :param key: the id of the version.
     :param number: 0 for the first part.
     :param body: some of the bytes of the gzipped document.
     :returns: False if the version was dropped.

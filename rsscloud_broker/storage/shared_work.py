@@ -26,9 +26,11 @@ class SharedWork:
     _node: int | None
 
     def _ensure_node(self, conn: Connection) -> int:
+        """Return the node id of this process, and register it if need be."""
         raise NotImplementedError
 
     def shares_work(self) -> bool:
+        """Whether other nodes can work on the database, which they can on PostgreSQL only."""
         return not self._is_alone
 
     def hand_back(self) -> Deferred[None]:
@@ -53,19 +55,23 @@ class SharedWork:
     late_jobs = reading(jobs.late_jobs)
 
     def claim_job(self, name: str, now: float, period: float) -> Deferred[JobTurn]:
+        """Claim a job for this node, if it is due and no other node has claimed it."""
         return self._database.write(
             lambda conn: jobs.claim_job(conn, name, now, period, self._ensure_node(conn))
         )
 
     def finish_job(self, name: str, due_at: float) -> Deferred[bool]:
+        """Store when a job is due next, and end its claim; False if this node has lost that."""
         return self._database.write(lambda conn: jobs.finish_job(conn, name, due_at, self._node))
 
     def release_job(self, name: str) -> Deferred[None]:
+        """End the claim of a job that is not done, so that another node does it."""
         return self._database.write(lambda conn: jobs.release_job(conn, name, self._node))
 
     request_job = writing(jobs.request_job)
 
     def hint_at_job(self, name: str) -> Deferred[None]:
+        """Send other nodes the hint that the node with a job has something to do."""
         if self._is_alone:
             return succeed(None)
         return self._database.write(lambda conn: hint(conn, f"{JOB}{name}"))

@@ -122,7 +122,9 @@ async def _remove_before(
 ) -> None:
     """Remove the rows from before a time, the oldest first.
 
+    :param time: the column with the times.
     :param step: how much time one transaction removes the rows of.
+    :param which: conditions for the rows.
     """
 
     def remove_portion(conn: Connection, after: float) -> tuple[None, float | None]:

@@ -97,8 +97,11 @@ class Store(ComposedMethods, Service):
     Use it between ``startService`` and ``stopService``.  The Deferred of ``stopService`` fires when
     all queued operations are on disk and the database is closed.
 
+    :param reactor: the reactor in whose thread Deferreds fire.
     :param url: an SQLAlchemy database URL for which ``migrate`` was called.
     :param threads: runs the operations; by default threads of the store's own.
+    :param bounds: limits on the data that callers can make the store keep.
+    :param counters: measure the transactions and the threads.
     """
 
     name = "store"
@@ -143,6 +146,7 @@ class Store(ComposedMethods, Service):
 
     @property
     def node(self) -> int | None:
+        """The node id of this process; None if it has none yet."""
         return self._node
 
     def register(self) -> None:
@@ -181,9 +185,11 @@ class Store(ComposedMethods, Service):
         self._database.give_up(why)
 
     def writes_waiting(self) -> int:
+        """How many operations wait to be written."""
         return self._database.writes_waiting()
 
     def busy_for(self) -> float:
+        """Seconds since the writer began its present work on the database; 0 if it has none."""
         return self._database.busy_for()
 
     def check_writable(self) -> Deferred[None]:

@@ -94,6 +94,7 @@ def watched_topics(conn: Connection, after: int, limit: int) -> tuple[list[str],
     """The URLs of those of some topics that have subscriptions and have not ended.
 
     :param after: the position at which the last call ended, to go on there; 0 at first.
+    :param limit: how many topics are looked at.
     :returns: the URLs, and the position at which this call ended; None after the last topic.
     """
     until = end_of_portion(conn, topic.c.id, after, limit)

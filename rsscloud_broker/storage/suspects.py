@@ -36,7 +36,12 @@ _KINDS: Final[Mapping[Any, str]] = {
 def suspect_claimed(
     conn: Connection, claim: Any, keys: Sequence[Any], now: ColumnElement[int]
 ) -> None:
-    """Make work suspect that nodes had claimed when they ended."""
+    """Make work suspect that nodes had claimed when they ended.
+
+    :param claim: the column with the ids of the nodes.
+    :param keys: the keys of the rows.
+    :param now: the time, in microseconds.
+    """
     kind = _KINDS.get(claim)
     if kind is not None and keys:
         new = insert_into(conn, suspect).values(

@@ -172,6 +172,8 @@ def sweep_topics(
 ) -> int:
     """Remove those of some topics that nobody needs, with their fan-outs, their contents and the
     rows of their old URLs.
+
+    :returns: how many they were.
     """
     lock_rows(conn, topic.c.id, keys)
     still = select(topic.c.id).where(topic.c.id.in_(keys), _is_removable(now, idle_topics_before))
@@ -193,6 +195,7 @@ async def sweep(
     most, so that nothing else waits long.
 
     :param after: the ``after`` of the last call, to go on after it; 0 at first.
+    :param read, write: run operations that read and that write.
     :returns: what this call has removed; if its ``after`` is not None, call again.
     """
     keys = await read(lambda conn: find_subscriptions(conn, now))

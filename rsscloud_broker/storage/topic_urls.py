@@ -75,6 +75,8 @@ def asked_among(conn: Connection, keys: Collection[int]) -> set[int]:
     If the topic has subscriptions, the first one of its URLs counts as asked for in any case, since
     to find out might take long.  Each row has a query of its own: together PostgreSQL would rather
     read through all subscriptions.
+
+    :param keys: the ids of the rows.
     """
     left = (
         select(named.c.id, named.c.url, topic.c.id, topic.c.first_url)

@@ -73,7 +73,10 @@ def lock_topic(conn: Connection, url: str) -> None:
 
 
 def topic_row(conn: Connection, url: str, query: Select[Any] = _PLAIN) -> Row[Any]:
-    """The row of a topic.  Stores the topic if it is unknown."""
+    """The row of a topic.  Stores the topic if it is unknown.
+
+    :param query: selects the columns.
+    """
     at_url, given = _narrow_to_url(query), {"wanted_url": url}
     row = conn.execute(at_url, given).first()
     if row is None:
@@ -182,6 +185,7 @@ def revive_topic(conn: Connection, url: str, change: Change | None = None) -> bo
     Checks that were requested meanwhile are dropped.
 
     :param change: as for ``move_topic``.
+    :returns: whether the topic had ended.
     """
     revived = conn.execute(
         update(topic)
@@ -209,6 +213,8 @@ def push_content(
     The content is stored even if no subscription wants content now, since one may by the time
     that the fan-out reaches it.  It is stored whatever the limits are, since it cannot be fetched
     again.  Its change is kept for the feeds in any case.
+
+    :returns: whether the topic has subscriptions.
     """
     keep_change(conn, bounds.history, url, Way.PUSH, at, new)
     key = conn.execute(select(TOPIC_ID).where(named.c.url == url)).scalar()

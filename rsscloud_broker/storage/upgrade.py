@@ -115,6 +115,8 @@ def migrate(url: str, apps: Mapping[str, AppTables] = NO_APPS) -> None:
     second waits for the first, and then has nothing left to do.  On PostgreSQL it waits as long as
     it takes; on SQLite it fails after 30 seconds.
 
+    :param url: an SQLAlchemy database URL.
+    :param apps: the tables of the applications that run, by their names.
     :raises UnfitDatabase: the database is newer than this code, or is in memory.
     :raises Unavailable: the database cannot be opened or changed.
     """

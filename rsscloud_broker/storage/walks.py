@@ -61,7 +61,10 @@ PART = 1000
 
 
 def _whole_id(rows: Any) -> ColumnElement[int]:
-    """The id of the fan-out that a part belongs to."""
+    """The id of the fan-out that a part belongs to.
+
+    :param rows: the table, or an alias of it.
+    """
     return func.coalesce(rows.c.part_of, rows.c.id)
 
 
@@ -104,6 +107,8 @@ def _is_to_be_walked(rows: Any) -> ColumnElement[bool]:
     """The condition that a fan-out is not superseded, or that a node has begun it.
 
     One that was begun goes on to its end, also if it was superseded since.
+
+    :param rows: the table, or an alias of it.
     """
     newer = fanout.alias(f"newer_than_{rows.name}")
     supersedes = select(newer.c.id).where(
@@ -257,6 +262,7 @@ def store_slice(
     """Store the slice of a fan-out that a node works on, in place of its earlier slice and of
     free ones.
 
+    :param outstanding: the ids of the subscriptions without an outcome.
     :param node: the node that claims the slice; None to leave it free.
     """
     conn.execute(_REMOVE_SLICE, {"key": walk_key, "node": node})

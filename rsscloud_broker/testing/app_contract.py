@@ -130,6 +130,7 @@ def definitions(conn: Connection, tables: AppTables) -> dict[str, Any]:
     seen = inspect(conn)
 
     def in_order(found: Any) -> list[str]:
+        """Some definitions as texts, in an order that is always the same."""
         return sorted(repr(sorted(each.items(), key=str)) for each in found)
 
     return {

@@ -109,6 +109,7 @@ class _NotifierContract(TestCase):
             self.assertTrue(outcome.reason, "a failure says why")
 
     def _acceptance_with(self, status: int, request: OutboundRequest) -> OutboundReply:
+        """The answer of an accepting callback, with another status."""
         answer = self.accepting(request) if callable(self.accepting) else self.accepting
         assert isinstance(answer, OutboundReply)
         return evolve(answer, status=status)
@@ -182,6 +183,7 @@ def make_notifier_tests(
 
 
 def _events() -> list[Event]:
+    """One event of each class."""
     ping = Ping("A site", "http://site.example/", 1000.0, rss_url=_TOPIC, id=1)
     callback = Callback(_CALLBACK_URL, "http-post")
     subscription = Subscription(_TOPIC, callback, Lease(1000.0, 90_000), id=1)
@@ -298,6 +300,7 @@ class DoorChecks(TestCase):
             self.assertIn(await self._status_of_answer(route), {*range(200, 500), 503}, route)
 
     async def _status_of_answer(self, route: Route) -> int:
+        """The status of the answer to a request without parameters and body."""
         agent = RequestTraversalAgent(route.resource)
         path = route.path.replace("/*", "/no-such-page")
         url = f"http://broker.example{path}".encode("ascii")

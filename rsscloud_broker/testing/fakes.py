@@ -206,6 +206,7 @@ class FakeNotifier:
         return self._outcome(denial.callback)
 
     def _outcome(self, callback: Callback) -> Outcome:
+        """The outcome that the test has given for a callback."""
         outcome = self.outcomes.get(callback.url, Outcome(True))
         if isinstance(outcome, Exception):
             raise outcome
@@ -325,6 +326,7 @@ class FakeBroker:
         return {url: self.problems[url] for url in urls if url in self.problems}
 
     async def fetch_for_followers(self, url: str, source: str) -> None:
+        """Request a fetch of a topic for private followers."""
         self._raise_given("fetch_for_followers")
         self.fetched.append(url)
         self.sources.append(source)
@@ -334,6 +336,7 @@ class FakeBroker:
         self.distrusted.append(url)
 
     async def push_content(self, topic: str, content: Content, source: str) -> bool:
+        """Begin a fan-out of pushed content; return False if its topic has no subscriptions."""
         self._raise_given("push_content")
         self.pushed.append((topic, content))
         self.sources.append(source)
@@ -357,6 +360,7 @@ class FakeBroker:
         self.accepted.append(intent)
 
     def _raise_given(self, verb: str) -> None:
+        """Raise the exception that the test has given for a method, if any."""
         if verb in self.failures:
             raise self.failures[verb]
 

@@ -92,6 +92,7 @@ class CallersThread(StoreThreads):
             return operation(connection)
 
     def writes_waiting(self) -> int:
+        """How many operations wait to be written."""
         return 0
 
     def busy_for(self) -> float:
@@ -102,6 +103,7 @@ class CallersThread(StoreThreads):
         raise NotImplementedError  # a database in memory always answers
 
     def is_given_up(self) -> bool:
+        """Whether operations fail at once.  Any thread may ask."""
         return False
 
     def in_doubt(self) -> int:

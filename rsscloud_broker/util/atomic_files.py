@@ -43,6 +43,7 @@ class _TwoFiles:
         self.size = 0
 
     def begin(self) -> None:
+        """Open both files, and create their directory if it is missing."""
         self._targets[0].parent().makedirs(ignoreExistingDirectory=True)
         for target in self._targets:
             self._files.append(target.siblingExtension(self._unfinished).open("w"))
@@ -57,6 +58,7 @@ class _TwoFiles:
                 target.siblingExtension(self._unfinished).remove()
 
     def _sync(self, modified_at: float | None) -> None:
+        """Sync both files to disk, with a time if there is one, and close them."""
         for file in self._files:
             file.flush()
             if modified_at is not None:
@@ -66,6 +68,7 @@ class _TwoFiles:
             file.close()
 
     def _rename(self) -> None:
+        """Rename both files over the old ones."""
         for target in self._targets:
             os.replace(target.siblingExtension(self._unfinished).path, target.path)
         _sync_directory(self._targets[0].parent())
@@ -82,6 +85,7 @@ class Draft(_TwoFiles):
         self._is_sealed = False
 
     def write(self, data: bytes) -> None:
+        """Append to both files."""
         gzipped, plain = self._files
         gzipped.write(self._compressor.compress(data))
         plain.write(data)

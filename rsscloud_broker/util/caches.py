@@ -36,13 +36,16 @@ class BoundedDict(Generic[K, V]):
             self._values.popitem(last=False)
 
     def get(self, key: K, default: V) -> V:
+        """The value of a key; the default if the key was never set or was deleted."""
         return self._values.get(key, default)
 
     def replace_each(self, change: Callable[[V], V]) -> None:
+        """Replace the value of each key by what ``change`` returns for it."""
         for key, value in self._values.items():
             self._values[key] = change(value)
 
     def pop(self, key: K, default: V) -> V:
+        """Delete a key and return its value; the default if there is none."""
         return self._values.pop(key, default)
 
 
@@ -131,6 +134,7 @@ class ByteLimitedCache(Generic[K, V]):
         return len(self._values_by_use)
 
     def get(self, key: K) -> V | None:
+        """A value, if it is in memory."""
         found = self._values_by_use.get(key)
         if found is not None:
             self._values_by_use.move_to_end(key)
@@ -148,10 +152,12 @@ class ByteLimitedCache(Generic[K, V]):
             self.drop(next(iter(self._values_by_use)))
 
     def drop(self, key: K) -> None:
+        """Drop a value, if it is in memory."""
         found = self._values_by_use.pop(key, None)
         if found is not None:
             self.size -= self._size_of(found)
 
     def clear(self) -> None:
+        """Drop all values."""
         self._values_by_use.clear()
         self.size = 0

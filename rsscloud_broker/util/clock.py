@@ -200,6 +200,7 @@ class EachPeriod(Service):
         self._timer = self._clock.callLater(min(left, 5.0), self._look)
 
     def _look(self) -> None:
+        """Begin a run if this is another period than the last time."""
         turn, _ = self._current_turn()
         self._set_timer()
         if turn != self._turn:
@@ -275,6 +276,7 @@ class WallClockWatch(Service):
         return self._clock.wall_seconds() - self._clock.seconds()
 
     def _set_timer(self) -> None:
+        """Look again when the period ends, or in five seconds, as the wall clock may be set."""
         self._timer = self._clock.callLater(1.0, self._look)
 
     def _look(self) -> None:
@@ -296,6 +298,7 @@ class WallClockWatch(Service):
             Deferred.fromCoroutine(self._move_along(-jump))
 
     async def _move_along(self, seconds: float) -> None:
+        """Call ``set_back``, and log if it fails."""
         try:
             await self._set_back(seconds)
         except Unavailable as error:

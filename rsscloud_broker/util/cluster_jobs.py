@@ -94,6 +94,7 @@ class PeriodicClusterJob(EachPeriod):
             self._claim_soon()
 
     async def _do_claimed(self, due_at: float) -> None:
+        """Do the job, which this node has claimed."""
         next_due = self._next_due()
         try:
             if self.running:
@@ -122,6 +123,7 @@ class PeriodicClusterJob(EachPeriod):
             raise
 
     def _claim_soon(self) -> None:
+        """Try to claim the job again after ``PAUSE``."""
         if self.running and self._retry is None:
             self._retry = self._clock.callLater(PAUSE, self._begin_retry)
 
@@ -130,6 +132,7 @@ class PeriodicClusterJob(EachPeriod):
         self._begin()
 
     def _next_due(self) -> float:
+        """When the present period ends, and the job is due again."""
         turn, _ = self._current_turn()
         return (turn + 1) * self._period + self._after
 
@@ -162,6 +165,7 @@ class RunOnOneNode(EachPeriod):
             super()._begin()
 
     async def _stop_and_release(self, run: Deferred[None] | None) -> None:
+        """Stop the service after the last run, and release the job for another node."""
         if run is not None:
             await run
         if self._is_claimed:
@@ -188,6 +192,7 @@ class RunOnOneNode(EachPeriod):
                 raise
 
     async def _stop_the_service(self) -> None:
+        """Stop the service; the job is not this node's any more."""
         self._is_claimed = False
         if self._service.running:
             await maybeDeferred(self._service.stopService)

@@ -98,6 +98,7 @@ class StoreRetry:
             self._pauses.discard(pause)
 
     def stop(self) -> None:
+        """Cancel all pauses, and repeat nothing from now on."""
         self.stopped = True
         for pause in tuple(self._pauses):
             pause.cancel()

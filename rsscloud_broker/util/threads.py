@@ -102,6 +102,7 @@ class Workers(Service):
             self.log.warn("Not waiting any longer for threads: {name}.", name=self.name)
 
     def __call__(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
+        """Call a function in a thread; the Deferred fires with its result."""
         self._unfinished += 1
 
         def finished(result: T) -> T:

@@ -106,6 +106,7 @@ def is_address(host: str) -> bool:
 
 
 def _normal_host(host: str) -> str:
+    """A host in lower case and in its ASCII form."""
     host = _decode_unreserved(host)
     if not host.isascii():
         host = EncodedURL(scheme="http", host=host).to_uri().host
@@ -113,6 +114,7 @@ def _normal_host(host: str) -> str:
 
 
 def _port(scheme: str, port: str | None) -> str:
+    """The end of the authority: nothing for the default port."""
     number = int(port) if port else _DEFAULT_PORTS[scheme]
     return "" if number == _DEFAULT_PORTS[scheme] else f":{number}"
 
@@ -136,6 +138,7 @@ def _decode_unreserved(text: str) -> str:
 
 
 def _if_unreserved(match: re.Match[str]) -> str:
+    """The character that is encoded if it is unreserved; else the encoding in capitals."""
     character = chr(int(match[1], 16))
     return character if character in _UNRESERVED else match[0].upper()
 

@@ -144,6 +144,7 @@ class AccountPage:
             return await self._page(caller, request, problem=sentence(problem))
 
     async def _end_session(self, request: Request, caller: Caller) -> Answer:
+        """End one session of the account, and lead back to the page."""
         session = number_parameter(request, "id")
         if session:
             await self._accounts.end_session(caller, session)
@@ -185,6 +186,7 @@ class AccountPage:
         return await self._page(caller, made=token.name, secret=secret)
 
     async def _remove_token(self, request: Request, caller: Caller) -> Answer:
+        """Remove an API token of the account, and lead back to the page."""
         token = number_parameter(request, "id")
         if token:
             await self._accounts.remove_token(caller, token)
@@ -250,18 +252,21 @@ class AccountPage:
         return Answer(page, status=status if problem else 200, headers=NO_STORE)
 
     async def _find_taken_down(self, caller: Caller) -> Sequence[Change]:
+        """What administrators have taken down of the account, since it was made."""
         if self._administration is None:
             return ()
         return await self._administration.taken_down(caller.name, caller.account.created_at)
 
 
 def _taken_down_item(change: Change) -> Iterator[Flattenable]:
+    """The content of an item about something that an administrator has taken down."""
     yield tags.span(strangers(change.title or change.object, 200))
     why = strangers(sentence(change.reason), 500)
     yield tags.span(_time_element(change.at), ": ", why, class_="where")
 
 
 def _session_item(session: Session, caller: Caller) -> Tag:
+    """An item of the list of sessions."""
     is_this = caller.session is not None and session.id == caller.session.id
     return tags.li(
         tags.span(tags.bdi(browser_name(session.browser), title=session.browser)),
@@ -279,7 +284,10 @@ def _session_item(session: Session, caller: Caller) -> Tag:
 
 
 def browser_name(text: str) -> str:
-    """What people call a browser, such as "Firefox on Linux"."""
+    """What people call a browser, such as "Firefox on Linux".
+
+    :param text: what it calls itself.
+    """
     browser, system = (
         next((name for part, name in names.items() if part in text), "")
         for names in (_BROWSERS, _SYSTEMS)
@@ -288,6 +296,7 @@ def browser_name(text: str) -> str:
 
 
 def _token_item(token: Token, caller: Caller) -> Tag:
+    """An item of the list of API tokens."""
     never: Flattenable = "never"
     return tags.li(
         tags.span(tags.bdi(token.name)),
@@ -306,17 +315,20 @@ def _token_item(token: Token, caller: Caller) -> Tag:
 
 
 def _button(text: str, do: str, key: int, caller: Caller) -> Tag:
+    """A form with nothing but a button."""
     fields = {"csrf": caller.csrf, "do": do, "id": str(key)}
     hidden = [tags.input(type="hidden", name=name, value=value) for name, value in fields.items()]
     return tags.form(*hidden, tags.button(text), action="/account", method="post")
 
 
 def _scope_box(scope: str, help_: str, *, is_chosen: bool) -> Tag:
+    """A box to tick for a scope."""
     ticked = {"checked": "checked"} if is_chosen else {}
     box = tags.input(type="checkbox", name="scope", value=scope, **ticked)
     return tags.label(box, tags.span(tags.code(scope), f": {help_}"), class_="tick")
 
 
 def _time_element(seconds: float) -> Tag:
+    """A time for people, in UTC."""
     when = datetime.fromtimestamp(int(seconds), UTC)
     return tags.time(when.strftime("%Y-%m-%d %H:%M"), datetime=iso_time(seconds))

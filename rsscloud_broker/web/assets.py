@@ -37,6 +37,7 @@ class Asset(Resource):
     """A resource that serves one file of a package, compressed or as it is; caches may keep it.
 
     :param file: the file, which is read at once.
+    :param media_type: its Content-Type.
     :param seconds: how long caches may keep it.
     """
 
@@ -57,6 +58,7 @@ class Asset(Resource):
         )
 
     def render_GET(self, request: Request) -> int:
+        """Answer a GET, a HEAD or a conditional request."""
         send(request, self._answers.answer_to(request))
         return NOT_DONE_YET
 

@@ -288,6 +288,7 @@ class Broadcast(Generic[P, F_contra]):
             return None
 
     async def _end_if_forbidden(self, stream: Stream, wanted: F_contra) -> None:
+        """End a stream whose client may not watch any more."""
         if self._may_watch is None:
             return
         await self._checks.acquire()

@@ -53,7 +53,10 @@ def seems_local(request: Request) -> bool:
 
 
 class Cookies:
-    """Reads and sets the cookies of this broker."""
+    """Reads and sets the cookies of this broker.
+
+    :param public_url: the broker's own URL.
+    """
 
     def __init__(self, public_url: str) -> None:
         self._is_secure = public_url.startswith("https:")
@@ -80,12 +83,16 @@ class Cookies:
         )
 
     def remove(self, request: Request, name: str) -> None:
+        """Have the browser forget a cookie."""
         self.put(request, name, "", 0)
 
 
 @implementer(ICallers)
 class Callers:
-    """Implements ``ICallers`` for the pages and the other front doors."""
+    """Implements ``ICallers`` for the pages and the other front doors.
+
+    :param public_url: the broker's own URL.
+    """
 
     def __init__(self, accounts: IAccounts, public_url: str) -> None:
         self._accounts = accounts
@@ -94,6 +101,7 @@ class Callers:
         self._is_secure = public_url.startswith("https:")
 
     async def caller(self, request: Request) -> Caller | None:
+        """Who makes the request, by its token or its cookie; None for a stranger."""
         if token := bearer_token(request):
             return await self._accounts.caller_of_token(token)
         secret = self._cookies.get(request, SESSION)
@@ -119,6 +127,7 @@ class Callers:
         return sent_by == "https" or (not sent_by and self._is_secure) or request.is_local()
 
     def sign_in_url(self, request: Request) -> str:
+        """The path of the form to sign in, which then leads back to what was asked for."""
         target = request.uri if request.method in {b"GET", b"HEAD"} else request.path
         return f"/signin?next={quote(local_path(target.decode('latin-1')), safe='/')}"
 
@@ -221,4 +230,5 @@ def refused(error: ForgedForm) -> Answer:
 
 
 def _sent_token(request: Request) -> bytes:
+    """The token that came with a form, in its field ``csrf``."""
     return parameter(request, "csrf").encode("utf-8", "replace")

@@ -115,6 +115,7 @@ class DoctorDoor(RoutesOnly):
         return Answer(page, status=status, headers=NO_STORE | dict(headers or {}))
 
     async def _answer_self_test(self, request: Request) -> Answer:
+        """The answer to the operator: how the request arrived."""
         names = ("time", "nonce", "proof")
         question = {name: parameter(request, name) for name in names}
         body = self._self_test and self._self_test.answer(question, _arrival(request))
@@ -124,6 +125,7 @@ class DoctorDoor(RoutesOnly):
 
 
 def _arrival(request: Request) -> Mapping[str, str]:
+    """How a request arrived, for ``wire.self_test``."""
     return {
         "version": __version__,
         "scheme": "https" if request.isSecure() else "http",
@@ -136,11 +138,13 @@ def _arrival(request: Request) -> Mapping[str, str]:
 
 
 def _summary(report: FeedReport) -> str:
+    """How many findings of each kind there are."""
     wrong, missing, good = (len(report.of(kind)) for kind in ("wrong", "missing", "good"))
     return f"{wrong} to correct, {missing} to consider, {good} in order."
 
 
 def _list_of(findings: Sequence[Finding]) -> Tag:
+    """The findings of one kind, each with its subject."""
     items = (
         tags.div(tags.dt(finding.subject), tags.dd(tags.bdi(clean(finding.text))))
         for finding in findings

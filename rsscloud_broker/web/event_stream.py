@@ -47,6 +47,7 @@ class _ShownEntry:
     _bytes: bytes = b""
 
     def data(self, show: Callable[[LogEntry], bytes]) -> bytes:
+        """The bytes of the entry in the stream."""
         if not self._bytes:
             self._bytes = b"id: %d\ndata: %s\n\n" % (self.entry.id, show(self.entry))
         return self._bytes
@@ -104,6 +105,7 @@ class LogSource:
         return EventPage((_GAP if is_gap else b"") + data, until)
 
     def _passing(self, wanted: LogFilter, after: int) -> Sequence[_ShownEntry]:
+        """The entries after a position that pass a filter."""
         if after == self._before:
             self._index = self._index or _index_by_filters(self._news)
             return self._index.get(_fields(wanted), [])

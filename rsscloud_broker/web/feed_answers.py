@@ -127,10 +127,12 @@ class FeedAnswers:
 
     @property
     def size(self) -> int:
+        """About how many bytes it takes in memory."""
         packed = 0 if self.packed is self.plain else len(self.packed.whole.body)
         return len(self.plain.whole.body) + packed + 2000
 
     def answer_to(self, request: Request) -> Answer:
+        """The answer to a request."""
         form = self.packed if allows_gzip(accepted_codings(request)) else self.plain
         known = has_version(
             request.requestHeaders.getRawHeaders(b"if-none-match"),

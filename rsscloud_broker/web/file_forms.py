@@ -49,6 +49,7 @@ class Form:
 
     @property
     def file(self) -> tuple[str, bytes] | None:
+        """The name and the bytes of the first file; None if none was chosen."""
         return self.files[0][1:] if self.files else None
 
 
@@ -84,6 +85,7 @@ def read(content_type: str, body: bytes) -> Form:
 
 
 def _segments(boundary: str, body: bytes) -> list[tuple[MultipartSegment, bytes]]:
+    """The parts of a form, each with its headers and its bytes."""
     found: list[tuple[MultipartSegment, bytes]] = []
     pieces: list[bytes] = []
     segment: MultipartSegment | None = None

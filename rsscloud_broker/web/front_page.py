@@ -76,6 +76,7 @@ class FrontPageDoor(RoutesOnly):
         return [Route("/", "GET", front_page), Route("/docs", "GET", docs)]
 
     async def _docs(self, request: Request) -> Answer:
+        """Answer ``/docs``: how to use this broker."""
         title = "How to use this broker"
         viewer = await viewer_of(self._callers, request)
         page = await self._pages.render(title, "docs.html", viewer, here="/docs", **self._slots)
@@ -88,6 +89,7 @@ class FrontPageDoor(RoutesOnly):
         return Answer(await self._render_page(viewer), headers=private(viewer))
 
     async def _render_page(self, viewer: Caller | None) -> bytes:
+        """The page with the newest pings."""
         pings = await self._recent_pings()
         recent = "" if pings is None else _list_of(pings, self._clock.wall_seconds())
         more = {"recent": recent, "today": await self._today.get(None)}
@@ -128,12 +130,14 @@ class FrontPageDoor(RoutesOnly):
 
 
 def _list_of(pings: Sequence[Ping], now: float) -> Flattenable:
+    """The list of recent pings."""
     if not pings:
         return tags.p("There was no ping yet.")
     return tags.ul(*(_item(ping, now) for ping in pings), class_="pings")
 
 
 def _item(ping: Ping, now: float) -> Flattenable:
+    """A ping as an item of the list."""
     parts = [linked(ping.url, strangers(ping.name)), moment(ping.received_at, now)]
     if ping.name != ping.url:
         parts.append(tags.span(strangers(ping.url), class_="where"))

@@ -70,6 +70,7 @@ class Line:
         return f"/topic?{urlencode({'url': self.topic})}"
 
     def as_json(self) -> bytes:
+        """The line as a JSON object, on one line."""
         fields = {
             "id": self.id,
             "at": self.at,
@@ -83,6 +84,7 @@ class Line:
         return json.dumps(fields, separators=(",", ":")).encode("ascii")
 
     def as_item(self) -> Tag:
+        """The line as an item of a list."""
         topic = tags.a(tags.bdi(self.topic), href=self.link) if self.link else self.topic
         return tags.li(
             tags.time(self.at.replace("T", " ").rstrip("Z"), datetime=self.at),
@@ -111,6 +113,7 @@ _Sentence = Callable[[LogEntry], tuple[str, str]]
 
 
 def _subscriber(entry: LogEntry) -> str:
+    """The subscriber of an entry."""
     return entry.callback or entry.host or HIDDEN
 
 

@@ -65,6 +65,7 @@ class LookUp:
         self._entries = TimedCache(self._read_entries, parts.clock, _FRESH, _HOSTS)
 
     def routes(self) -> Sequence[Route]:
+        """The routes of both pages."""
         return [
             Route("/search", "GET", Answers(self._answer_search)),
             Route("/host", "GET", Answers(self._answer_host)),
@@ -108,6 +109,7 @@ class LookUp:
         )
 
     async def _answer_host(self, request: Request) -> Answer:
+        """What the event log has of a host, and the topics that it publishes."""
         name = clean(parameter(request, "name")).strip().lower()[:255]
         viewer = await viewer_of(self._callers, request)
         if not name:
@@ -166,6 +168,7 @@ class LookUp:
         return [self._disclosure.entry(entry) for entry in found]
 
     def _topic_item(self, topic: TopicOverview) -> Tag:
+        """A topic as an item of a list: its title, linked, and its address."""
         url, title = _url(topic), title_of(topic)
         name = strangers(title or url, _SHOWN)
         where = tags.span(strangers(url, _SHOWN), class_="where") if title else ""

@@ -51,6 +51,7 @@ FOR_STRANGERS: Final = frozenset({"/signin"})
 def navigation(paths: Set[str], here: str = "") -> list[Tag]:
     """The items of the navigation, as ``li`` elements.
 
+    :param paths: the paths that the broker serves.
     :param here: the path of the page that the navigation is for; its link is marked as the
         current one for screen readers (``aria-current``), and its heading for all.
     """

@@ -74,10 +74,12 @@ class _Page(Element):
 
     @renderer
     def page(self, request: IRequest | None, tag: Tag) -> Tag:
+        """Fill the slots in an element."""
         return tag.fillSlots(**self._slots)
 
     @renderer
     def show(self, request: IRequest | None, tag: Tag) -> Tag | str:
+        """Show an element if the slot named by its attribute ``when`` is not empty."""
         when = tag.attributes.pop("when")
         return tag if self._slots.get(str(when)) else ""
 
@@ -96,6 +98,7 @@ class _Page(Element):
 
     @renderer
     def link(self, request: IRequest | None, tag: Tag) -> Tag:
+        """Link the text of an element to the URL in the slot named by its attribute ``to``."""
         return linked(self._slots[str(tag.attributes["to"])], *tag.children)
 
     @renderer
@@ -150,12 +153,14 @@ class PageRenderer:
         return self._render_now(title, template, viewer, **slots)
 
     def _current_announcements(self) -> list[Tag]:
+        """The announcements that are shown now, a paragraph for each."""
         current = self._announcements.current() if self._announcements is not None else ()
         return [tags.p(one.text, class_="notice") for one in current]
 
     def error(self, status: int, message: str) -> bytes:
         """Render the page that says what went wrong, with links to the front page and ``/docs``.
 
+        :param status: the status of the answer.
         :param message: what was wrong and what the rule is, in sentences.
         """
         heading = _HEADINGS.get(status, _OTHER_HEADING)
@@ -164,6 +169,7 @@ class PageRenderer:
     def _render_now(
         self, title: str, template: str, viewer: Caller | None = None, /, **slots: Flattenable
     ) -> bytes:
+        """A page in its frame; a failure to render it is raised."""
         served = self._paths()
         paths = served - (FOR_STRANGERS if viewer else FOR_MEMBERS)
         frame = {

@@ -63,7 +63,10 @@ def lines(
 
 
 def ticks_up_to(most: float, *, whole: bool) -> list[float]:
-    """Some round numbers from 0 to at least ``most``, for an axis."""
+    """Some round numbers from 0 to at least ``most``, for an axis.
+
+    :param whole: whether they are whole numbers.
+    """
     step = next(
         nice * 10.0**power
         for power in (_WHOLE if whole else _FRACTIONS)
@@ -93,6 +96,7 @@ class _Places:
         return _BOTTOM - round(value * (_BOTTOM - _TOP) / (self.most or 1))
 
     def path(self, points: Iterable[tuple[int, float]]) -> str:
+        """A path through points, each of which is a step with its value."""
         return " ".join(f"{self.x(step)} {self.y(value)}" for step, value in points)
 
     def line(self, points: Sequence[tuple[int, float]]) -> str:
@@ -104,6 +108,7 @@ class _Places:
 
 
 def _without_gaps(values: Sequence[float | None]) -> list[list[tuple[int, float]]]:
+    """The parts of a series that are without gaps, each as steps with their values."""
     groups = groupby(enumerate(values), key=lambda point: point[1] is None)
     return [
         [(step, value) for step, value in group if value is not None]

@@ -105,6 +105,7 @@ class PublicListsDoor(RoutesOnly):
     # pings
 
     async def _show_changes(self, request: Request) -> Answer:
+        """Answer ``/changes``; a page for strangers is remembered."""
         wanted = parameter(request, "before")
         found = _POSITION.fullmatch(wanted)
         if wanted and found is None:
@@ -118,6 +119,7 @@ class PublicListsDoor(RoutesOnly):
     async def _changes_page(
         self, before: tuple[float, int] | None, viewer: Caller | None = None
     ) -> bytes:
+        """A page of pings: those before a time and an id, or the newest."""
         pings = await self._topics.pings(before, SHOWN + 1)
         shown = list(_first_fitting(pings[:SHOWN]))
         links: list[Flattenable] = []
@@ -140,6 +142,7 @@ class PublicListsDoor(RoutesOnly):
         )
 
     def _pings_table(self, pings: Sequence[Ping]) -> Tag:
+        """A table of pings: when, the site, and links to what is known of it."""
         head = tags.tr(*(tags.th(name, scope="col") for name in ("When", "What changed", "More")))
         rows = [
             tags.tr(
@@ -153,6 +156,7 @@ class PublicListsDoor(RoutesOnly):
         return tags.table(caption, tags.thead(head), tags.tbody(*rows), class_="cards")
 
     def _further_links(self, ping: Ping) -> list[Flattenable]:
+        """Links to the feed of a site, and to what the broker knows of it."""
         links: list[Flattenable] = []
         name = clipped(ping.name)
         if ping.rss_url and ping.rss_url != ping.url:
@@ -167,6 +171,7 @@ class PublicListsDoor(RoutesOnly):
     # topics
 
     async def _show_feeds(self, request: Request) -> Answer:
+        """Answer ``/feeds.opml`` with a part of the list of topics."""
         after = _position_after(request)
         if after is None:
             return _bad_position("after", "take it from the part of the list before")
@@ -176,6 +181,7 @@ class PublicListsDoor(RoutesOnly):
         return Answer(document, "text/x-opml; charset=utf-8", headers=_headers(more))
 
     async def _show_subscriptions(self, request: Request) -> Answer:
+        """Answer ``/subscriptions.json`` with a part of the list of topics."""
         after = _position_after(request)
         if after is None:
             return _bad_position("after", "take it from the part of the list before")
@@ -199,6 +205,7 @@ class PublicListsDoor(RoutesOnly):
 
 
 def _bad_position(name: str, rule: str) -> Answer:
+    """The answer to a request with a parameter that is no position."""
     text = f"The parameter {name} is not a position in this list: {rule}, or leave it out.\n"
     return Answer(text.encode(), PLAIN, 400)
 
@@ -215,6 +222,7 @@ def _headers(more: str) -> dict[str, str]:
 
 
 def _site_cell(ping: Ping) -> list[Flattenable]:
+    """The site of a ping, linked; with its address if it has another name."""
     parts: list[Flattenable] = [linked(ping.url, strangers(ping.name))]
     if ping.name != ping.url:
         parts += [tags.br(), tags.span(strangers(ping.url), class_="quiet")]

@@ -101,11 +101,13 @@ class SignInPages:
         self._uses = _uses_sentence(parts.running)
 
     async def form(self, request: Request) -> Answer:
+        """The form to sign in; who has signed in already is led on."""
         if await self._callers.caller(request) is not None:
             return redirect(_path_in_next(request))
         return await self._form(request, 200)
 
     async def sign_in(self, request: Request) -> Answer:
+        """Begin a session, and lead on; or the form with what was wrong."""
         attempt = SignIn(
             name=parameter(request, "name"),
             password=parameter(request, "password"),
@@ -146,6 +148,7 @@ class SignInPages:
     async def _form(
         self, request: Request, status: int, message: str = "", headers: Mapping[str, str] = {}
     ) -> Answer:
+        """The page with the form, and with what was wrong."""
         page = await self._pages.render(
             "Sign in",
             "sign_in.html",
@@ -161,12 +164,14 @@ class SignInPages:
 
 
 def _path_in_next(request: Request) -> str:
+    """The path to which a sign-in leads."""
     text = quote(parameter(request, "next"), safe="!#$%&'()*+,/:;=?@[]~")
     path = local_path(text, "/account")
     return "/account" if urlsplit(path).path in {"/signin", "/signout"} else path
 
 
 def _uses_sentence(running: Set[str]) -> str:
+    """What an account is for, in a sentence."""
     *some, last = [text for name, text in _USES.items() if name in running] or [
         "look after this broker, if you are one of its administrators"
     ]

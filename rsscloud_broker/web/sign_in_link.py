@@ -58,6 +58,7 @@ def link_to(broker: str, secret: str, next_path: str = "/") -> str:
     """A sign-in link.
 
     :param broker: the URL of the broker for a browser on its machine, without a slash at the end.
+    :param secret: the secret of the link.
     :param next_path: where the link leads after signing in.
     """
     fields = {"key": secret} | ({"next": next_path} if next_path != "/" else {})
@@ -65,7 +66,10 @@ def link_to(broker: str, secret: str, next_path: str = "/") -> str:
 
 
 class SignInLink:
-    """Answers requests for ``/signin/once`` or ``/signin/invited``."""
+    """Answers requests for ``/signin/once`` or ``/signin/invited``.
+
+    :param kind: ``link`` or ``invitation``.
+    """
 
     def __init__(
         self, parts: FrontDoorParts, accounts: IAccounts, cookies: Cookies, kind: str = "link"
@@ -79,6 +83,7 @@ class SignInLink:
         self._is_invitation = kind == "invitation"
 
     async def show(self, request: Request) -> Answer:
+        """The page with the button, or what is wrong with the link."""
         if not (self._is_invitation or seems_local(request)):
             return _not_here()
         account = await self._accounts.account_of_link(parameter(request, "key"), self._kind)

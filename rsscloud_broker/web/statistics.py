@@ -75,14 +75,17 @@ class Statistics:
 
     @property
     def is_empty(self) -> bool:
+        """Whether nothing was ever counted or measured in the period."""
         return not self.numbers and not self.measured
 
     def last(self, name: str) -> int | None:
+        """The last measurement of something; None if there is none."""
         values = self.measured.get(name)
         return values[-1] if values else None
 
     @property
     def subscriptions(self) -> dict[str, int]:
+        """The number of subscriptions, by protocol."""
         dotted = "subscriptions."
         return {
             name.removeprefix(dotted): values[-1]
@@ -109,9 +112,11 @@ class Statistics:
         }
 
     def total(self, name: str) -> int:
+        """How many there were in the whole period."""
         return sum(self.numbers.get(name, ()))
 
     def totals(self, prefix: str) -> dict[str, int]:
+        """The totals of ``series``."""
         return {name: sum(values) for name, values in self.series(prefix).items()}
 
     def by_outcome(self) -> dict[str, Sequence[int]]:
@@ -149,6 +154,7 @@ class Statistics:
         return {bound: stored.get(bound, empty) for bound in (*LATENCIES, float("inf"))}
 
     def as_json(self) -> dict[str, Any]:
+        """All that is known of the period, as ``/stats.json`` has it."""
         return {
             "period": self.period.name,
             "since": iso_time(self.begins[0]),
@@ -172,6 +178,7 @@ def percentile(buckets: Mapping[float, int], share: int) -> float | None:
     Within a bucket values are taken to be spread evenly, as Prometheus does.
 
     :param buckets: how many values there are between the next lower bound and each upper bound.
+    :param share: a percentage.
     :returns: at most the highest finite bound; None without values.
     """
     wanted = sum(buckets.values()) * share / 100
@@ -243,6 +250,7 @@ def _last_measurements(
 ) -> list[int | None]:
     """The last measurement at each step.
 
+    :param steps: the measurements.
     :param measured: has an entry for each step in which anything was measured: what is missing
         among the others was 0 then.
     """

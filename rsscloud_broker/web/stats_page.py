@@ -72,6 +72,7 @@ class StatsDoor(RoutesOnly):
     def _caches_for(
         self, make: Callable[[Period], Awaitable[T]]
     ) -> dict[str, TimedCache[Period, T]]:
+        """Caches for what ``make`` makes of a period, one for each period, by its name."""
         clock = self._parts.clock
         return {name: TimedCache(make, clock, seconds, size=1) for name, seconds in KEPT.items()}
 
@@ -113,6 +114,7 @@ class StatsDoor(RoutesOnly):
         return statistics, await self._parts.in_thread(draw, statistics)
 
     async def _make_page(self, period: Period, viewer: Caller | None = None) -> Answer:
+        """The page of a period, with the plots that are kept."""
         statistics, drawn = await self._plots_of[period.name].get(period)
         page = await self._parts.pages.render(
             "Statistics",
@@ -231,6 +233,7 @@ def _choice(period: Period, *, is_shown: bool) -> Tag:
 
 
 def _figure(drawn: Drawn) -> Tag:
+    """The section of a plot, with its legend."""
     if not drawn.svg:
         return tags.section(tags.h2(drawn.heading), tags.p("None in this period.", class_="quiet"))
     legend = [
@@ -249,6 +252,7 @@ def _figure(drawn: Drawn) -> Tag:
 
 
 def _facts(statistics: Statistics) -> list[Tag]:
+    """The most important numbers of a period, as items of a ``dl``."""
     outcomes = {name: sum(values) for name, values in statistics.by_outcome().items()}
     first = statistics.percentiles("first_latency")
     pairs: list[tuple[str, str]] = [
@@ -280,6 +284,7 @@ def _busiest_row(url: str, pings: int) -> Tag:
 
 
 def _busiest_note(period: Period) -> Flattenable:
+    """What the list of the busiest topics counts, in words."""
     if period.name == "hour":
         return f"Pings of {period.text}."
     return (

@@ -62,15 +62,18 @@ class Stream:
             await self._wait_for_room()
 
     async def _wait_for_room(self) -> None:
+        """Wait until the connection has room, or has ended."""
         if not self.over:
             self._waiting = Deferred()
             await self._waiting
 
     def cut_off(self) -> None:
+        """End the connection at once."""
         if self.request.channel is not None:
             self.request.channel.forceAbortClient()
 
     def pauseProducing(self) -> None:
+        """There is nothing to pause: all has been written."""
         self._paused = True
 
     def resumeProducing(self) -> None:
@@ -82,6 +85,7 @@ class Stream:
         self._wake_sender()
 
     def _wake_sender(self) -> None:
+        """Wake ``send``, if it waits."""
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
             waiting.callback(None)
@@ -115,6 +119,7 @@ class Places:
         return True
 
     def release(self, shares: Mapping[str, int]) -> None:
+        """Give back a place that `acquire` has taken."""
         self._all -= 1
         for key in shares:
             self._taken[key] -= 1

@@ -69,6 +69,7 @@ async def entries_of_topic(log: IEventLog, url: str) -> list[LogEntry]:
 
 
 def _is_fan_out(entry: LogEntry, outcome: str) -> bool:
+    """Whether an entry is of a fan-out, with this outcome."""
     return (entry.kind, entry.outcome) == ("fan-out", outcome)
 
 
@@ -119,6 +120,7 @@ def timeline(entries: Sequence[LogEntry], now: float, topic: str = "") -> Tag:
 
 
 def _item(entry: LogEntry, now: float, topic: str) -> Tag:
+    """An entry as an item: when, what in a few words, and its sentence."""
     kind = PLAIN_WORDS.get(entry.kind, entry.kind)
     plain = PLAIN_WORDS.get(entry.outcome, entry.outcome)
     outcome = _OUTCOMES.get((entry.kind, entry.outcome), plain)
@@ -130,6 +132,7 @@ def _item(entry: LogEntry, now: float, topic: str) -> Tag:
 
 
 def _sentence(entry: LogEntry, topic: str) -> Tag:
+    """What an entry says, in a sentence, as the page of the event log says it."""
     line = line_of(entry)
     named = topic or clipped(line.topic)
     if not line.before:

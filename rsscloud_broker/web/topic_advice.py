@@ -38,6 +38,7 @@ def advice(overview: TopicOverview, us: Us, *, has_doctor: bool) -> Flattenable:
 
 
 def _faults(overview: TopicOverview, us: Us) -> Iterator[list[Flattenable]]:
+    """What is wrong with a topic and what to do, each as the content of an item."""
     status, feed = overview.status, overview.status.feed
     if status.topic.ended:
         yield ["The broker does not fetch it any more. If it is there again, fetch it now, below."]
@@ -84,24 +85,28 @@ def _code_line(text: str) -> Tag:
 
 
 def _place_in_feed(kind: str) -> str:
+    """Where in a feed of a format a line belongs."""
     if kind.startswith("json"):
         return "to its object"
     return "within its feed element" if kind.startswith("atom") else "within its channel"
 
 
 def _hub_line(kind: str, url: str) -> str:
+    """The line by which a feed of a format names a hub."""
     if kind.startswith("json"):
         return f'"hubs": [{{"type": "WebSub", "url": "{url}"}}],'
     return f'<link xmlns="{_ATOM}" rel="hub" href={quoteattr(url)}/>'
 
 
 def _self_line(kind: str, url: str) -> str:
+    """The line by which a feed of a format gives its own address."""
     if kind.startswith("json"):
         return f'"feed_url": "{url}",'
     return f'<link xmlns="{_ATOM}" rel="self" href={quoteattr(url)}/>'
 
 
 def _cloud_line(public_url: str) -> str:
+    """The line by which an RSS feed names this broker as its cloud."""
     own: Any = urlsplit(public_url)
     port = own.port or (443 if own.scheme == "https" else 80)
     return cloud.encode(Cloud(own.hostname, port, "/rsscloud/pleaseNotify", "", "http-post"))

@@ -43,11 +43,13 @@ class Us:
     has_hub: bool
 
     def is_cloud(self, cloud: Cloud) -> bool:
+        """Whether a cloud is this broker."""
         own = urlsplit(self.public_url)
         port = own.port or (443 if own.scheme == "https" else 80)
         return (cloud.domain.lower(), cloud.port) == (own.hostname, port)
 
     def is_hub(self, url: str) -> bool:
+        """Whether a hub is this broker."""
         return normal_form(url) in {normal_form(self.public_url + path) for path in HUB_PATHS}
 
 
@@ -85,6 +87,7 @@ def lead(overview: TopicOverview, asked: str) -> Flattenable:
 
 
 def _watch_sentence(topic: Topic) -> Tag:
+    """Whether the broker watches a topic, and for how many subscribers."""
     if topic.ended:
         return tags.p(f"This topic has ended: {topic.ended}. The broker does not fetch it.")
     if not topic.subscribers:
@@ -123,6 +126,7 @@ def _list_of(pairs: Iterable[tuple[str, Flattenable]]) -> Tag:
 
 
 def _address_facts(overview: TopicOverview) -> Iterator[tuple[str, Flattenable]]:
+    """The addresses of a topic and its subscriptions: names, and sentences."""
     topic = overview.status.topic
     address = tags.code(topic.url, class_="copy") if len(topic.url) <= _LONG else ""
     yield "Topic", linked(topic.url, address or strangers(topic.url, _LONG))
@@ -138,6 +142,7 @@ def _address_facts(overview: TopicOverview) -> Iterator[tuple[str, Flattenable]]
 
 
 def _fetch_facts(overview: TopicOverview, now: float) -> Iterator[tuple[str, Flattenable]]:
+    """The fetches of a topic and the next poll: names, and sentences."""
     status, topic = overview.status, overview.status.topic
     if status.asked_at is None:
         yield "Last fetch", "never"
@@ -168,6 +173,7 @@ def _fetch_facts(overview: TopicOverview, now: float) -> Iterator[tuple[str, Fla
 
 
 def _feed_facts(overview: TopicOverview, us: Us) -> Iterator[tuple[str, Flattenable]]:
+    """What the feed of a topic says of itself: names, and sentences."""
     feed = overview.status.feed
     if not feed:
         yield "Feed", "The broker has not read its content as a feed yet."
@@ -202,6 +208,7 @@ def _other_address_note(own: str, overview: TopicOverview) -> str:
 
 
 def _cloud_fact(named: Sequence[Mapping[str, Any]], us: Us) -> Flattenable:
+    """Which clouds a feed names, and whether this broker is among them."""
     clouds = [Cloud(**cloud) for cloud in named]
     if any(map(us.is_cloud, clouds)):
         return "It names this broker as its cloud, so rssCloud readers find the broker."
@@ -216,6 +223,7 @@ def _cloud_fact(named: Sequence[Mapping[str, Any]], us: Us) -> Flattenable:
 
 
 def _hub_fact(named: Sequence[str], us: Us) -> Flattenable:
+    """Which hubs a feed names, and whether this broker is among them."""
     hubs = [str(hub) for hub in named]
     if any(map(us.is_hub, hubs)):
         return "It names this broker as its hub, so WebSub subscribers find the broker."
@@ -227,6 +235,7 @@ def _hub_fact(named: Sequence[str], us: Us) -> Flattenable:
 
 
 def _hints_fact(hints: Mapping[str, Any]) -> str:
+    """What a feed asks of those who poll it."""
     said = []
     if minutes := hints.get("ttl_minutes"):
         said.append(f"keep it for {counted(minutes, 'minute')} (ttl)")

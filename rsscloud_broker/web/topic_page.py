@@ -105,6 +105,7 @@ class TopicPageDoor(RoutesOnly):
         return await self._overview(viewer, url, 200, newest=False)
 
     async def _fetch(self, request: Request) -> Answer:
+        """Fetch a topic, as for a ping, and say what happened."""
         url = parameter(request, "url").strip()
         viewer = await viewer_of(self._callers, request)
         try:
@@ -180,6 +181,7 @@ class TopicPageDoor(RoutesOnly):
         return evolve(answer, status=status, headers={**answer.headers, **(headers or {})})
 
     async def _refusal(self, viewer: Caller | None, status: int, message: str) -> Answer:
+        """The page with the form, and with why the request was refused."""
         page = await self._page(
             viewer, "", "Topics", error=clean(message), beginning=tags.p(_EXPLAINED)
         )
@@ -227,6 +229,7 @@ class TopicPageDoor(RoutesOnly):
         return [self._disclosure.entry(entry) for entry in found]
 
     def _timeline_section(self, url: str, found: Sequence[LogEntry], now: float) -> Flattenable:
+        """The section with what happened; empty if there are no entries."""
         if not found:
             return ""
         address = f"/log?topic={quote(normal_form(url), safe='')}"

@@ -63,6 +63,7 @@ def _add_entry(root: etree._Element, entry: FeedEntry) -> None:
 
 
 def _add(parent: etree._Element, name: str, text: str) -> etree._Element:
+    """Add an Atom element with a text, and return it."""
     element = etree.SubElement(parent, f"{{{_ATOM}}}{name}")
     element.text = text
     return element

@@ -93,6 +93,7 @@ def read_list(
         archive.  None for ``date``.
     :param date: the ``Date`` of the answer with the list; None if it has none.
     :param since: records from before this time are left out.
+    :param unit: the unit of ages.
     :param source: the URL that names the server of the list; it becomes the end of the origin of
         each ping.
     :param limit: how many pings are read at most, the newest.
@@ -156,6 +157,7 @@ def _seconds_ahead(said: float | None, date: float | None, now: float) -> float:
 def _complete_since(made: float, times: Sequence[float]) -> float:
     """The time since which a list seems to have all pings.
 
+    :param made: when the list was made.
     :param times: the times of its pings, newest first.
     """
     reached = made

@@ -45,6 +45,7 @@ class DecodingFailed(Exception):
 def decode_content(coding: bytes, encoded: bytes, limit: int) -> bytes:
     """Decode bytes by a content coding; with gzip, all members (RFC 1952, section 2.2).
 
+    :param coding: one of ``CONTENT_CODINGS``.
     :param encoded: the encoded bytes, at least one.  Bytes after the end of the encoded data are
         ignored, unless they begin like a further member.
     :param limit: the largest number of decoded bytes; memory is used for hardly more.

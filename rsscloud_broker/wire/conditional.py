@@ -47,6 +47,8 @@ def has_version(
 
     If the request has ``If-None-Match``, its tags alone decide, by weak comparison.
 
+    :param tags: the values of ``If-None-Match``; None if the request has none.
+    :param since: the value of ``If-Modified-Since``; None if the request has none.
     :param etags: those of the version, in quotes; any of them counts.
     :param modified_at: its Last-Modified, in whole seconds since the epoch; None if it has none.
     """

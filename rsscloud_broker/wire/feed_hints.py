@@ -166,5 +166,6 @@ def _read_update_base(text: str | None, problems: list[str]) -> float | None:
 
 
 def _add_problem(problems: list[str], name: str, text: str, rule: str) -> None:
+    """Add a sentence to the problems: that a value is ignored, and what the rule is."""
     given = clean(text)[:40] or "nothing"
     problems.append(f"{name} of {given} is ignored: {rule}")

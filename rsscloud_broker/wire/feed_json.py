@@ -74,5 +74,6 @@ def _text(holder: Any, name: str) -> str:
 
 
 def _list(holder: Any, name: str) -> list[Any]:
+    """A list in a JSON object; empty if there is none."""
     value = holder.get(name) if isinstance(holder, dict) else None
     return value if isinstance(value, list) else []

@@ -54,9 +54,11 @@ class _Head:
     others: dict[str, list[etree._Element]] = field(factory=dict)
 
     def all_of(self, name: str) -> list[etree._Element]:
+        """The elements of a name, the feed's own first."""
         return self.own.get(name, []) + self.others.get(name, [])
 
     def text(self, name: str) -> str | None:
+        """The text of the first element of a name; None if there is none."""
         found = self.all_of(name)
         return _text(found[0]) if found else None
 
@@ -167,6 +169,8 @@ def _scattered_elements(root: etree._Element) -> Iterator[etree._Element]:
 
 
 def _hint_texts(head: _Head) -> HintTexts:
+    """The texts of the feed's hints for polling, as they are written."""
+
     def inside(name: str, member: str) -> list[str]:
         """The texts of the elements called ``member`` in those called ``name``."""
         return [
@@ -219,6 +223,7 @@ def _entry_ids(tree: Tree, vocabulary: str) -> Iterator[str]:
 
 
 def _id(entry: etree._Element, name: str, space: str, *, malformed: bool) -> str:
+    """The id that an element or attribute of an entry gives; empty if it gives none."""
     if name == _RDF_ABOUT:
         return clean(entry.get(name, ""))[:MAX_TEXT]
     element = entry.find(space + name)

@@ -25,7 +25,10 @@ MAX_RETRY_AFTER: Final = 86_400.0
 
 
 def http_date(text: str) -> float | None:
-    """The seconds since the epoch of a date, in one of the three forms of HTTP."""
+    """The seconds since the epoch of a date, in one of the three forms of HTTP.
+
+    :returns: None if the text is not a date.
+    """
     try:
         parts = parsedate_tz(text[:100])
         return float(mktime_tz(parts)) if parts else None

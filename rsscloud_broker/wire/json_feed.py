@@ -33,6 +33,7 @@ def encode(feed: FeedDocument) -> bytes:
 
 
 def _item(entry: FeedEntry) -> dict[str, Any]:
+    """An entry as an item of a JSON Feed."""
     item: dict[str, Any] = {"id": entry.id, "url": entry.url}
     if entry.link:
         item["external_url"] = entry.link

@@ -131,10 +131,12 @@ def _skip_gap(value: str, position: int) -> int:
 
 
 def _unquoted(text: str) -> str:
+    """The value of a parameter, without the quotes that it may have."""
     return re.sub(r"\\(.)", r"\1", text[1:-1]) if text.startswith('"') else text
 
 
 def _malformed(value: str, position: int, rule: str) -> MalformedLink:
+    """The error for what begins at a position, with the rule that it breaks."""
     return MalformedLink(
         f"the Link header cannot be read at {value[position : position + 20]!r}: {rule}; "
         'write <URL>; rel="RELATION", with commas between links'

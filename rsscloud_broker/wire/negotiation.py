@@ -13,6 +13,7 @@ def preferred(accept: str | None, offered: Sequence[str]) -> str | None:
 
     :param accept: the Accept header; without it the client accepts everything.
     :param offered: media types, the default first.
+    :returns: None if the client accepts none of them.
     """
     if not accept or not accept.strip():
         return offered[0]
@@ -30,6 +31,7 @@ def wants_page(accept: str | None, others: Sequence[str]) -> bool:
     every program that sets none.  A client that accepts none of the other media types gets a
     page in any case.
 
+    :param accept: the Accept header, if there is one.
     :param others: the media types of the answers that are not pages.
     """
     if not accept or "text/html" not in accept.lower():

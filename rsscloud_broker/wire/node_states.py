@@ -57,6 +57,7 @@ def claims_of(one: NodeState) -> dict[str, int]:
 
 
 def _lines_about(one: NodeState) -> Iterator[str]:
+    """The lines about one node: its name, then a line for each fact."""
     yield clean(one.name)
     held = ", ".join(f"{count:,} {kind}" for kind, count in claims_of(one).items() if count)
     for name, text in (
@@ -102,4 +103,5 @@ def clock_of(one: NodeState) -> str:
 
 
 def _rate_text(rate: float | None, total: int) -> str:
+    """How much a node does, in words; a rate of None is not recorded."""
     return "see /metrics" if rate is None else f"{rate:,.1f} a second, {total:,} since its start"

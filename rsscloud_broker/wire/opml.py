@@ -26,6 +26,7 @@ def encode(title: str, feeds: Iterable[tuple[str, str]], more: str = "") -> byte
 
     Characters that XML cannot carry are left out.
 
+    :param title: the title of the list.
     :param feeds: pairs of a URL and a title, which may be empty.
     :param more: the URL of the list that goes on after this one; empty if there is none.
     """
@@ -41,6 +42,7 @@ def encode(title: str, feeds: Iterable[tuple[str, str]], more: str = "") -> byte
 
 
 def _outline(kind: str, text: str, **attributes: str) -> str:
+    """An ``outline`` element, without the attributes that are empty."""
     named = {"type": kind, "text": text, **attributes}
     given = (f"{name}={quoteattr(clean(value))}" for name, value in named.items() if value)
     return f"<outline {' '.join(given)}/>"

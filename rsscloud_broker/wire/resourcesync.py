@@ -97,6 +97,7 @@ class ResourceEntry:
     links: tuple[Ln, ...] = ()
 
     def link(self, rel: str) -> str:
+        """The URL of the first link of a relation; empty if there is none."""
         return _first_href(self.links, rel)
 
 
@@ -115,6 +116,7 @@ class ResourceDocument:
     since: str = ""
 
     def link(self, rel: str) -> str:
+        """Where the first link of a relation leads; empty without one."""
         return _first_href(self.links, rel)
 
 
@@ -122,7 +124,10 @@ class ResourceDocument:
 
 
 def source_description(capability_list: str) -> ResourceDocument:
-    """Make the document at which clients begin, for a source with one set of resources."""
+    """Make the document at which clients begin, for a source with one set of resources.
+
+    :param capability_list: the URL of the capability list.
+    """
     return ResourceDocument("description", (ResourceEntry(capability_list, "capabilitylist"),))
 
 
@@ -132,6 +137,8 @@ def capability_list(
     """Make the list of the documents that a source has.
 
     :param up: the URL of the source description.
+    :param resource_list: the URL of the resource list.
+    :param change_list: the URL of the change list.
     :param topic: the URL of the channel of framework notifications, if there is one.
     :param hub: the URL of the hub at which clients subscribe to that channel.
     """
@@ -275,6 +282,7 @@ def warnings(notification: ResourceDocument) -> list[str]:
 
 
 def _odd_changes(entries: Iterable[ResourceEntry]) -> Iterator[str]:
+    """A sentence about each entry whose document seldom changes in that way."""
     for entry in entries:
         usual = USUAL_CHANGES[entry.capability]
         if entry.change not in usual:
@@ -371,4 +379,5 @@ def _require_one_of(name: str, value: str, allowed: Iterable[str], entry: Resour
 
 
 def _first_href(links: Iterable[Ln], rel: str) -> str:
+    """The URL of the first link of a relation; empty if there is none."""
     return next((link.href for link in links if link.rel == rel), "")

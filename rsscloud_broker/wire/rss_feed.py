@@ -144,6 +144,7 @@ def _add_sub_items(item: etree._Element, items: tuple[FeedOutline, ...]) -> None
 
 
 def _add(parent: etree._Element, name: str, text: str) -> etree._Element:
+    """Add an element with a text, and return it."""
     element = etree.SubElement(parent, name)
     element.text = text
     return element

@@ -93,6 +93,7 @@ class Registration:
     source: str
 
     def intents(self) -> list[Intent]:
+        """The intents of the registration, one for each topic."""
         return [
             # It lasts 25 hours, as subscribers renew it every 24.
             Intent(topic, self.callback, 90_000, self.challenge, self.source)
@@ -132,6 +133,7 @@ def callback_failed(rule: str = "") -> str:
 
 
 def _append_rule(sentence: str, rule: str) -> str:
+    """A sentence that clients compare, with a rule in parentheses after it."""
     return f"{sentence} ({rule})" if rule else sentence
 
 
@@ -160,6 +162,7 @@ def registration(
 
     :param fields: ``notifyProcedure``, ``port``, ``path``, ``protocol`` and ``domain`` as the
         client sent them; absent ones may be left out.
+    :param topics: the URLs of the topics.
     :param caller: the address that the request came from; the callback is there if the
         registration has no domain.
     :param protocols: the protocols of notifications that the broker offers.
@@ -325,6 +328,7 @@ def topics_of_form(form: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def _key_number(key: str) -> int:
+    """The number in a key such as ``url2``; 0 if it has none."""
     digits = key.removeprefix("url")
     return int(digits) if re.fullmatch("[0-9]{1,9}", digits) else 0
 

@@ -80,6 +80,7 @@ def read_answer(key: bytes, nonce: str, body: bytes) -> dict[str, str]:
 
 
 def _canonical(arrived: Mapping[str, str]) -> str:
+    """The facts as one text, in an order that does not depend on the sender."""
     return json.dumps(dict(arrived), sort_keys=True)
 
 

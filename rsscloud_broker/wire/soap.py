@@ -338,6 +338,7 @@ _SCALARS: dict[str, Callable[[str], Any]] = {
 
 
 def _message(name: str, namespace: str, members: Mapping[str, Any]) -> etree._Element:
+    """An envelope with one element in its body, which holds the members."""
     envelope, body = _envelope()
     if namespace:
         wrapper = etree.SubElement(body, f"{{{namespace}}}{name}", nsmap={"m": namespace})
@@ -358,6 +359,7 @@ def _without_types(message: etree._Element) -> etree._Element:
 
 
 def _envelope() -> tuple[etree._Element, etree._Element]:
+    """An empty envelope, and its body."""
     prefixes = {"SOAP-ENV": ENVELOPE, "SOAP-ENC": ENCODING, "xsi": XSI, "xsd": XSD}
     envelope = etree.Element(f"{{{ENVELOPE}}}Envelope", nsmap=prefixes)
     envelope.set(f"{{{ENVELOPE}}}encodingStyle", ENCODING)
@@ -374,6 +376,7 @@ def _append_members(parent: etree._Element, members: Mapping[str, Any]) -> None:
 
 
 def _append(parent: etree._Element, name: str, value: Any) -> None:
+    """Add an element for a value, with its type."""
     element = etree.SubElement(parent, name)
     if value is None:
         element.set(f"{{{XSI}}}nil", "true")
@@ -388,6 +391,7 @@ def _append(parent: etree._Element, name: str, value: Any) -> None:
 
 
 def _append_items(element: etree._Element, items: Sequence[Any]) -> None:
+    """Make an element a SOAP array of these items."""
     of_strings = all(isinstance(item, str) for item in items)
     item_type = "string" if of_strings else "anyType"
     element.set(f"{{{XSI}}}type", "SOAP-ENC:Array")
@@ -397,6 +401,7 @@ def _append_items(element: etree._Element, items: Sequence[Any]) -> None:
 
 
 def _type_and_text(value: Any) -> tuple[str, str]:
+    """The schema type and the text of a scalar."""
     match value:
         case bool():
             return "boolean", "true" if value else "false"

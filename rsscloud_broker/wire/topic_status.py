@@ -52,6 +52,7 @@ def to_text(status: TopicStatus) -> str:
 
 
 def _facts(status: TopicStatus) -> Iterator[tuple[str, str]]:
+    """The name and the text of each fact; a text may be empty."""
     topic, feed = status.topic, status.feed
     yield "topic", topic.url
     yield "moved from", ", ".join(status.moved_from)
@@ -90,6 +91,7 @@ def _facts(status: TopicStatus) -> Iterator[tuple[str, str]]:
 
 
 def _dated_text(seconds: float | None, text: str = "") -> str:
+    """A time and a text about it; "never" if there is no time."""
     time = _iso_or_none(seconds)
     return "never" if time is None else f"{time}  {text}"
 

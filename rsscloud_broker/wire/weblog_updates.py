@@ -48,6 +48,7 @@ def site_ping(
     """Make a ping from the texts that a client has sent.
 
     :param name: the name of the site, perhaps escaped for HTML.
+    :param url: the URL of the site.
     :param at: when the ping arrived, in seconds since the epoch.
     :param changes_url: the URL of the changed page, or empty.
     :param rss_url: the URL of the feed, or empty.
@@ -122,6 +123,7 @@ def limited(reason: str, seconds: int) -> str:
 
 
 def _range_text(least: int, most: int) -> str:
+    """How many parameters a method takes, for a sentence."""
     return str(least) if least == most else f"{least} to {most}"
 
 
@@ -137,5 +139,6 @@ def _check_url(what: str, url: str) -> None:
 
 
 def _refusal(reason: str, limit: int | None = None) -> BadPing:
+    """The error for a refused ping, as the sentence for the client."""
     rule = "" if limit is None else f" At most {limit} characters are taken."
     return BadPing(f"Can't accept the ping because {reason}.{rule}")

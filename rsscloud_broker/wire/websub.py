@@ -222,6 +222,7 @@ def _lease(text: str) -> int | None:
 
 
 def _seconds(text: str) -> int | None:
+    """A number of seconds; None if the text is not one."""
     if not (text.isascii() and text.isdigit()):
         return None
     return int(text) if len(text) <= len(str(_ENDLESS)) else _ENDLESS
@@ -242,6 +243,7 @@ def _check_length(name: str, value: str) -> str:
 
 
 def _among(words: Sequence[str]) -> str:
+    """Words as a list in a sentence."""
     return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
@@ -308,7 +310,10 @@ def parse_call(fields: Iterable[tuple[str, str]]) -> HubCall:
 
 
 def sign(body: bytes, secret: str, method: str = METHODS[0]) -> str:
-    """The value of ``X-Hub-Signature``: section 7.1 of WebSub."""
+    """The value of ``X-Hub-Signature``: section 7.1 of WebSub.
+
+    :param method: one of ``METHODS``.
+    """
     return f"{method}={hmac.new(secret.encode(), body, method).hexdigest()}"
 
 

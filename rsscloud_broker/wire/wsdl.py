@@ -39,7 +39,11 @@ class DescribedOperation:
 
 
 def rsscloud_wsdl(url: str, more: Sequence[DescribedOperation] = ()) -> bytes:
-    """The WSDL of the service ``rssCloud``, in UTF-8."""
+    """The WSDL of the service ``rssCloud``, in UTF-8.
+
+    :param url: the URL at which its operations answer.
+    :param more: further operations.
+    """
     operations = (
         DescribedOperation(
             "pleaseNotify",
@@ -54,7 +58,11 @@ def rsscloud_wsdl(url: str, more: Sequence[DescribedOperation] = ()) -> bytes:
 
 
 def weblog_updates_wsdl(url: str, more: Sequence[DescribedOperation] = ()) -> bytes:
-    """The WSDL of the service ``weblogUpdates``, in UTF-8."""
+    """The WSDL of the service ``weblogUpdates``, in UTF-8.
+
+    :param url: the URL at which its operations answer.
+    :param more: further operations.
+    """
     operations = (
         DescribedOperation(
             "ping", "Say that a site has changed.", "weblogname weblogurl", _PING_RESULT
@@ -73,6 +81,7 @@ def weblog_updates_wsdl(url: str, more: Sequence[DescribedOperation] = ()) -> by
 def _wsdl_of(
     name: str, namespace: str, action: str, url: str, operations: Sequence[DescribedOperation]
 ) -> bytes:
+    """The WSDL of a service: its namespace, its SOAPAction, its URL and its operations."""
     types = {_PING_RESULT} & {operation.result for operation in operations}
     elements = [
         _ELEMENTS.substitute(

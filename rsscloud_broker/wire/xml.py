@@ -179,6 +179,7 @@ def _with_namespaces(document: bytes) -> bytes | None:
 
 
 def _refuse_match(root: etree._Element, path: str, reason: str) -> None:
+    """Raise MalformedXML with this reason if a path (XPath) matches anything."""
     if _finder(path)(root):
         raise MalformedXML(reason)
 

@@ -203,6 +203,7 @@ def _fault_from(value: Any) -> XMLRPCFault:
 
 
 def _parameters(params: etree._Element | None) -> list[Any]:
+    """The values in ``params``; none if the element is absent."""
     if params is None:
         return []
     items = _items_named(params, "param")
@@ -212,6 +213,7 @@ def _parameters(params: etree._Element | None) -> list[Any]:
 
 
 def _only_value(element: etree._Element) -> Any:
+    """The value in an element that holds exactly one."""
     if len(element) == 1 and element[0].tag == "value" and not xml.has_text(element):
         return _value(element[0])  # the usual case; the rest finds out what is wrong
     parts = _parts_by_name(element, "value")
@@ -243,6 +245,7 @@ def _array(element: etree._Element) -> list[Any]:
 
 
 def _struct(element: etree._Element) -> dict[str, Any]:
+    """The values of the members, by their names."""
     members: dict[str, Any] = {}
     for member in _items_named(element, "member"):
         parts = _parts_by_name(member, "name", "value")
@@ -260,6 +263,7 @@ def _text(element: etree._Element) -> str:
 
 
 def _datetime(element: etree._Element) -> datetime:
+    """The time in an element, with a zone if one was sent."""
     try:
         return datetime.fromisoformat(_text(element).strip())
     except ValueError:
@@ -273,6 +277,7 @@ def _nil(element: etree._Element) -> None:
 
 
 def _items_named(element: etree._Element, name: str) -> list[etree._Element]:
+    """The children of an element, all of which must have one name."""
     items = list(element)
     for item in items:
         if item.tag != name and xml.local_name(item) != name:  # the first is fast, and common

@@ -43,6 +43,8 @@ UNAVAILABLE: Final = 5.0
 class Cutter(Service):
     """Cuts the feeds while it runs.
 
+    :param parse: parses documents of strangers.
+    :param is_shown: whether a URL may be in the feeds.
     :param changed: called with the names of logs that have new entries.
     """
 
@@ -147,6 +149,7 @@ class Cutter(Service):
         return more
 
     async def _last_cut_row(self, name: str) -> int:
+        """The id of the last row of the store that was cut into the log with a name."""
         found = await self._database.read(partial(log.find_log, name=name))
         return int(found.source)
 
@@ -213,6 +216,7 @@ class Cutter(Service):
         self._sweep_at = self._clock.seconds() + 3600.0
 
     async def _remove_files(self, removed: Sequence[RemovedDocuments]) -> None:
+        """Remove the files of documents whose entries were removed; an error is only logged."""
         for each in removed:
             try:
                 await self._in_thread(self._archive.remove, each.feed_id, each.through)

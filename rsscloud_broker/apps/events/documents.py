@@ -61,7 +61,10 @@ _UNMADE: Final = Answer(
 
 
 class NotAsked(Exception):
-    """A request names no document.  The text says what to ask for."""
+    """A request names no document.  The text says what to ask for.
+
+    :ivar status: the status of the answer.
+    """
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -73,6 +76,7 @@ class DocumentQuery:
     """The document of a feed that a request asks for.
 
     :ivar name: the name of the log that the feed shows: see ``names``.
+    :ivar number: the number of a document; None for the recent one.
     """
 
     name: str
@@ -88,6 +92,7 @@ class DocumentQuery:
 class ReadyDocument:
     """A document in memory.
 
+    :ivar answers: the answers to requests for it.
     :ivar until: when it must be looked up again, by the monotonic clock.
     """
 
@@ -221,6 +226,7 @@ class EventDocuments(Answers):
         return None
 
     async def _find(self, wanted: DocumentQuery) -> ReadyDocument | None:
+        """The document, ready to be sent; None if there is no such log or document."""
         if wanted.number is None:
             written = await self._feeds.recent(wanted.name)
             return None if written is None else await self._prepare_recent(wanted, written)
@@ -246,6 +252,7 @@ class EventDocuments(Answers):
         return self._make_answers(wanted, written.body, packed, tag, at, RECENT, until, link)
 
     async def _prepare_archived(self, wanted: DocumentQuery, found: Filed) -> ReadyDocument:
+        """An archived document, read from its file and from the compressed twin of that."""
         body, packed, at = await self._in_thread(_read_file_and_copy, found)
         tag = f"{found.file.parent().basename()}-{found.file.basename()}"
         # So a document that is removed, as it is too old, may still be served for a minute.
@@ -263,13 +270,19 @@ class EventDocuments(Answers):
         until: float,
         link: str = "",
     ) -> ReadyDocument:
-        """Make the answers for a document."""
+        """Make the answers for a document.
+
+        :param packed: the body compressed by gzip.
+        :param at: the time for Last-Modified.
+        :param until: when the document must be looked up again, by the monotonic clock.
+        """
         more = {"cache-control": cache_control, **(_SAFE if wanted.has_contents else {})}
         now = self._clock.wall_seconds()
         answers = FeedAnswers.of(body, packed, _TYPE, tag, at, now, link, more, is_styled=True)
         return ReadyDocument(answers, until)
 
     async def _explain_missing(self, wanted: DocumentQuery) -> str:
+        """Why there is no such document, for people."""
         kind, _, of = wanted.name.partition(":")
         if wanted.number is not None and await self._feeds.recent(wanted.name) is not None:
             recent = recent_path(wanted.name)
@@ -283,6 +296,7 @@ class EventDocuments(Answers):
 
 
 def _requested_by(request: Request) -> DocumentQuery:
+    """The document that a request asks for; raises ``NotAsked``."""
     return _parse_target(request.path, request.uri.partition(b"?")[2])
 
 
@@ -293,6 +307,7 @@ def _parse_target(path: bytes, query: bytes) -> DocumentQuery:
 
 
 def _read_file_and_copy(found: Filed) -> tuple[bytes, bytes, int]:
+    """The body of a file, the same compressed, and its time."""
     file = found.file
     return (
         file.getContent(),

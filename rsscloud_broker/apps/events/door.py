@@ -156,10 +156,12 @@ class EventsDoor(RoutesOnly, Service):
 
 
 def _find_listed_logs(conn: Connection) -> list[LogState]:
+    """The logs of the feeds that the page lists, as far as they exist."""
     return [found for name in _LISTED if (found := log.find_log(conn, name)) is not None]
 
 
 def _describe_feed(found: LogState, now: float) -> Flattenable:
+    """A feed in the list: its name, its path, how many entries it has, and when the newest came."""
     path = recent_path(found.name)
     noun = "entry" if found.count == 1 else "entries"
     newest = ["the newest ", moment(found.updated, now)] if found.count else ["none yet"]

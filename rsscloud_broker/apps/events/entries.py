@@ -32,6 +32,7 @@ _SENTENCES: Final = {
 class Cut:
     """The entries that a change becomes.
 
+    :ivar id: the id of the change in the store.
     :ivar entry: the entry in the feed of all changes, and in that of the host.
     :ivar of_topic: the entry with the content, in the feed of the topic; None if its contents are
         not kept.

@@ -55,6 +55,7 @@ def append_pings(conn: Connection, before: int, last: int, entries: Sequence[Ent
 class Appended:
     """What the appending of changes has done.
 
+    :ivar names: the names of the logs that have new entries.
     :ivar removed: the ids of the feeds that were removed, since there were too many.
     """
 
@@ -68,6 +69,7 @@ def append_changes(
     """Append the entries of changes to the log of changes, and to those of hosts and topics.
 
     :param before: the id of the change before the first.
+    :param cut: the entries of one change at least.
     :returns: None if another process has appended them, or does so now.
     """
     found = log.lock(conn, CHANGES)
@@ -99,6 +101,7 @@ def _make_room(
 
     A log that has very many entries only loses some of them, and stays until the next call.
 
+    :param prefix: how the names of the kind begin.
     :param names: the names of the logs that get entries; they stay.
     :param known: those of them that are not new.
     :returns: the ids of the feeds that were removed.

@@ -191,6 +191,7 @@ class EntrySource:
         return EventPage(page.data(wanted.kind, as_lines=wanted.as_lines), page.after)
 
     async def _read_between(self, between: tuple[StreamPosition, StreamPosition]) -> EntryPage:
+        """Read the entries between two positions; at most two such reads run at a time."""
         after, until = between
         operation = partial(read_page, after=after, until=until)
         async with self._reads:

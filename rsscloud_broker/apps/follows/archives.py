@@ -134,6 +134,7 @@ class MissingHours:
         return True
 
     def _record_failure(self, hour: int, error: CannotRead) -> None:
+        """Count that an archive cannot be read, pause the reads, and log it the first time."""
         self._failed_reads.inc()
         self._failures += 1
         self._failed_times[hour] += 1

@@ -77,6 +77,7 @@ def pause_after(failures: int, first: float, asked: float | None) -> float:
     """Seconds until a read that failed is tried again.  They double with each failure.
 
     :param failures: how many reads in a row have failed, with this one.
+    :param first: the pause after the first failure.
     :param asked: how many seconds the server asked to wait; None if it did not ask.
     """
     return max(backoff(first, failures - 1, LONGEST_PAUSE), asked or 0.0)
@@ -142,6 +143,7 @@ class SourceDocuments:
     ) -> OutboundReply:
         """Request a document.
 
+        :param headers: those of a conditional request, or none.
         :param may_be_missing: whether an answer may say that the document does not exist.
         :returns: an answer with a document; one with status 304 if the request was conditional; or
             one with status 404 or 410 if that is allowed.
@@ -174,6 +176,7 @@ class SourceDocuments:
     ) -> Understood:
         """Read a document.
 
+        :param made_at: see ``read_list``.
         :param seen: the keys of the last reading of the same list.
         :param complete_until: the time until which its pings were taken in; None to take in all.
         :raises CannotRead: it is not a change list.
@@ -217,6 +220,7 @@ class SourceDocuments:
         self._log_faults(found)
 
     def _log_faults(self, found: ReadList) -> None:
+        """Log what is wrong with a document, once until it is right again."""
         if found.invalid and not self._faulty:
             self.log.warn(
                 "{url}: {count} of {records} records are left out; the first: {fault}.",

@@ -98,6 +98,7 @@ class _Following(Service):
                 feed.start()
 
     async def _load_states(self) -> Sequence[FollowedList]:
+        """Load how far each list was read, and forget others that nobody read for a week."""
         before = self._clock.wall_seconds() - (7 * 86_400.0)
         lists = [source.url for source in self._options.sources]
         feeds = [feed.url for feed in self._options.feeds]

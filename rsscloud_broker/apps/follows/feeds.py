@@ -127,7 +127,11 @@ class PingTaker:
 
 
 class FeedFollower:
-    """Follows one feed."""
+    """Follows one feed.
+
+    :ivar url: the URL of its recent document.
+    :ivar is_pushed: whether it is also read when its hub says that it has changed.
+    """
 
     log = Logger()
 
@@ -190,6 +194,7 @@ class FeedFollower:
             pass  # the service stops
 
     async def _follow(self) -> None:
+        """Follow the feed until it cannot be followed, or ``stop``."""
         feed, parts = self._feed, self._parts
         marker = StoredMarker(feed.url, parts)
         known = await marker.load() is not None
@@ -215,6 +220,7 @@ class FeedFollower:
         await self._follower.run()
 
     def _log_recovery(self) -> None:
+        """Log that the feed can be read again, if a fault was logged before."""
         if self._logged_fault:
             self._logged_fault = ""
             self.log.info("{url} can be read again.", url=self._feed.url)

@@ -45,7 +45,12 @@ SHORT_COVERS, LONG_COVERS = 300.0, 3600.0
 
 
 class ListFollower:
-    """Follows one list."""
+    """Follows one list.
+
+    :ivar url: the URL of the list.
+    :ivar is_pushed: whether it is also read when its hub says that it has changed.
+    :ivar hub: see ``Pushed``.
+    """
 
     log = Logger()
 
@@ -70,7 +75,10 @@ class ListFollower:
         self._run: Deferred[None] | None = None
 
     def start(self, state: FollowedList) -> None:
-        """Begin to read."""
+        """Begin to read.
+
+        :param state: how far the list was read.
+        """
         self._state, self._complete_until = state, state.complete_until
         self._run = Deferred.fromCoroutine(self._work())
 
@@ -80,6 +88,7 @@ class ListFollower:
             self._run.cancel()
 
     async def _work(self) -> None:
+        """Read the list again and again until the service stops."""
         try:
             if self._state.retry_at is not None:
                 left = self._state.retry_at - self._clock.wall_seconds()
@@ -131,6 +140,7 @@ class ListFollower:
         return source.every * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 # no secret
 
     async def _record_failure(self, reason: str, retry_after: float | None) -> float:
+        """Count, log and store that a read failed; returns the seconds until the next one."""
         self._parts.counters.follow_reads.labels(self._label, "failed").inc()
         failures = self._state.failures + 1
         pause = pause_after(failures, self._source.every, retry_after)
@@ -254,6 +264,7 @@ class ListFollower:
         return {"missing_from": begin, "missing_to": end} if begin <= end else {}
 
     async def _catch_up(self) -> None:
+        """Read some archives of missing hours, and store which hours are missing then."""
         first, last = self._state.missing_from, self._state.missing_to
         if first is None:
             first, last = self._missing_hours.begin_second_look() or (None, None)

@@ -24,6 +24,7 @@ Begin: TypeAlias = Literal["newest", "oldest"]
 
 
 def _require_readable(source: Any, key: attrs.Attribute[Any], url: str) -> None:
+    """Require a URL that can be read, or none."""
     if url and (fault := fault_of(url)):
         raise ValueError(
             f"'{key.name}' is {url[:100]!r}, which cannot be read: {fault}; write a whole URL such "
@@ -87,6 +88,7 @@ class FollowedFeed:
 
 
 def _require_distinct(options: FollowsOptions, key: attrs.Attribute[Any], sources: Any) -> None:
+    """Require few enough lists or feeds, each with a URL of its own."""
     if len(sources) > MAX_SOURCES:
         raise ValueError(
             f"'{key.name}' has {len(sources)} {key.name}; at most {MAX_SOURCES} may be"

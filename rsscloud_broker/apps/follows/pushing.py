@@ -50,6 +50,7 @@ Pushed: TypeAlias = ListFollower | FeedFollower
 class _Hinter:
     """Hints to a follower that it is time to read, but at most every two seconds.
 
+    :ivar followed: the follower.
     :ivar at: when it was hinted at last.
     :ivar next: the call that will hint next.
     """
@@ -80,7 +81,10 @@ def key_of(url: str) -> str:
 
 
 class ListSubscriptions:
-    """Keeps the subscriptions."""
+    """Keeps the subscriptions.
+
+    :param public_url: the broker's own URL, without a slash at the end.
+    """
 
     log = Logger()
 
@@ -117,6 +121,7 @@ class ListSubscriptions:
                 each.next.cancel()
 
     def _subscribe_at_hubs(self) -> None:
+        """Subscribe at the hubs that are known by now, unless that was done already."""
         for key, each in self._hints.items():
             if (hub := each.followed.hub) is not None:  # None: not read yet, or it names none
                 self._subscriber.keep_subscribed(key, *hub, self._callbacks)

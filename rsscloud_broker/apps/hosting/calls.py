@@ -128,6 +128,7 @@ class SaveRssDoor:
         return self._hosting.url_of(caller.name, FEED)
 
     async def _answer_soap(self, values: Mapping[str, Any], request: Request) -> str:
+        """Answer a call of the SOAP operation: save the feed, and return its public URL."""
         if absent := [name for name in _NAMES if values.get(name) is None]:
             raise Refused(rsscloud.missing(absent))
         return await self.save(request, *(values[name] for name in _NAMES))

@@ -41,7 +41,10 @@ class NotSaid(Refused):
 
 
 class Gate:
-    """Lets those in who have an account."""
+    """Lets those in who have an account.
+
+    :param allow_plain: whether passwords are accepted over plain HTTP from other machines.
+    """
 
     def __init__(self, accounts: IAccounts, callers: ICallers, *, allow_plain: bool) -> None:
         self._accounts = accounts

@@ -58,6 +58,7 @@ class Hosting:
     """Stores the files of accounts.
 
     :ivar base: the URL below which the files are public, without a slash at the end.
+    :ivar cache: the files as they are served.
     """
 
     def __init__(self, options: HostingOptions, parts: AppParts) -> None:
@@ -80,7 +81,10 @@ class Hosting:
         self.cache = Cache(self._store.present, self._make_answers, parts.clock)
 
     def url_of(self, name: str, path: str = "") -> str:
-        """The public URL of a file, or of the files of an account."""
+        """The public URL of a file, or of the files of an account.
+
+        :param name: the name of the account.
+        """
         return f"{self.base}/{name}/{path}"
 
     async def save(
@@ -89,6 +93,8 @@ class Hosting:
         """Store a new version of a file, and notify its subscribers.
 
         :param path: a path that ``documents.check_path`` has returned.
+        :param source: the address of the caller.
+        :param content_type: the Content-Type header that came with the body; empty if none came.
         :raises NotStored: the body is not what is stored here, or there is no room for it.
         :raises MayNot: the caller may not save.
         :raises TooMany: the account saves too often.
@@ -134,6 +140,7 @@ class Hosting:
     async def delete_all_of(self, account: int) -> None:
         """Delete the files of an account that is gone; their topics end.  See ``AccountData``.
 
+        :param account: its id.
         :raises Unavailable: the database cannot be used.
         """
         while (file := await self._store.next_file_of(account)) is not None:
@@ -172,6 +179,7 @@ class Hosting:
     async def _withdraw(self, file: Public, reason: str, record: Callable[[Any], None]) -> bool:
         """Delete a file.
 
+        :param record: an operation that is part of the same transaction, if there was the file.
         :returns: whether there was the file.
         """
         operation = partial(_take_down_and_record, file=file, record=record)
@@ -236,6 +244,7 @@ class Hosting:
         return HostedDocument(body, *facts)
 
     def _admit(self, caller: Caller) -> None:
+        """Let a caller change files now, or raise ``MayNot`` or ``TooMany``."""
         if "publish" not in caller.scopes:
             raise MayNot("This token does not allow to save: it needs the scope publish.")
         if pause := self._seconds_to_wait(caller.name):
@@ -244,6 +253,7 @@ class Hosting:
     async def _store_and_publish(
         self, caller: Caller, path: str, document: HostedDocument, source: str
     ) -> Saved:
+        """Store a document as the new version of a file, and publish it if it is a topic."""
         key = (caller.name, path)
         wanted = Save(
             caller.account, path, document, self._clock.wall_seconds(), self._limits_of(caller)
@@ -267,6 +277,7 @@ class Hosting:
 
 
 def _take_down_and_record(conn: Any, file: Public, record: Callable[[Any], None]) -> bool:
+    """Delete a file of any account, and record that; returns whether it was there."""
     was_there = rows.remove(conn, file.account, file.path)
     if was_there:
         record(conn)

@@ -23,6 +23,7 @@ _LARGEST_FEED = 7 * _MB
 
 
 def _require_base(_: object, key: attrs.Attribute[Any], url: str) -> None:
+    """Require the beginning of http or https URLs, or no text."""
     if not url:
         return
     try:
@@ -41,11 +42,14 @@ def prefixes_of(base: str) -> list[str]:
     """The paths below which the broker serves the files, and takes them in.
 
     A reverse proxy may pass the path of the public URL on.
+
+    :param base: the URL below which the files are public.
     """
     return sorted({PREFIX, urlsplit(base).path} - {""})
 
 
 def _normalize_base(url: str) -> str:
+    """A URL in normal form, without a slash at the end."""
     return normal_form(url).rstrip("/")
 
 

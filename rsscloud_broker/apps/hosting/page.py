@@ -64,6 +64,7 @@ class FeedsDoor(RoutesOnly):
         return await self._render(caller, path, done=_DONE.get(parameter(request, "done"), ""))
 
     async def _show_version(self, caller: Caller, path: str, key: str) -> Answer:
+        """A version of a file: an image as it is, everything else as plain text."""
         found = await self._hosting.version(caller, path, parse_number(key) or 0)
         if found is None:
             return Answer(b"There is no such version here.\n", PLAIN, 404, NO_STORE)
@@ -73,6 +74,7 @@ class FeedsDoor(RoutesOnly):
         return Answer(found.body, shown_as, 200, {**SAFE, **NO_STORE})
 
     async def _act(self, request: Request) -> Answer:
+        """Do what a form asks for; if that is refused, show the page with the reason."""
         caller = await self._callers.caller(request)
         if caller is None or caller.session is None:
             return redirect(f"/signin?next={PREFIX}")
@@ -87,6 +89,7 @@ class FeedsDoor(RoutesOnly):
             return await self._render(caller, path, problem=sentence(str(error)), status=status)
 
     async def _delete_or_restore(self, request: Request, caller: Caller, path: str) -> Answer:
+        """Delete a file or restore a version, as a form asks for, and answer."""
         source, do = client_address(request), parameter(request, "do")
         if do == "delete":
             if await self._hosting.remove(caller, path, source):
@@ -109,6 +112,7 @@ class FeedsDoor(RoutesOnly):
         done: str = "",
         status: int = 400,
     ) -> Answer:
+        """Render the page; ``path`` is the file whose versions are listed, empty for none."""
         files, limits = await self._hosting.usage(caller)
         versions = await self._hosting.versions(caller, path) if path else []
         page = await self._pages.render(
@@ -129,6 +133,7 @@ class FeedsDoor(RoutesOnly):
         return Answer(page, status=status if problem else 200, headers=NO_STORE)
 
     def _file_item(self, file: File, caller: Caller) -> Tag:
+        """An item of the list of files."""
         link = tags.a(file.path, href=self._hosting.url_of(caller.name, file.path))
         versions = counted(file.versions, "version")
         where = tags.a(
@@ -145,6 +150,7 @@ class FeedsDoor(RoutesOnly):
 
 
 def _version_item(path: str, version: Version, caller: Caller) -> Tag:
+    """An item of the list of versions."""
     address = f"{PREFIX}?file={quote(path, safe='')}&version={version.id}"
     link = tags.a(dated(version.saved_at), href=address)
     facts = tags.span(f"{version.size:,} bytes, {version.media_type}", class_="where")

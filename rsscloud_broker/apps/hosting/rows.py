@@ -24,6 +24,10 @@ NOBODY: Final = 0
 class File:
     """A file of an account.
 
+    :ivar path: below the name of the account.
+    :ivar size: the bytes of its present version.
+    :ivar versions: how many versions are kept.
+    :ivar saved_at: when the present version was saved.
     :ivar is_topic: whether others may subscribe to it.
     """
 
@@ -52,6 +56,7 @@ class Version:
 class Public:
     """A file that everybody can read.
 
+    :ivar account: the name of its account.
     :ivar is_topic: whether others may subscribe to it.
     """
 
@@ -120,7 +125,10 @@ def next_file_of(conn: Connection, account_id: int) -> Public | None:
 
 
 def public_file(conn: Connection, account: str, path: str) -> Public | None:
-    """A file that is served; None if there is none."""
+    """A file that is served; None if there is none.
+
+    :param account: the name of the account.
+    """
     there = (feed.c.account == account, feed.c.path == path, feed.c.version_id.is_not(None))
     row = conn.execute(select(feed.c.is_topic).where(*there)).first()
     return None if row is None else Public(account, path, row.is_topic)
@@ -177,6 +185,7 @@ def one_version(conn: Connection, account: Account, path: str, key: int) -> Host
 def present(conn: Connection, account: str, path: str, known: int = 0) -> StoredFile | None:
     """The present version of a file.
 
+    :param account: the name of the account.
     :param known: the id of the version that the caller has.
     :returns: None if there never was such a file.
     """

@@ -32,6 +32,7 @@ class AccountLimits:
     """How much an account may have.
 
     :ivar bytes: how many bytes all files together, and how many bytes all versions of all files.
+    :ivar files: how many files.
     """
 
     bytes: int
@@ -235,6 +236,7 @@ def _take_over_deleted(
 ) -> Sequence[Row[Any]]:
     """Take over the deleted files of a removed account that had the same name.
 
+    :param rows: all rows with the name of the account.
     :returns: the same rows, which are all of the account now.
     :raises NotStored: the files of the former account are still being deleted.
     """
@@ -288,6 +290,7 @@ def _make_room(
 
 
 def _prune(conn: Connection, feed_ids: Sequence[int]) -> None:
+    """Delete the oldest versions of files that have more than ``VERSIONS``."""
     if not feed_ids:
         return
     kept: Counter[int] = Counter()
@@ -301,6 +304,7 @@ def _prune(conn: Connection, feed_ids: Sequence[int]) -> None:
 
 
 def _delete_versions(conn: Connection, rows: Sequence[Any]) -> None:
+    """Delete versions, given their rows."""
     conn.execute(_DELETE_VERSION, [{"key": row.id} for row in rows])
     conn.execute(
         _ADD_TO_COUNTS, [{"key": row.feed_id, "more": -row.size, "one": -1} for row in rows]

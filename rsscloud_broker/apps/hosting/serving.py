@@ -79,6 +79,7 @@ class FileAnswers:
         """Make the answers for a file.
 
         :param link: the value of its Link header; empty for none.
+        :param now: the present time, in seconds since the epoch.
         :param sheet: the URL of the style sheet for feeds.
         """
         tag, at = content.digest.hex()[:32], content.modified_at
@@ -118,6 +119,7 @@ class FileAnswers:
 class CachedFile:
     """A file in memory.
 
+    :ivar answers: the answers to requests for it.
     :ivar checked_at: when it was compared with the store.
     """
 
@@ -204,7 +206,10 @@ class Cache:
 
 
 class FileResource(Answers):
-    """Serves the files below a path."""
+    """Serves the files below a path.
+
+    :param prefix: the path, without a slash at the end.
+    """
 
     def __init__(self, cache: Cache, prefix: str) -> None:
         super().__init__(self._answer_from_store)

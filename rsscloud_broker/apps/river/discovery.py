@@ -47,6 +47,7 @@ _PERMANENT: Final = frozenset({301, 308})
 class FoundFeed:
     """A feed that was found.
 
+    :ivar url: its URL in normal form.
     :ivar digest: the digest of the content that was read; empty if none was.
     :ivar document: what was read there; None if the URL is the broker's own and was not read.
     """
@@ -76,7 +77,11 @@ def typed_url(text: str) -> str:
 
 
 class Discovery:
-    """Finds feeds."""
+    """Finds feeds.
+
+    :param web: makes the requests.
+    :param parse: parses documents of strangers.
+    """
 
     def __init__(self, web: IOutbound, parse: Parsing) -> None:
         self._web = web
@@ -85,6 +90,7 @@ class Discovery:
     async def find(self, url: str) -> FoundFeed:
         """Find the feed at a URL, or the feed of the page at a URL.
 
+        :param url: as ``typed_url`` returns it.
         :raises InvalidFeed: there is none.
         :raises OutboundError: there was no answer.
         """
@@ -109,6 +115,7 @@ class Discovery:
         )
 
     async def _find_or_none(self, url: str) -> FoundFeed | None:
+        """The feed at a URL; None if there is none, or no answer."""
         try:
             reply = await self._get(url)
             return await self._read_as_feed(url, reply) if reply.success else None
@@ -152,7 +159,10 @@ def _header_alternates(reply: OutboundReply) -> list[str]:
 
 
 def feeds_in_page(page: bytes, url: str) -> list[str]:
-    """The URLs of the feeds that the head of a page names."""
+    """The URLs of the feeds that the head of a page names.
+
+    :param url: the URL of the page.
+    """
     try:
         parsed = html.document_fromstring(page)
     except (etree.ParserError, ValueError):  # the page is empty

@@ -105,6 +105,7 @@ class RiverDoor(RoutesOnly):
         """Make a function that answers callers whose token has the scope, and refuses others."""
 
         async def answer(request: Request) -> Answer:
+            """Answer a request, if its caller is known and has the scope."""
             caller = await self._callers.caller(request)
             if caller is None:
                 needed = {"www-authenticate": 'Bearer realm="rsscloud-broker"', **_NO_STORE}
@@ -118,6 +119,7 @@ class RiverDoor(RoutesOnly):
         return answer
 
     async def _answer_json_feed(self, request: Request, caller: Caller) -> Answer:
+        """Answer with a page of the caller's river, as a JSON Feed."""
         text = parameter(request, "before")
         before = parse_number(text)
         if text and before is None:
@@ -132,17 +134,20 @@ class RiverDoor(RoutesOnly):
         return Answer(body, "application/feed+json", headers=_NO_STORE)
 
     async def _export_opml(self, request: Request, caller: Caller) -> Answer:
+        """Answer with the reading list of the caller, as a file."""
         body = await self._river.export_opml(caller)
         name = {"content-disposition": f'attachment; filename="{caller.name}.opml"'}
         return Answer(body, _OPML, headers={**name, **_NO_STORE})
 
     async def _import_opml(self, request: Request, caller: Caller) -> Answer:
+        """Follow the feeds of a list, and answer with what that did, as JSON."""
         self._callers.check_form(request, caller)
         imported = await self._river.import_opml(caller, body_of(request), client_address(request))
         failed = [{"url": url, "reason": reason} for url, reason in imported.failed]
         return _as_json({"added": imported.added, "failed": failed})
 
     async def _subscribe(self, request: Request, caller: Caller) -> Answer:
+        """Follow a feed, and answer with what is known of it, as JSON."""
         self._callers.check_form(request, caller)
         url = parameter(request, "url").strip()
         if not url:
@@ -165,6 +170,7 @@ class RiverDoor(RoutesOnly):
         return _as_json({"id": left.id, "url": left.url})
 
     async def _answer_river_js(self, request: Request) -> Answer:
+        """Answer with the river of an account as river.js, if it is public."""
         try:
             body = await self._public.get(parameter(request, "account"))
         except _NotPublic:
@@ -195,6 +201,7 @@ class RiverDoor(RoutesOnly):
         return confirmed(challenge)
 
     async def _take_ping(self, request: Request) -> Answer:
+        """Have the broker read the feed of a callback; 410 if nobody follows it."""
         if not await self._pushing.pinged(callback_key(request), client_address(request)):
             return plain(410, UNKNOWN)
         return _thank(request)

@@ -129,6 +129,7 @@ class FeedsPage:
         request.args |= {name.encode(): [data] for name, _, data in form.files}
 
     async def _subscribe(self, request: Request, caller: Caller) -> Answer:
+        """Follow a feed, and answer with what is known of it, as JSON."""
         source = client_address(request)
         feed = await self._river.subscribe(caller, parameter(request, "url").strip(), source)
         when = " now." if feed.is_new else " already."
@@ -136,11 +137,13 @@ class FeedsPage:
         return await self._render(caller, done=done)
 
     async def _unsubscribe(self, request: Request, caller: Caller) -> Answer:
+        """Follow a feed no more; 404 if the caller did not follow it."""
         if not await self._river.unsubscribe(caller, number_parameter(request, "id")):
             raise InvalidFeed("you do not follow this feed; you may have left it already")
         return await self._render(caller, done="You do not follow this feed any more.")
 
     async def _mute(self, request: Request, caller: Caller) -> Answer:
+        """Have the river leave the items of a feed out, or show them again, as the form says."""
         is_muted = parameter(request, "do") == "mute"
         number = number_parameter(request, "id")
         if not await self._river.store.mute_feed(caller.account.id, number, is_muted):
@@ -161,6 +164,7 @@ class FeedsPage:
         return await self._render(caller, done=_import_in_words(imported), failed=imported.failed)
 
     async def _share(self, request: Request, caller: Caller) -> Answer:
+        """Let everybody read the river, or only its owner, as the form asks for."""
         is_public = bool(parameter(request, "public"))
         await self._river.store.set_public(caller.account.id, caller.name, is_public)
         who = "Everybody" if is_public else "Nobody but you"
@@ -220,6 +224,7 @@ def _moment(text: str, now: float) -> Flattenable:
 
 
 def _import_in_words(imported: ImportedFeeds) -> str:
+    """What an import did, for people."""
     text = f"You follow {counted(imported.added, 'feed')} more now. The broker reads them soon."
     if not imported.added:
         text = "You follow no more feeds than before."
@@ -230,6 +235,7 @@ def _import_in_words(imported: ImportedFeeds) -> str:
 
 
 def _ways_in_words(feeds: Sequence[Feed]) -> str:
+    """How many feeds come in which way."""
     number = Counter(_HOW[feed.how][0] for feed in feeds)
     said = [f"{number[word]:,} {word}" for word, _ in _HOW.values() if number[word]]
     muted = sum(feed.is_muted for feed in feeds)
@@ -247,6 +253,7 @@ def _progress(feeds: Sequence[Feed]) -> list[Flattenable]:
 
 
 def _feed_item(feed: Feed, caller: Caller, clock: IClock) -> Tag:
+    """An item of the reading list."""
     now = clock.wall_seconds()
     title = strangers(feed.title, _TITLE)
     word, kind = _HOW[feed.how]

@@ -88,6 +88,8 @@ def move_feed(
 ) -> FeedRecord | None:
     """Change a feed, and give it another URL.  If another feed has that URL, everybody who follows
     this one follows that one instead.
+
+    :returns: the feed with that URL.
     """
     other = feed_by_url(conn, url)
     if other is None or other.id == feed_id:
@@ -236,7 +238,10 @@ def stopped_at(conn: Connection, account_id: int) -> int | None:
 
 
 def set_public(conn: Connection, account_id: int, name: str, public: bool) -> None:
-    """Store whether everybody may read the river of an account."""
+    """Store whether everybody may read the river of an account.
+
+    :param name: the name of the account.
+    """
     _make_reader(conn, account_id)
     mine = reader.c.account_id == account_id
     conn.execute(update(reader).where(mine).values(is_public=public, name=name))
@@ -255,17 +260,20 @@ def is_public(conn: Connection, account_id: int) -> bool:
 
 
 def _make_reader(conn: Connection, account_id: int) -> None:
+    """Store a row for an account in the table of readers, if it has none."""
     mine = select(reader.c.account_id).where(reader.c.account_id == account_id)
     if conn.execute(mine).first() is None:
         conn.execute(insert(reader).values(account_id=account_id, seen=0, is_public=False, name=""))
 
 
 def _select_feed(conn: Connection, condition: Any) -> FeedRecord | None:
+    """The feed that a condition selects; None if there is none."""
     row = conn.execute(select(*_COLUMNS).where(condition)).first()
     return None if row is None else _record_of_row(row)
 
 
 def _record_of_row(row: Row[Any]) -> FeedRecord:
+    """The feed in a row: times become seconds, and JSON becomes offers."""
     values = {column.name: getattr(row, column.name) for column in _COLUMNS}
     for name in _TIMES:
         values[name] = to_seconds_or_none(values[name])
@@ -274,6 +282,7 @@ def _record_of_row(row: Row[Any]) -> FeedRecord:
 
 
 def _columns(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of a feed as its columns have them: times in microseconds, offers as JSON."""
     columns = dict(values)
     for name in _TIMES & columns.keys():
         columns[name] = None if columns[name] is None else to_micros(columns[name])

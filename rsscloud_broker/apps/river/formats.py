@@ -28,6 +28,7 @@ def json_feed(
 ) -> bytes:
     """A river as a JSON Feed.
 
+    :param url: the URL at which it is served.
     :param seen: the newest item that was marked as seen.
     :param next_url: where older items are; empty if there are none.
     """
@@ -119,6 +120,7 @@ def _group(feed: Feed, items: list[Item]) -> dict[str, Any]:
 
 
 def _river_item(item: Item) -> dict[str, Any]:
+    """An item as it is in river.js."""
     at = item.arrived_at if item.published_at is None else item.published_at
     written: dict[str, Any] = {
         "title": escape(item.title, quote=False),
@@ -148,4 +150,5 @@ def _outline(item: SubItem) -> dict[str, Any]:
 
 
 def _date(seconds: float) -> str:
+    """A time as RFC 822 writes it, with a year of four digits."""
     return formatdate(seconds, usegmt=True)

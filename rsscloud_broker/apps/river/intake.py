@@ -113,6 +113,7 @@ class RiverIntake:
 
         If polls found new items several times in a row, call ``on_silent``.
 
+        :param whole: whether the broker has read it; False if a hub has pushed it.
         :returns: None if nobody follows the feed any more.
         """
         now = self._clock.wall_seconds()
@@ -138,6 +139,7 @@ class RiverIntake:
         return url.startswith(f"{self._public_url}/")
 
     async def _was_pinged(self, feed: FeedRecord, now: float) -> bool:
+        """Whether somebody has just said that a feed changed."""
         pinged_at = feed.pinged_at
         # The broker knows when its own feeds were pinged; a first document came by no ping.
         if self.is_own(feed) and feed.turn:
@@ -149,6 +151,7 @@ class RiverIntake:
     def _values_learned(
         self, feed: FeedRecord, document: ReadDocument, now: float
     ) -> Mapping[str, Any]:
+        """What a whole document says about its feed, as values for ``change_feed``."""
         values: dict[str, Any] = {"is_found": True, "problem": "", "failures": 0}
         values |= {"title": document.title or feed.title, "link": document.link}
         named = document.offers

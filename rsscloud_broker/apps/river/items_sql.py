@@ -55,7 +55,11 @@ ITEMS_PER_FEED: Final = 200
 
 @frozen
 class StoredItems:
-    """What was stored of a document."""
+    """What was stored of a document.
+
+    :ivar feed: the feed as it is now.
+    :ivar new: how many items are new.
+    """
 
     feed: FeedRecord
     new: int
@@ -143,7 +147,10 @@ def _remove_old(conn: Connection, feed_id: int, turn: int, before: float) -> Non
 
 
 def items_before(conn: Connection, account_id: int, before: int | None, limit: int) -> list[Item]:
-    """The newest items of the feeds that an account follows and has not muted, newest first."""
+    """The newest items of the feeds that an account follows and has not muted, newest first.
+
+    :param before: only items with a smaller id; None at first.
+    """
     edge = _LAST if before is None else before
     return list(
         map(_item_of_row, conn.execute(_next_items(account_id, edge, limit, forwards=False)))
@@ -261,6 +268,7 @@ def _columns_of(feed_id: int, entry: Item, way: Way, turn: int, now: float) -> d
 
 
 def _item_of_row(row: Row[Any]) -> Item:
+    """The item in a row: times become seconds, and the JSON in ``more`` enclosures and items."""
     more = _decode_more(row.more)
     return Item(
         id=row.id,

@@ -53,7 +53,10 @@ _LISTS: Final = frozenset({"ul", "ol"})
 
 
 def elements(text: str) -> list[Any]:
-    """The HTML of a text as contents of an element of a page."""
+    """The HTML of a text as contents of an element of a page.
+
+    :param text: HTML, which need not be well-formed.
+    """
     root = _parse(text)
     return [] if root is None else _convert_inside(root, "div", 0, in_link=False)
 
@@ -80,6 +83,7 @@ def _parse(text: str) -> Any:
 
 
 def _visible_texts(element: Any) -> list[str]:
+    """The texts in an element that people read."""
     found = [element.text or ""]
     for child in element:
         if isinstance(child.tag, str) and child.tag not in _SILENT:
@@ -107,6 +111,7 @@ def _convert_inside(element: Any, parent: str, depth: int, *, in_link: bool) -> 
 
 
 def _convert(element: Any, parent: str, depth: int, in_link: bool) -> Any:
+    """What an element becomes."""
     name = _OTHERS.get(element.tag, element.tag)
     if name == "img":
         made = _convert_image(element)
@@ -141,6 +146,7 @@ def _convert_link(element: Any, depth: int) -> Any:
 
 
 def _convert_image(element: Any) -> Tag | str:
+    """A picture, which the browser loads when it comes near to the screen."""
     url = legal(element.get("src") or "").strip()
     if not is_web(url):
         return ""
@@ -168,6 +174,7 @@ def host_of(url: str) -> str:
 
 
 def _kept_attributes(element: Any) -> dict[str, str]:
+    """What stays of the attributes of an element."""
     kept = {}
     if (direction := (element.get("dir") or "").lower()) in {"ltr", "rtl", "auto"}:
         kept["dir"] = direction
@@ -177,5 +184,6 @@ def _kept_attributes(element: Any) -> dict[str, str]:
 
 
 def _number_attributes(element: Any) -> dict[str, str]:
+    """Sizes of pictures, cells and the like."""
     found = {name: element.get(name) or "" for name in _NUMBERS.get(element.tag, ())}
     return {name: value for name, value in found.items() if _NUMBER.fullmatch(value)}

@@ -70,8 +70,10 @@ class Feed:
 class Offer:
     """A hub or a cloud that a feed names, which pushes the feed's changes.
 
+    :ivar kind: its protocol.
     :ivar url: where to subscribe.
     :ivar topic: the URL by which it knows the feed.
+    :ivar cloud: the cloud; None for a hub.
     :ivar in_header: whether a Link header names it, and not the document.
     """
 
@@ -129,6 +131,7 @@ class FeedRecord:
 class ItemEnclosure:
     """A file that belongs to an item.
 
+    :ivar url: http or https.
     :ivar media_type: its media type, in lower case; empty if the feed does not say.
     :ivar size: bytes, as the feed says; None if it does not.
     """
@@ -142,8 +145,10 @@ class ItemEnclosure:
 class SubItem:
     """An item below another one: ``rssCloud:item``.
 
+    :ivar title: its title as plain text; perhaps empty.
     :ivar text_html: its text, as ``Item.text_html``.
     :ivar link: http or https; perhaps empty.
+    :ivar items: the items below it.
     """
 
     title: str

@@ -241,7 +241,10 @@ class Visits:
         self._visits: BoundedDict[int, tuple[int, float]] = BoundedDict(MAX_VISITS)
 
     def seen_before(self, account_id: int, seen: int) -> int:
-        """What an account had seen before its visit, which begins now or goes on."""
+        """What an account had seen before its visit, which begins now or goes on.
+
+        :param seen: the id of the newest item that it has seen by now.
+        """
         now = self._clock.seconds()
         before, at = self._visits.get(account_id, (seen, now))
         if now - at > VISIT:
@@ -279,6 +282,7 @@ class RiverEvents:
         return self.broadcast.answer(request, RiverReader(key), after, shares)
 
     async def _may_watch(self, request: Request, reader: RiverReader) -> bool:
+        """Whether the reader of a stream is still signed in."""
         caller = await self._callers.caller(request)
         return caller is not None and caller.account.id == reader.account_id
 
@@ -286,15 +290,18 @@ class RiverEvents:
 def _is_on_page(
     stopped: int, items: Sequence[Item], before: int | None, *, has_older: bool
 ) -> bool:
+    """Whether the line where somebody stopped is on a page with some items."""
     begins_above = before == stopped + 1 or (bool(items) and items[0].id > stopped)
     return begins_above and (not has_older or items[-1].id <= stopped)
 
 
 def _parse_id(text: str) -> int | None:
+    """The id of an item; None if a text is none."""
     return int(text) if EVENT_ID.fullmatch(text) else None
 
 
 def _fit_on_page(items: Sequence[Item]) -> list[Item]:
+    """As many of the first items as fit on a page: at least one."""
     fitting: list[Item] = []
     weighs = 0
     for item in items:
@@ -307,12 +314,14 @@ def _fit_on_page(items: Sequence[Item]) -> list[Item]:
 
 
 def _texts_below(items: Iterable[SubItem]) -> Iterator[str]:
+    """The texts of the items below an item, in any depth."""
     for item in items:
         yield item.title + item.text_html
         yield from _texts_below(item.items)
 
 
 def _link(text: str, url: str, relation: str) -> Tag | str:
+    """A link, with a relation if that is not empty; nothing if there is no URL."""
     more = {"rel": relation} if relation else {}
     return tags.a(text, href=url, **more) if url else ""
 

@@ -61,7 +61,10 @@ def read_document(body: bytes, content_type: str, url: str) -> ReadDocument:
 
 
 def header_offers(link: str, url: str) -> tuple[Offer, ...]:
-    """The hubs that a Link header names (section 4 of WebSub)."""
+    """The hubs that a Link header names (section 4 of WebSub).
+
+    :param url: the URL that gave the header.
+    """
     found = links.parse_or_empty(link)
     own = links.targets(found, "self")
     topic = cleaning.web_url(own[0], url) if own else ""
@@ -94,6 +97,7 @@ def _fitting(entries: tuple[Item, ...], characters: int) -> tuple[Item, ...]:
 
 
 def _html_size(items: tuple[SubItem, ...]) -> int:
+    """How many characters of HTML the items below an item have."""
     return sum(len(item.text_html) + _html_size(item.items) for item in items)
 
 
@@ -122,6 +126,7 @@ def _read_xml_items(root: etree._Element, url: str) -> list[Item]:
 
 
 def _item_elements(root: etree._Element) -> Iterator[etree._Element]:
+    """The items of a feed, without those below them."""
     waiting = [root]
     while waiting:
         element = waiting.pop()
@@ -165,6 +170,7 @@ def _make_item(
 
 
 def _is_text(detail: Mapping[str, Any]) -> bool:
+    """Whether the detail of a text, as feedparser has it, says that it is plain text."""
     return detail.get("type") == "text/plain"
 
 
@@ -207,6 +213,7 @@ def _text_member(holder: Any, name: str) -> str:
 
 
 def _read_json_items(body: bytes, url: str) -> list[Item]:
+    """The items of a JSON Feed, at most ``MAX_ENTRIES``; what is no object is left out."""
     feed = msgspec.json.decode(body.removeprefix(b"\xef\xbb\xbf"))
     found = feed.get("items") if isinstance(feed, dict) else None
     items = [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
@@ -214,6 +221,7 @@ def _read_json_items(body: bytes, url: str) -> list[Item]:
 
 
 def _read_json_item(raw: Mapping[str, Any], url: str) -> Item:
+    """An item of a JSON Feed, cleaned; members of a wrong type count as missing."""
     link = _text_member(raw, "url") or _text_member(raw, "external_url")
     html, text = (
         _text_member(raw, "content_html"),

@@ -51,6 +51,7 @@ def groups(
     """Items as sections, each with the items of one feed that arrived one after another.
 
     :param items: newest first.
+    :param feeds: the feeds by id.
     :param seen: items with a greater id are new; 0 if none is marked.
     :param stopped: items with a greater id are above the line where somebody stopped; None if there
         is no line here.
@@ -118,6 +119,7 @@ def article(item: Item, is_new: bool = False) -> Tag:
 
 
 def _fold_text(text: str) -> list[Any]:
+    """The text of an item, folded if it is long."""
     if len(text) <= LONG or len(words := plain(text, LONG)) <= LONG:
         return elements(text)
     return [
@@ -129,6 +131,7 @@ def _fold_text(text: str) -> list[Any]:
 
 
 def _fold_sub_items(items: Sequence[SubItem], level: int) -> Tag | str:
+    """The items below an item, folded."""
     if not items or level > MAX_LEVELS:
         return ""
     return tags.details(
@@ -139,6 +142,7 @@ def _fold_sub_items(items: Sequence[SubItem], level: int) -> Tag | str:
 
 
 def _sub_item_parts(item: SubItem, level: int) -> list[Any]:
+    """The title and the text of an item below another one, and what is below it."""
     title: Any = strangers(item.title, _TITLE) if item.title.strip() else ""
     if title:
         title = tags.div(linked(item.link, title) if is_web(item.link) else title)
@@ -147,6 +151,7 @@ def _sub_item_parts(item: SubItem, level: int) -> list[Any]:
 
 
 def _figure_of(enclosure: ItemEnclosure) -> Tag:
+    """A file of an item: shown or played if browsers do so, and with a link to it."""
     kind = enclosure.media_type.partition("/")[0]
     name = _file_name(enclosure.url)
     if _HASH.fullmatch(name):  # it tells people nothing
@@ -164,6 +169,7 @@ def _figure_of(enclosure: ItemEnclosure) -> Tag:
 
 
 def _type_and_size(enclosure: ItemEnclosure) -> list[Any]:
+    """The media type and the size of a file, in parentheses."""
     size = _size(enclosure.size)
     kind = strangers(enclosure.media_type) if enclosure.media_type else ""
     if not (kind or size):
@@ -172,6 +178,7 @@ def _type_and_size(enclosure: ItemEnclosure) -> list[Any]:
 
 
 def _file_name(url: str) -> str:
+    """What a file is called, for people."""
     try:
         path = unquote(urlsplit(url).path)
     except ValueError:
@@ -204,6 +211,7 @@ def event(arrival: Arrival) -> bytes:
 
 
 def _encode_event(arrival: Arrival, made: Tag) -> bytes:
+    """An event with the element of an item, in its section."""
     item = arrival.item
     html = _flatten(section(item.feed_id, arrival.title, arrival.link, [made]))
     data = json.dumps({"id": item.id, "feed": item.feed_id, "html": html}, ensure_ascii=False)
@@ -211,6 +219,7 @@ def _encode_event(arrival: Arrival, made: Tag) -> bytes:
 
 
 def _shortened_article(item: Item) -> Tag:
+    """The beginning of an item, and a link to the page with the whole of it."""
     words = escape(clipped(plain(item.text_html, EXCERPT), EXCERPT), quote=False)
     made = article(evolve(item, text_html=words, enclosures=(), items=()), is_new=True)
     url = f"/river?before={item.id + 1}"

@@ -51,7 +51,10 @@ FIND_WITHIN: Final = 45.0
 
 
 class River:
-    """The reading lists of all accounts."""
+    """The reading lists of all accounts.
+
+    :ivar store: has the items of their feeds, and what else each account knows and wants.
+    """
 
     log = Logger()
 
@@ -90,6 +93,7 @@ class River:
         If the account follows it already, nothing changes.
 
         :param url: as somebody typed it; ``https://`` may be missing.
+        :param source: the address of the caller, for the log.
         :raises InvalidFeed: there is no feed, or the account follows as many as it may.
         :raises TooMany: the account asks too often.
         :raises Forbidden, Unavailable: see ``IBroker.subscribe``.
@@ -192,6 +196,7 @@ class River:
         return self._view_of(record, 0.0)
 
     async def _end_unless_followed(self, record: FeedRecord) -> None:
+        """Remove a feed, unless somebody follows it."""
         try:
             await self._tending.end(record)
         except Unavailable as error:  # the next sweep removes it
@@ -200,6 +205,7 @@ class River:
     async def import_opml(self, caller: Caller, data: bytes, source: str) -> ImportedFeeds:
         """Follow all feeds in an OPML document.  They are read afterwards.
 
+        :param source: the address of the caller, for the log.
         :raises InvalidFeed: the document is no OPML, names no feed, or too many.
         :raises TooMany: the account imports too often.
         """
@@ -226,6 +232,7 @@ class River:
         return imported
 
     async def _follow_all(self, caller: Caller, named: FeedList) -> ImportedFeeds:
+        """Follow the feeds of a list; those that are not stored yet get new keys."""
         failed = [(url, "lists that a list includes are not read") for url in named.included]
         wanted: dict[str, tuple[str, str, str, str]] = {}
         for written, title in named.feeds.items():
@@ -270,6 +277,7 @@ class River:
 
 
 def _why_empty(named: FeedList) -> str:
+    """Why a list names no feed, and what to do."""
     if not named.included:
         return "the list names no feed: no outline in it has an xmlUrl"
     return (
@@ -345,6 +353,7 @@ def feed_view(record: FeedRecord, added_at: float, now: float, *, own: bool) -> 
 
 
 def _status_in_words(record: FeedRecord, how: How) -> str:
+    """All that is known of how a feed is read, in a sentence."""
     if record.reads_until is None and record.problem:
         return f"cannot be read now: {record.problem}; tried again {iso_time(record.read_due_at)}"
     if record.reads_until is None:

@@ -49,6 +49,7 @@ _GAP: Final = b"event: gap\nid: %d\ndata: 0\n\n"
 class RiverReader:
     """One browser that shows a river.
 
+    :ivar account_id: whose river it is.
     :ivar missed: how many items it got since it last had the newest one.
     """
 
@@ -72,7 +73,10 @@ _Key = tuple[int | None, int, int]
 
 
 class RiverSource:
-    """The source of the browsers that show a river.  Positions are ids of items."""
+    """The source of the browsers that show a river.  Positions are ids of items.
+
+    :param in_thread: calls a function in a thread.
+    """
 
     heartbeat = staticmethod(id_heartbeat)
 

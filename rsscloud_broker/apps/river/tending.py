@@ -127,6 +127,7 @@ class Tending(MultiService):
         tending.addBoth(forget)
 
     async def _tend(self, feed: FeedRecord) -> None:
+        """Tend a feed; an error is logged, or puts the feed off."""
         try:
             await self._do_what_is_due(feed)
         except CancelledError:
@@ -141,6 +142,7 @@ class Tending(MultiService):
             await self._put_off(feed, "the broker made a mistake")
 
     async def _do_what_is_due(self, feed: FeedRecord) -> None:
+        """Do what is due for a feed: subscribe at the broker, then at its hub or cloud."""
         if self._is_due(feed.read_due_at):
             await self._find_and_subscribe(feed)
         current = await self._store.feed(feed.id)
@@ -153,6 +155,7 @@ class Tending(MultiService):
         return at is not None and not now < at < now + FURTHEST
 
     async def _find_and_subscribe(self, feed: FeedRecord) -> None:
+        """Find a feed if need be, and subscribe to it at the broker."""
         try:
             if feed.is_found:
                 await self.subscribe(feed)
@@ -178,7 +181,10 @@ class Tending(MultiService):
             return FoundFeed(url)  # an application of this broker may serve it
 
     async def begin(self, feed: FeedRecord, found: FoundFeed) -> FeedRecord:
-        """Store the items of a feed that was found, and subscribe to it at the broker."""
+        """Store the items of a feed that was found, and subscribe to it at the broker.
+
+        :raises Refused: see ``IBroker.subscribe``.
+        """
         if found.document is not None:
             stored = await self._intake.store_items(feed, found.document, whole=True)
             feed = stored.feed if stored is not None else feed
@@ -201,6 +207,7 @@ class Tending(MultiService):
         await self._store.change_feed(feed.id, {**values, "failures": 0, "is_found": True})
 
     async def _put_off(self, feed: FeedRecord, reason: str) -> None:
+        """Try again later to subscribe to a feed."""
         pause = backoff(FIRST_PAUSE, feed.failures, LONGEST_PAUSE)
         due = self._clock.wall_seconds() + pause
         problem = clean(reason).rstrip(".")[:300]

@@ -77,6 +77,8 @@ _VOID: Final = frozenset({"area", "br", "col", "embed", "hr", "img", "input", "s
 def trimmed(root: etree._Element, items: Iterable[etree._Element]) -> bytes:
     """A feed that has nothing but some of its items, and of those only what is read.
 
+    :param root: the root element of the feed.
+    :param items: elements in it.
     :returns: the feed as XML in UTF-8.
     """
     new = etree.Element(root.tag, _kept_attributes(root))
@@ -184,6 +186,7 @@ class _SubItemReader:
         return tuple(self._read_each(element, depth))
 
     def _read_each(self, element: etree._Element, depth: int) -> Iterator[SubItem]:
+        """The sub-items directly below an element, one by one, while there is room."""
         for child in _sub_items(element):
             if self._left == 0 or self._left_weight <= 0:
                 return

@@ -20,7 +20,11 @@ from rsscloud_broker.wire.feed_document import FeedDocument, FeedEntry
 class FeedInfo:
     """What the test feed says about itself.
 
+    :ivar url: the URL of the feed.
+    :ivar page: the URL of the page about it.
     :ivar every: seconds between two items.
+    :ivar hub: the URL of the WebSub hub; empty if the broker is none.
+    :ivar cloud: where subscribers register by rssCloud; None if they cannot.
     """
 
     url: str
@@ -34,6 +38,8 @@ class FeedInfo:
 class TestFeedDocument:
     """The feed as it is served.
 
+    :ivar gzipped: the same bytes, compressed.
+    :ivar tag: identifies this version: a part of its ETag.
     :ivar modified_at: for its Last-Modified, in seconds since the epoch.
     """
 
@@ -73,6 +79,7 @@ def encode(about: FeedInfo, items: Sequence[TestItem]) -> bytes:
 
 
 def _entry_of(item: TestItem, page: str) -> FeedEntry:
+    """An item as an entry; its text says when it was due."""
     text = f"This item was due at {clock_of(item.slot)} UTC. A subscriber sees it within a second."
     return FeedEntry(
         id=item.guid,

@@ -111,10 +111,12 @@ class TestFeedDoor(RoutesOnly):
 
 
 def _link_to_topic_page(url: str) -> Tag:
+    """A link to the page about a topic."""
     return tags.a("the page about this topic", href=f"/topic?url={quote(url, safe='')}")
 
 
 def _list_item(item: TestItem) -> Tag:
+    """An item of the list on the page."""
     return tags.li(
         tags.span(tags.time(title_of(item), datetime=iso_time(item.slot))),
         tags.span(tags.code(item.guid), class_="where"),

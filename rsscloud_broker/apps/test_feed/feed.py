@@ -35,6 +35,7 @@ MAX_ITEMS: Final = 20
 class TestFeed:
     """The test feed of this broker.
 
+    :ivar about: what the feed says about itself.
     :ivar items: the items in the feed, the newest first; empty until the first one is there.
     :ivar document: the feed as it is served; None until the first item is there.
     """
@@ -72,6 +73,7 @@ class TestFeed:
                 await self._read_items()
 
     async def _read_items(self) -> None:
+        """Read the items in the database."""
         self._replace_items(*await self._database.read(partial(newest_items, limit=MAX_ITEMS)))
         self._is_read = True
 

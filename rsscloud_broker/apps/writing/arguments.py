@@ -35,7 +35,10 @@ def no_such_post(number: Any) -> Fault:
 
 
 def text_in(value: Any, what: str) -> str:
-    """The text that somebody sent as a string, or as base64 as some clients do."""
+    """The text that somebody sent as a string, or as base64 as some clients do.
+
+    :param what: what it is, for the fault.
+    """
     text = text_of(value)
     if text is None:
         raise Fault(FaultCode.BAD_REQUEST, f"The type of {what} must be string.")

@@ -101,6 +101,7 @@ class WritingDoor:
         return Answer(rsd_document(self._public_url, home), f"{MEDIA_TYPE}; charset=utf-8")
 
     async def _answer_below_people(self, request: Request) -> Answer | None:
+        """Answer a request below ``/people/``."""
         path = request.path.decode("latin-1")
         if found := _PAGE.fullmatch(path):
             number = int(found[2]) if found[2] else None
@@ -112,6 +113,7 @@ class WritingDoor:
         return NOTHING_HERE
 
     async def _send_feed(self, request: Request, name: str, file: str) -> Answer | None:
+        """Send a feed of an author, and return None; or an answer if there is none."""
         author = await self._writing.store.author_named(name)
         if author is None or not author.is_public:
             return await self._people.nothing_of(name)
@@ -134,6 +136,7 @@ class WritingDoor:
         return None
 
     async def _send_file(self, request: Request, name: str, digest: str) -> Answer | None:
+        """Send an uploaded file, and return None; or an answer if there is none."""
         upload = await self._writing.store.upload_named(name, digest)
         if upload is None:
             return await self._people.nothing_of(name)

@@ -72,14 +72,22 @@ _PARAMETERS: Final = {
 
 @frozen
 class EditorCall:
-    """A call whose caller is known."""
+    """A call whose caller is known.
+
+    :ivar source: the address from which it came.
+    """
 
     caller: Caller
     source: str
 
 
 class Editors:
-    """What the handlers of all these APIs use."""
+    """What the handlers of all these APIs use.
+
+    :param allow_plain_passwords: whether passwords may come over http from other machines.
+    :ivar writing: does what the calls ask for.
+    :ivar parts: what the broker gives the application.
+    """
 
     def __init__(self, writing: Writing, parts: AppParts, allow_plain_passwords: bool) -> None:
         self.writing = writing
@@ -91,6 +99,7 @@ class Editors:
     ) -> tuple[EditorCall, Mapping[str, Any]]:
         """Find out who calls and which message is meant: see `editing`.
 
+        :param sent: the parameters by name.
         :returns: the call, and the arguments of the method that answers it.
         """
         given = {name: value for name, value in sent.items() if name not in _IGNORED}
@@ -143,6 +152,9 @@ class Editors:
     ) -> NewPost:
         """A message whose text and pictures are those of some HTML: see ``pictures.with_html``.
 
+        :param caller: who has sent it.
+        :param new: the other parts of the message.
+        :param old: the message until now; None if it is new.
         :param enclosure: the URL of its new enclosure, empty for none; None if the old one stays.
         """
         media = media_of(old) if old else []
@@ -165,6 +177,7 @@ async def call_with_html(
 ) -> T:
     """Call a function that reads some HTML: another process does, if the HTML is not small.
 
+    :param caller: who has sent it.
     :raises InvalidPost: it takes too much to read, or the function says so.
     """
     if len(html) <= SMALL:
@@ -189,6 +202,7 @@ class EditorAPI(XMLRPC):
         self._writing = editors.writing
 
     def _blogs(self, caller: Caller) -> list[dict[str, Any]]:
+        """The one blog of an account, in a list."""
         return [
             {
                 "blogid": BLOG_ID,
@@ -201,6 +215,10 @@ class EditorAPI(XMLRPC):
         ]
 
     async def _newest_posts(self, call: EditorCall, count: Any) -> list[Post]:
+        """The newest messages.
+
+        :param count: how many the client wants.
+        """
         # A call returns at most a hundred messages.
         return await self._writing.store.all_posts(call.caller.account.id, count_in(count, 100))
 
@@ -225,6 +243,7 @@ class EditorAPI(XMLRPC):
         ]
 
     async def _add(self, call: EditorCall, new: NewPost) -> str:
+        """Write a message.  Returns its id."""
         return str((await self._writing.add(call.caller, new, call.source)).id)
 
     async def _edit(self, call: EditorCall, post: Post, new: Revise) -> bool:

@@ -30,7 +30,12 @@ _PAGES: Final = frozenset({"text/html", "application/xhtml+xml"})
 
 @frozen
 class Enclosures:
-    """Finds the enclosures of messages."""
+    """Finds the enclosures of messages.
+
+    :ivar web: calls no addresses that the operator forbids for topics.
+    :ivar files: the URLs of uploaded files.
+    :ivar store: the tables.
+    """
 
     web: IOutbound
     files: FileUrls
@@ -49,6 +54,7 @@ class Enclosures:
         return evolve(file or await self._find_file(url), text=new.enclosure_text)
 
     async def _find_file(self, url: str) -> Enclosure:
+        """The file at a URL, with its type and size."""
         own = self.files.parse_url(url)
         if own is None:
             return await facts_of(self.web, url)
@@ -61,6 +67,7 @@ class Enclosures:
 async def facts_of(web: IOutbound, url: str) -> Enclosure:
     """Ask the server of a file for its type and size.
 
+    :param web: calls no addresses that the operator forbids for topics.
     :raises InvalidPost: the server does not answer, or has no such file.
     :raises Unavailable: the broker lacks resources.
     """

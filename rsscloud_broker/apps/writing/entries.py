@@ -39,7 +39,9 @@ async def read_entry(
 ) -> NewPost:
     """The message that a struct of ``metaWeblog.newPost`` or ``editPost`` means.
 
+    :param old: the message until now; None if it is new.
     :param publish: whether it is published; None if the call does not say.
+    :param sent: the struct as it came, of any type.
     :raises Fault: a member is of a wrong type or cannot be kept.
     """
     entry = struct_in(sent, "the message")
@@ -95,6 +97,7 @@ def is_draft(status: Any, publish: bool | None, otherwise: bool) -> bool:
 
     :param status: the status as WordPress has it, which counts more; None if there is none.
     :param publish: whether it is published; None if the call does not say.
+    :param otherwise: whether it is a draft if nothing says it.
     """
     match status:
         case None:
@@ -107,7 +110,10 @@ def is_draft(status: Any, publish: bool | None, otherwise: bool) -> bool:
 
 
 def check_date(entry: Mapping[str, Any], now: float) -> None:
-    """Check that a message shall not be published later: that is not offered here."""
+    """Check that a message shall not be published later: that is not offered here.
+
+    :raises Fault: its date is in the future.
+    """
     today = datetime.fromtimestamp(int(now), UTC)
     for name, tolerance in _DATES.items():
         date = entry.get(name)

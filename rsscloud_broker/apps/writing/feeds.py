@@ -33,6 +33,7 @@ _REGISTER: Final = "/rsscloud/pleaseNotify"
 class WrittenFeed:
     """A feed in one format, as it is published and served.
 
+    :ivar gzipped: the body of the content, compressed.
     :ivar etag: identifies the content, in hexadecimal.
     """
 
@@ -49,7 +50,12 @@ class WrittenFeed:
 
 @frozen
 class AccountFeeds:
-    """Makes feeds."""
+    """Makes feeds.
+
+    :param public_url: the broker's own URL, without a slash at the end.
+    :param has_hub: whether the broker is a WebSub hub.
+    :param has_cloud: whether the broker takes rssCloud registrations.
+    """
 
     public_url: str
     has_hub: bool
@@ -60,7 +66,10 @@ class AccountFeeds:
         return f"{self.public_url}/people/{name}"
 
     def url(self, name: str, file: str = "rss.xml") -> str:
-        """A feed of an author."""
+        """A feed of an author.
+
+        :param file: one of ``FORMATS``.
+        """
         return f"{self.home_url(name)}/{file}"
 
     def page_url(self, post: Post) -> str:
@@ -74,6 +83,8 @@ class AccountFeeds:
     def write(self, author: Author, posts: Sequence[Post]) -> dict[str, WrittenFeed]:
         """Write the feeds of an author, by their URLs, in the order of ``FORMATS``.  It takes a
         while: call it in a thread.
+
+        :param posts: the newest first.
         """
         entries = tuple(map(self._entry, posts))
         return {
@@ -91,6 +102,7 @@ class AccountFeeds:
         return encode(self._document(author, "rss.xml", tuple(map(self._entry, posts))))
 
     def _document(self, author: Author, file: str, entries: tuple[FeedEntry, ...]) -> FeedDocument:
+        """A feed without its format: what all formats write."""
         # The time of the last change of an entry, and not of the last change at all: so the feed
         # stays as it is if a message changes that is too old to be in it.
         updated = max((each.updated for each in entries), default=author.changed_at)
@@ -130,5 +142,6 @@ class AccountFeeds:
 
 
 def _outline(item: OutlineItem) -> FeedOutline:
+    """An item of an outline, with all below it, as feeds write it."""
     below = tuple(map(_outline, item.items))
     return FeedOutline(item.text, to_html(item.text or item.title), item.title, item.link, below)

@@ -86,12 +86,18 @@ def media_type(data: bytes) -> str:
 
 @frozen
 class FileUrls:
-    """The URLs of the files of all accounts."""
+    """The URLs of the files of all accounts.
+
+    :param public_url: the broker's own URL, without a slash at the end.
+    """
 
     public_url: str
 
     def url(self, account: str, upload: StoredUpload) -> str:
-        """Where everybody can get a file."""
+        """Where everybody can get a file.
+
+        :param account: the name of the account.
+        """
         ending = ENDINGS[upload.media_type]
         return f"{self.public_url}/people/{account}/files/{upload.digest}.{ending}"
 

@@ -67,6 +67,7 @@ class TooMuchMarkup(Refused, DocumentFault):
 class MarkupLink:
     """A link or a file in HTML.
 
+    :ivar url: its http or https URL.
     :ivar text: the text of the link, or the text that stands for a picture; may be empty.
     """
 
@@ -78,6 +79,7 @@ class MarkupLink:
 class MarkupContent:
     """What a message keeps of some HTML.
 
+    :ivar text: the plain text.
     :ivar title: the text of a ``title`` element, with which editors of the Blogger API send the
         title of a message; empty if there is none.
     :ivar links: the links whose text is not their URL, each URL once, in order.
@@ -182,6 +184,7 @@ class _Reader:
         )
 
     def _add_medium(self, attributes: Mapping[str, str]) -> None:
+        """Keep the URL of a picture, a sound or a film, and the text that stands for it."""
         url, alt = _web_url_or_empty(attributes.get("src", "")), _tidy(attributes.get("alt", ""))
         if url and len(self._media) < MAX_LINKS:
             self._media.setdefault(url, MarkupLink(url, alt))
@@ -234,6 +237,7 @@ def to_html(text: str) -> str:
 
 
 def _paragraph_html(paragraph: str) -> str:
+    """A paragraph of plain text as HTML: URLs become links, line breaks ``br``."""
     parts: list[str] = []
     end = 0
     for found in _URL.finditer(paragraph):

@@ -76,7 +76,10 @@ _POST_TYPES: Final = {
 
 
 class Micropub:
-    """Answers the requests of both endpoints."""
+    """Answers the requests of both endpoints.
+
+    :param options: the limits.
+    """
 
     def __init__(self, writing: Writing, parts: AppParts, options: WritingOptions) -> None:
         self._writing = writing
@@ -111,6 +114,7 @@ class Micropub:
         ]
 
     async def _act(self, request: Request) -> Answer:
+        """Create, update or delete a message, as a request asks for."""
         caller, sent = await self._requests.read(request)
         document, source = sent.document, client_address(request)
         action = document.get("action", "")
@@ -163,7 +167,10 @@ class Micropub:
         return await call_with_html(self._parts, caller, html, new_post, properties, old)
 
     def _check_with_files(self, new: NewPost, files: Sequence[tuple[str, str, bytes]]) -> None:
-        """Check a message before its files are stored, which would be left over otherwise."""
+        """Check a message before its files are stored, which would be left over otherwise.
+
+        :raises InvalidPost: it breaks a rule.
+        """
         most = self._options.max_upload_bytes
         for field, _, data in files:
             if field.removesuffix("[]") not in _FILES:
@@ -204,11 +211,13 @@ class Micropub:
         }
 
     async def _categories(self, caller: Caller, request: Request) -> list[str]:
+        """The categories of the caller whose names contain the parameter ``filter``."""
         part = parameter(request, "filter").casefold()
         names = await self._writing.store.categories(caller.account.id)
         return [name for name in names if part in name.casefold()]
 
     async def _newest_posts(self, caller: Caller, request: Request) -> dict[str, Any]:
+        """The newest messages, or those before the one that ``after`` names."""
         limit = min(max(_number_of(request, "limit", _POSTS), 1), _MAX_POSTS)
         after = _number_of(request, "after", 0) or None
         posts = await self._writing.store.all_posts(caller.account.id, limit, after)
@@ -234,6 +243,7 @@ class Micropub:
         raise _no_such_post()
 
     async def _upload(self, request: Request) -> Answer:
+        """Store the one file of a request, and answer with its URL."""
         caller, sent = await self._requests.read(request)
         named = [each for each in sent.form.files if each[0] == "file"] if sent.form else []
         if len(named) != 1:
@@ -245,6 +255,7 @@ class Micropub:
         return Answer(b"", JSON, 201, {"location": url})
 
     async def _query_media(self, request: Request) -> Answer:
+        """Answer a query for the newest files of the caller, or for the last one."""
         caller = await self._requests.caller(request)
         match parameter(request, "q"):
             case "source":
@@ -260,6 +271,7 @@ class Micropub:
 
 
 def _wanted_properties(request: Request) -> list[str]:
+    """The names of the properties that a query asks for."""
     arguments = request.args or {}
     return [
         decode(value)
@@ -279,6 +291,7 @@ def _source_of(properties: Mapping[str, Any], names: list[str]) -> dict[str, Any
 
 
 def _number_of(request: Request, name: str, otherwise: int) -> int:
+    """A parameter that is a number, or ``otherwise`` if it is not there."""
     number = parse_number(parameter(request, name) or str(otherwise))
     if number is None:
         raise InvalidPost(f"{name} must be a number")

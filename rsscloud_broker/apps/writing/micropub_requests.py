@@ -35,7 +35,11 @@ MAX_OVERHEAD: Final = 1024 * 1024
 
 
 class Refusal(Exception):
-    """A request gets an error (W3C Micropub, section 3.8)."""
+    """A request gets an error (W3C Micropub, section 3.8).
+
+    :ivar status: the HTTP status.
+    :ivar error: the error code.
+    """
 
     def __init__(self, status: int, error: str, text: str) -> None:
         super().__init__(text)
@@ -69,7 +73,10 @@ class Requests:
         self._in_thread = parts.in_thread
 
     async def caller(self, request: Request) -> Caller:
-        """The caller of a request, by the token in its header."""
+        """The caller of a request, by the token in its header.
+
+        :raises Refusal: there is no token, or it does not allow the caller to post.
+        """
         return await self._caller_of(bearer_token(request))
 
     async def read(self, request: Request) -> tuple[Caller, Sent]:
@@ -111,6 +118,10 @@ class Requests:
         return caller
 
     async def _read_body(self, request: Request) -> Sent:
+        """Read the body of a request.
+
+        :raises Refused: it cannot be read.
+        """
         body = body_of(request)
         kind = media_type(request)
         if kind == MULTIPART:
@@ -142,6 +153,7 @@ def _sent_form(form: Form) -> Sent:
 
 
 def _read_json(body: bytes) -> Sent:
+    """Read JSON, which must be an object."""
     try:
         document = json.loads(body)
     except RecursionError:

@@ -28,6 +28,8 @@ class Missing(InvalidPost):
 class Enclosure:
     """A file that belongs to a message, such as a picture (RSS 2.0, ``enclosure``).
 
+    :ivar url: where the file is.
+    :ivar media_type: such as ``audio/mpeg``.
     :ivar size: the number of its bytes; 0 if its server does not tell.
     :ivar text: what stands for it where it is not seen: what a picture shows, or the name of a
         file; empty for nothing.
@@ -43,7 +45,10 @@ class Enclosure:
 class OutlineItem:
     """An item of the outline below a message.
 
+    :ivar text: plain text.
+    :ivar title: empty for none.
     :ivar link: an http or https URL; empty for none.
+    :ivar items: the items below this one.
     """
 
     text: str
@@ -57,11 +62,13 @@ class NewPost:
     """What somebody wants to publish: a new message, or the new state of one that exists.
 
     :ivar text: plain text; HTML in it is shown as it was typed.
+    :ivar title: empty for none.
     :ivar link: the http or https URL of what the message is about; empty for none.
     :ivar enclosure_url: the URL of a file that belongs to the message, perhaps one that was
         uploaded before; empty for none.  Its type and size are found out.
     :ivar enclosure_text: what stands for that file: see `Enclosure`.
     :ivar categories: words or paths by which readers can find the message.
+    :ivar items: the outline below the message.
     :ivar is_draft: whether only the author sees it.
     """
 

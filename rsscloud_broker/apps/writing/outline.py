@@ -82,5 +82,6 @@ def write(items: tuple[OutlineItem, ...], level: int = 0) -> str:
 
 
 def _write_line(item: OutlineItem) -> str:
+    """An item as a line, without what is below it."""
     text = item.text or item.title
     return f"{text} <{item.link}>".strip() if item.link else text

@@ -86,7 +86,10 @@ class PeoplePages:
         return Answer(page, headers=private(viewer))
 
     async def of_author(self, request: Request, name: str, number: int | None) -> Answer:
-        """The messages of an author, or one of them."""
+        """The messages of an author, or one of them.
+
+        :param number: the id of that message; None for all.
+        """
         author = await self._writing.store.author_named(name)
         if author is None or not author.is_public:
             return await self.nothing_of(name)
@@ -102,6 +105,7 @@ class PeoplePages:
         return GONE if await self._writing.store.is_former(name) else NOTHING_HERE
 
     async def _list_posts(self, request: Request, author: Author) -> Answer:
+        """A page with messages of an author, the newest or those before a position."""
         typed = parameter(request, "before")
         before = parse_number(typed)
         if typed and before is None:
@@ -134,6 +138,7 @@ class PeoplePages:
         return Answer(page, headers=private(viewer) | links_to_apis)
 
     async def _show_message(self, request: Request, author: Author, post: Post) -> Answer:
+        """The page of one message, with a link to edit it for its author."""
         viewer = await viewer_of(self._callers, request)
         is_own = viewer is not None and viewer.account.id == author.account_id
         page = await self._pages.render(
@@ -167,7 +172,10 @@ class PeoplePages:
         ]
 
     def article(self, post: Post, *, alone: bool) -> Tag:
-        """A message."""
+        """A message.
+
+        :param alone: whether it is the only one on the page.
+        """
         parts: list[Flattenable] = []
         if post.title:
             title = linked(post.link, post.title) if post.link else post.title
@@ -204,6 +212,7 @@ class PeoplePages:
         return tags.p("File: ", linked(file.url, name), kind, class_="enclosure")
 
     def _times_and_categories(self, post: Post, *, alone: bool) -> Tag:
+        """When a message was written and changed, with a link to its page; and its categories."""
         now = self._clock.wall_seconds()
         about: list[Flattenable] = [moment(post.created_at, now)]
         if not alone:
@@ -238,4 +247,5 @@ def title_of(post: Post) -> str:
 
 
 def _count_items(items: tuple[OutlineItem, ...]) -> int:
+    """How many items an outline has, on all levels."""
     return sum(1 + _count_items(each.items) for each in items)

@@ -126,7 +126,10 @@ def new_post(properties: dict[str, list[Any]], old: Post | None = None) -> NewPo
 
 
 def properties_of(post: Post, url: str) -> dict[str, list[Any]]:
-    """The properties of a message."""
+    """The properties of a message.
+
+    :param url: the URL of its page.
+    """
     found: dict[str, list[Any]] = {
         "content": [post.text],
         "published": [iso_time(post.created_at)],
@@ -158,6 +161,7 @@ def apply_update(old: Properties, update: Mapping[str, Any]) -> dict[str, list[A
     made the link.  What is deleted goes before anything is added, so that a reply can become a
     bookmark by one update.
 
+    :param update: the request, with ``replace``, ``add`` and ``delete``.
     :raises InvalidPost: the request asks for nothing, or is not as the specification says.
     """
     if not update.keys() & {"replace", "add", "delete"}:
@@ -192,6 +196,7 @@ def _operation(update: Mapping[str, Any], name: str) -> Mapping[str, list[Any]]:
 
 
 def _delete_properties(found: dict[str, list[Any]], names: Any) -> None:
+    """Remove properties, or some of their values."""
     if isinstance(names, list) and all(isinstance(name, str) for name in names):
         for name in names:
             for each in _names_of(name):

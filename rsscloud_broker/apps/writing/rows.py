@@ -40,6 +40,7 @@ class Author:
 
     :ivar base: the URL with which the ids of its messages begin.
     :ivar version: how often its messages have changed.
+    :ivar next_id: the id of its next message.
     :ivar changed_at: when its feeds last changed; 0 if it has published nothing yet.
     """
 
@@ -61,6 +62,7 @@ class Snapshot:
     """The present messages of an author, as far as a change needs them.
 
     :ivar published: the newest messages that are published, the newest first.
+    :ivar old: the message that is to be changed; None if there is no such message.
     """
 
     author: Author
@@ -72,6 +74,8 @@ class Snapshot:
 class ChangeOfPosts:
     """A change: a message in its new state, or one that is deleted.
 
+    :ivar author: the author before the change.
+    :ivar new: None if the message is deleted.
     :ivar is_public: whether the feeds change.
     :ivar at: the time of the change, in seconds since the epoch.
     """
@@ -190,6 +194,8 @@ def snapshot(conn: Connection, owner: Author, limit: int, post_id: int | None) -
     """The state of an author's messages on which a change is based.
 
     :param owner: only its account is used: the version may have changed meanwhile.
+    :param limit: how many published messages.
+    :param post_id: the message that is to be changed; None for a new one.
     """
     present = author_of(conn, owner.account_id) or owner
     old = None if post_id is None else find_post(conn, present, post_id)
@@ -197,7 +203,10 @@ def snapshot(conn: Connection, owner: Author, limit: int, post_id: int | None) -
 
 
 def published(conn: Connection, owner: Author, limit: int, before: int | None = None) -> list[Post]:
-    """The published messages of an author, the newest first."""
+    """The published messages of an author, the newest first.
+
+    :param before: only those with smaller positions.
+    """
     chosen = select(post).where(post.c.account_id == owner.account_id, post.c.position > 0)
     if before is not None:
         chosen = chosen.where(post.c.position < before)
@@ -295,6 +304,7 @@ def _item_to_json(item: OutlineItem) -> list[Any]:
 
 
 def _item_from_json(value: list[Any]) -> OutlineItem:
+    """An item of an outline, made of what ``_item_to_json`` has stored."""
     text, title, link, items = value
     return OutlineItem(text, title, link, tuple(map(_item_from_json, items)))
 
@@ -330,6 +340,7 @@ def categories(conn: Connection, account_id: int) -> list[str]:
 
 
 def _use_category(conn: Connection, account_id: int, name: str, at: int) -> None:
+    """Note that a category was used; if there are too many, forget the ones used longest ago."""
     same = (category.c.account_id == account_id, category.c.name == name)
     if conn.execute(update(category).where(*same).values(used_at=at)).rowcount:
         return

@@ -28,6 +28,7 @@ _APIS: Final = ("MetaWeblog", "Blogger")
 def rsd_document(public_url: str, home: str) -> bytes:
     """The document for one account.
 
+    :param public_url: the URL of the broker, without a slash at the end.
     :param home: the page with the messages of the account, or the front page if it is unknown.
     """
     rsd = etree.Element("rsd", {"version": "1.0", "xmlns": _NAMESPACE})

@@ -8,7 +8,10 @@ from rsscloud_broker.interfaces import IDatabase
 
 
 class PostStore:
-    """Runs the functions of ``rows`` and ``upload_rows``, each as one transaction."""
+    """Runs the functions of ``rows`` and ``upload_rows``, each as one transaction.
+
+    :param database: for the tables of the application.
+    """
 
     def __init__(self, database: IDatabase) -> None:
         self._database = database

@@ -88,6 +88,7 @@ def outline_elements(items: tuple[OutlineItem, ...]) -> Tag | str:
 
 
 def _item_elements(item: OutlineItem) -> Flattenable:
+    """An item of an outline, with all below it, as elements."""
     if item.link:
         named = item.title or item.text or item.link
         text: list[Flattenable] = [linked(item.link, named)]

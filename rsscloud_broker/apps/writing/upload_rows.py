@@ -59,6 +59,7 @@ def begin_upload(
 
     What somebody else has stored of the same file, and not finished, is given up.
 
+    :param quota: how many bytes all files of the account may have together.
     :returns: the upload, which may have been there before, whole; None if it would exceed the
         quota.
     """
@@ -93,6 +94,7 @@ def put_chunks(
     """Store the next pieces of a file.
 
     :param number: the number of the first of these pieces; the first of all is 0.
+    :param is_last: whether the file is whole with them.
     :raises UploadLost: the upload was removed meanwhile.
     """
     same = upload.c.id == upload_id
@@ -120,7 +122,10 @@ def upload_named(conn: Connection, name: str, digest: str) -> StoredUpload | Non
 
 
 def uploads(conn: Connection, account_id: int, limit: int, skipped: int = 0) -> list[StoredUpload]:
-    """The whole uploads of an account, the newest first."""
+    """The whole uploads of an account, the newest first.
+
+    :param skipped: how many of them are left out.
+    """
     mine = select(upload).where(upload.c.account_id == account_id, upload.c.is_whole)
     newest = mine.order_by(upload.c.id.desc()).limit(limit).offset(skipped)
     return list(map(_upload_of_row, conn.execute(newest)))
@@ -131,6 +136,7 @@ def remove_upload(
 ) -> int | None:
     """Remove an upload of an account; its pieces stay, for `drop_chunks`.
 
+    :param record: an operation that runs in the same transaction, if there was the upload.
     :returns: its id; None if the account has no such upload.
     """
     removed = _remove(conn, upload.c.account_id == account_id, upload.c.digest == digest)

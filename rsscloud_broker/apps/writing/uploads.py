@@ -19,6 +19,7 @@ class Uploads:
 
     :param quota: how many bytes the files of one account may have together, unless an
         administrator has set another limit for it.
+    :param in_thread: calls a function in a thread.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class Uploads:
     async def keep(self, account: Account, name: str, data: bytes) -> StoredUpload:
         """Store a file.  If this fails, nothing of it stays.
 
+        :param name: the name for people.
         :raises InvalidPost: the files of the account would be too large together.
         :raises Unavailable: the database cannot be used, or has no space.
         """
@@ -66,7 +68,10 @@ class Uploads:
     async def remove(
         self, account_id: int, digest: str, record: Callable[[Any], None] | None = None
     ) -> bool:
-        """Delete a file.  Returns whether the account had it."""
+        """Delete a file.  Returns whether the account had it.
+
+        :param record: an operation that is part of the same transaction, if there was the file.
+        """
         removed = await self._store.remove_upload(account_id, digest, record)
         if removed is None:
             return False
@@ -84,5 +89,6 @@ class Uploads:
             await self._drop_chunks(upload_id)
 
     async def _drop_chunks(self, upload_id: int) -> None:
+        """Delete the pieces of an upload that is gone."""
         while await self._store.drop_chunks(upload_id):
             pass

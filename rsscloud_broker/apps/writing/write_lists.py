@@ -66,6 +66,7 @@ class Lists:
         }
 
     def _post_row(self, post: Post, caller: Caller) -> Tag:
+        """A message in a list, with what can be done with it."""
         name = clipped(title_of(post))
         editor = f"/write?id={post.id}"
         page = editor if post.is_draft else urlsplit(self._writing.feeds.page_url(post)).path
@@ -81,6 +82,7 @@ class Lists:
         return tags.li(shown, tags.span(*about, class_="where"), _fold_away("Delete…", button))
 
     def _file_row(self, upload: StoredUpload, caller: Caller) -> Tag:
+        """A file in the list, with a button to delete it."""
         path = urlsplit(self._writing.files.url(caller.name, upload)).path
         about = tags.span(f"{upload.media_type}, {upload.size:,} bytes", class_="where")
         button = _button(caller, "delete-file", "file", upload.digest, "Delete this file")

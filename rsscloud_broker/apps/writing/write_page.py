@@ -178,6 +178,7 @@ class WritePage:
     async def _send(
         self, request: Request, caller: Caller, file: tuple[str, bytes] | None
     ) -> Answer:
+        """Publish a message, or store it as a draft."""
         source = client_address(request)
         old, new = await self._read_typed(request, caller, file)
         number = number_parameter(request, "id")
@@ -194,6 +195,7 @@ class WritePage:
     async def _preview(
         self, request: Request, caller: Caller, file: tuple[str, bytes] | None
     ) -> Answer:
+        """Show a message as it would look, above the form with it."""
         old, new = await self._read_typed(request, caller, file)
         post = await self._writing.preview(caller, new)
         shown = self._people.article(post, alone=True)
@@ -215,6 +217,7 @@ class WritePage:
         return old, self._new_post(request, old)
 
     def _new_post(self, request: Request, old: Post | None) -> NewPost:
+        """The message that was typed, in place of the old one if any."""
         typed = parameter(request, "outline")
         # What nobody changed stays, with the titles of items, which the form does not have.
         is_same = old is not None and _split_lines(typed) == _split_lines(outline.write(old.items))
@@ -235,11 +238,13 @@ class WritePage:
         )
 
     async def _discard(self, request: Request, caller: Caller, _: object) -> Answer:
+        """Forget what was typed and not sent."""
         number = number_parameter(request, "id")
         await self._writing.store.drop_unsent(caller.account.id, number)
         return redirect(f"/write?id={number}" if number else "/write")
 
     async def _delete(self, request: Request, caller: Caller, _: object) -> Answer:
+        """Delete a message, and forget what was typed to change it."""
         number = number_parameter(request, "id")
         source = client_address(request)
         await self._writing.delete(caller, number, source)
@@ -291,6 +296,8 @@ class WritePage:
     ) -> Answer:
         """Render the page.
 
+        :param post: the message that is edited; None for a new one.
+        :param fields: what is in the form, by ``FIELDS``.
         :param restored: when the fields were kept, if they were typed and not sent.
         """
         categories = await self._writing.store.categories(caller.account.id)
@@ -341,6 +348,7 @@ def _characters_left(text: str, most: int) -> str:
 
 
 def _fields_of(post: Post | None) -> dict[str, str]:
+    """What is in the form for a message."""
     if post is None:
         return {}
     return {
@@ -355,10 +363,12 @@ def _fields_of(post: Post | None) -> dict[str, str]:
 
 
 def _categories_field(post: Post) -> str:
+    """The categories of a message as they are in the form."""
     return ", ".join(post.categories)
 
 
 def _sent_fields(request: Request) -> dict[str, str]:
+    """The fields of a form as they came."""
     return {name: parameter(request, name).replace("\r\n", "\n") for name in FIELDS}
 
 

@@ -69,6 +69,12 @@ class Writing:
     if the account has written too often, ``Forbidden`` if the operator has blocked the source or
     the feed, ``DiskFull`` if the disk is nearly full, and ``Unavailable`` if the database cannot be
     used.  After each of these nothing has changed.
+
+    :ivar options: the limits.
+    :ivar feeds: makes the feeds.
+    :ivar files: the URLs of uploaded files.
+    :ivar kept_files: keeps them.
+    :ivar store: the tables.
     """
 
     def __init__(self, options: WritingOptions, parts: AppParts) -> None:
@@ -104,6 +110,7 @@ class Writing:
         return feeds
 
     async def _write(self, author: Author, posts: Sequence[Post]) -> Mapping[str, WrittenFeed]:
+        """The feeds of an author with some messages, by their URLs; they are made in a thread."""
         feeds: Mapping[str, WrittenFeed] = await self._in_thread(self.feeds.write, author, posts)
         return feeds
 
@@ -208,6 +215,7 @@ class Writing:
     ) -> bool:
         """Delete a message, unless it is a draft and ``drafts`` is false.
 
+        :param record: what else happens in the same transaction.
         :returns: whether there was such a message.
         """
 
@@ -264,6 +272,7 @@ class Writing:
     ) -> Post | None:
         """Change, add or delete a message, and publish the feeds unless it is and was a draft.
 
+        :param post_id: None for a new message.
         :param make: returns the new state of the message; None to delete it.
         :param also_store: an operation that is part of the transaction that publishes the feeds.
         :returns: the message afterwards; None if it was deleted.

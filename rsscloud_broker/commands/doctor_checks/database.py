@@ -86,6 +86,7 @@ def _shell_command(file: Path, statement: str) -> str:
 
 
 async def _check_server(patient: CheckContext, url: str) -> AsyncIterator[Result]:
+    """The state of a PostgreSQL server."""
     try:
         health = await patient.in_thread(storage.server_health, url)
     except Unavailable:
@@ -134,6 +135,7 @@ async def backup(patient: CheckContext) -> AsyncIterator[Result]:
 
 
 def _try_dump(url: URL) -> tuple[Level, str, str]:
+    """Have ``pg_dump`` dump the definitions of the tables; level, fact and advice."""
     program = shutil.which("pg_dump")
     if program is None:
         advice = "install the server's client programs, or make backups on another machine"

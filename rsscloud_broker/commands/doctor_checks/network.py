@@ -175,6 +175,7 @@ def _check_own_listeners(patient: CheckContext) -> Iterator[Result]:
 
 
 def _has_route(address: str) -> bool:
+    """Whether this machine has a route to an address.  Nothing is sent."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:

@@ -89,6 +89,7 @@ async def _ask_how_it_arrived(
 
 
 def _why_not_ours(answer: FeedAnswer) -> str:
+    """Why an answer is not that of this broker, as a clause."""
     server = answer.headers.get("server", "")
     by = f", by {server}" if server else ""
     if answer.target:
@@ -127,6 +128,7 @@ def _find_unreachable(url: str) -> list[Result]:
 
 
 def _find_changes_by_proxy(url: str, arrived: Mapping[str, str]) -> Iterator[Result]:
+    """What a proxy has changed that it should not."""
     wanted = urlsplit(url)
     host = urlsplit(f"//{arrived['host']}")
     if host.netloc != wanted.netloc and host.hostname != wanted.hostname:
@@ -190,6 +192,7 @@ async def proxy(patient: CheckContext) -> AsyncIterator[Result]:
 
 
 def _judge_without_header(patient: CheckContext, arrived: Mapping[str, str]) -> Result:
+    """The result if the request came without ``X-Forwarded-For``."""
     parts = urlsplit(patient.config.address)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     peer = arrived["peer"] or "a UNIX socket"
@@ -255,6 +258,7 @@ def _fetch_certificate(host: str, port: int) -> x509.Certificate:
 
 
 def _judge_dates(where: str, certificate: x509.Certificate, now: float) -> Result:
+    """The result about the dates of a certificate; ``where`` says whose it is."""
     ends = certificate.not_valid_after_utc
     moment = datetime.fromtimestamp(now, UTC)
     days = (ends - moment).days

@@ -59,10 +59,12 @@ class CheckContext:
 
     @property
     def host(self) -> str:
+        """The host of the URL at which others reach the broker."""
         return urlsplit(self.config.address).hostname or ""
 
     @property
     def is_local(self) -> bool:
+        """Whether the broker is for this machine only, as with ``--local``."""
         return is_localhost(self.host) or is_loopback(self.host)
 
     @property
@@ -72,6 +74,7 @@ class CheckContext:
         return next(each for each in (data, *data.parents) if each.is_dir())
 
     async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        """Call a function that blocks."""
         pool = self.reactor.getThreadPool()
         result: T = await deferToThreadPool(self.reactor, pool, function, *args)
         return result

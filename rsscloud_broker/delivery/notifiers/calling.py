@@ -91,6 +91,7 @@ class CallingNotifier(ABC):
         return break_off
 
     async def notify(self, notification: Notification) -> Outcome:
+        """Notify a subscriber, and return the outcome."""
         return await from_callback(partial(self.begin, notification))
 
     def _begin_here(self, notification: Notification, done: Done[Outcome]) -> BreakOff:
@@ -243,5 +244,6 @@ def failed(reason: str, **facts: Any) -> Outcome:
     """The outcome of a call that failed.
 
     :param reason: why; it is cleaned and cut to one line that can be stored and logged.
+    :param facts: further fields of the outcome.
     """
     return Outcome(False, clean(reason)[:MAX_REASON], **facts)

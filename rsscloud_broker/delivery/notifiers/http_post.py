@@ -37,6 +37,10 @@ class HttpPostNotifier(RssCloudNotifier):
         self.protocol = protocol
 
     def request_of(self, notification: Notification) -> OutboundRequest:
+        """The request that notifies a subscriber.
+
+        :raises ValueError: there is none; the text says why, for people.
+        """
         url, body = notification.callback.url, _body(notification.topic)
         return OutboundRequest("POST", url, _FORM, body, REDIRECTS)
 

@@ -56,6 +56,10 @@ class SoapNotifier(RssCloudNotifier):
     accept = staticmethod(_fault)
 
     def request_of(self, notification: Notification) -> OutboundRequest:
+        """The request that notifies a subscriber.
+
+        :raises ValueError: there is none; the text says why, for people.
+        """
         callback = notification.callback
         operation = re.split(r"[./:]", callback.procedure)[-1]
         try:

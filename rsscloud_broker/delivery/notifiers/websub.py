@@ -68,7 +68,10 @@ class WebSubNotifierOptions:
 
 @implementer(IDirectNotifier)
 class WebSubNotifier(CallingNotifier):
-    """The notifier for ``websub``."""
+    """The notifier for ``websub``.
+
+    :param outbound: makes the requests; it connects only to addresses that are allowed.
+    """
 
     protocol = PROTOCOL
     carries_content = True
@@ -98,6 +101,10 @@ class WebSubNotifier(CallingNotifier):
         return await call(self._outbound, OutboundRequest("GET", url), confirms, _NOT_NOW)
 
     def request_of(self, notification: Notification) -> OutboundRequest:
+        """The request that notifies a subscriber.
+
+        :raises ValueError: there is none; the text says why, for people.
+        """
         content, options = notification.content, notification.options
         if content is None:
             raise ValueError("there is no content to deliver: it is not kept any more")

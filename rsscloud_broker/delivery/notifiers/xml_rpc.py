@@ -44,6 +44,10 @@ class XMLRPCNotifier(RssCloudNotifier):
     accept = staticmethod(_fault)
 
     def request_of(self, notification: Notification) -> OutboundRequest:
+        """The request that notifies a subscriber.
+
+        :raises ValueError: there is none; the text says why, for people.
+        """
         body = xmlrpc.encode_call(notification.callback.procedure, [notification.topic])
         headers = {"content-type": "text/xml; charset=utf-8"}
         return OutboundRequest("POST", notification.callback.url, headers, body, REDIRECTS)

@@ -48,6 +48,7 @@ class Carrier:
 
     :param make: makes the client, as the first message says.
     :param block: takes the kinds and names of what is blocked, with the reasons.
+    :param reader: reads topics.
     :param notifiers: makes the notifiers, by protocol, which call by a client.
     :param outdated: says why another courier has to take over; empty if none has to.
     """
@@ -141,6 +142,7 @@ class Carrier:
 
     @property
     def _ready_client(self) -> Client:
+        """The client that ``Setup`` had made."""
         assert self._client is not None  # the broker sends ``Setup`` first
         return self._client
 

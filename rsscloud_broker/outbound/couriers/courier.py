@@ -72,6 +72,8 @@ class Courier:
 
     :param number: tells it from the others, in the log.
     :param greeting: gives the messages that every new process gets first.
+    :param spawn: starts a process.
+    :param limits: says when it is replaced; it is asked each time.
     :ivar idle, idle_topics: connections that it keeps for further requests, and for readings.
     :ivar readings: how many topics it is reading.
     """
@@ -117,6 +119,7 @@ class Courier:
         return max(0, len(self._pending) + len(self._waiting_for_start) - self.readings)
 
     async def request(self, request: OutboundRequest) -> OutboundReply:
+        """Have the process make a request when there is room for it, and wait for the reply."""
         reply: OutboundReply = await self._ask(TO_CALL, partial(self._send_call, request))
         return reply
 
@@ -194,6 +197,7 @@ class Courier:
         return await started
 
     def _forget_waiting(self, started: Deferred[Link[FromBroker, FromCourier]]) -> None:
+        """Forget a caller that no longer waits for the next process."""
         with suppress(ValueError):  # it has been taken from the list
             self._waiting_for_start.remove(started)
 
@@ -274,6 +278,7 @@ class Courier:
                 self.kill()  # when it has ended, another one is started
 
     def _fail_waiting(self, why: str) -> None:
+        """Have the requests fail that wait for a process to start."""
         waiting, self._waiting_for_start = self._waiting_for_start, []
         for started in waiting:
             started.errback(CallsUnavailable(why))
@@ -325,6 +330,7 @@ class Courier:
         return seconds
 
     async def stop(self) -> None:
+        """End the process, and wait until it has ended."""
         self._is_stopping = True
         if self._next_start is not None:
             self._next_start.cancel()
@@ -339,6 +345,7 @@ class Courier:
             await self._exit
 
     def kill(self) -> None:
+        """End the process at once."""
         with suppress(ProcessExitedAlready):
             self._process.signalProcess("KILL")
 

@@ -68,7 +68,10 @@ class Crew(Service):
 
     One host belongs to one courier, where its kept connections and TLS sessions are.
 
+    :param processes: how many couriers there are.
+    :param setup: what couriers are sent first.
     :param networks: the networks (CIDRs) that may be called beside public addresses.
+    :param rules: how topics are read.
     :param command: see ``ForkServer``.
     """
 
@@ -149,10 +152,12 @@ class Crew(Service):
 
     @property
     def under_way(self) -> int:
+        """How many requests are under way."""
         return sum(each.under_way for each in self.couriers)
 
     @property
     def idle(self) -> int:
+        """How many connections are kept open for further requests."""
         return sum(each.idle for each in self.couriers)
 
     def allow(self, networks: Iterable[object]) -> None:
@@ -169,19 +174,23 @@ class Crew(Service):
 
     @property
     def readings(self) -> int:
+        """How many topics are being read."""
         return sum(each.readings for each in self.couriers)
 
     @property
     def idle_topics(self) -> int:
+        """How many connections are kept open for further readings."""
         return sum(each.idle_topics for each in self.couriers)
 
     def change_rules(self, rules: TopicRules) -> None:
+        """Have topics read by these rules from now on."""
         self._rules = rules
         self._largest = max(self._largest, rules.body_limit)
         self._send_to_all(rules)
 
     @property
     def rules(self) -> TopicRules:
+        """How topics are read now."""
         return self._rules
 
     def _send_to_all(self, message: FromBroker) -> None:
@@ -196,6 +205,7 @@ class Crew(Service):
         return self.courier_of(notification.callback.url).notify(notification, done)
 
     def courier_of(self, url: str) -> Courier:
+        """The courier to which the host of a URL belongs."""
         return self.couriers[crc32(host_of(url).encode()) % len(self.couriers)]
 
 
@@ -217,6 +227,7 @@ class CourierFetcher:
         subscribers: int = 0,
         wanted: Wanted = EVERYTHING,
     ) -> Fetched:
+        """Have the courier of the topic's host fetch it: see ``ITopicFetcher``."""
         reading = self._crew.courier_of(url).read(
             lambda number: Read(number, url, known, subscribers, wanted)
         )
@@ -263,18 +274,22 @@ class TopicClients:
 
     @property
     def under_way(self) -> int:
+        """How many requests and readings are under way."""
         return self.client.under_way + (self.crew.readings if self.crew else 0)
 
     @property
     def idle(self) -> int:
+        """How many connections are kept open for further ones."""
         return self.client.idle + (self.crew.idle_topics if self.crew else 0)
 
     def allow(self, networks: Sequence[Network]) -> None:
+        """Call these networks from now on, beside public addresses, and no others."""
         self.client.allow(networks)
         if self.crew is not None:
             self.crew.change_rules(replace(self.crew.rules, allowed=[*map(str, networks)]))
 
     def change_body_limit(self, limit: int) -> None:
+        """Read contents of up to this many bytes."""
         self.client.change_body_limit(limit)
         if self.crew is not None:
             self.crew.change_rules(replace(self.crew.rules, body_limit=limit))

@@ -129,6 +129,7 @@ class ForkServer:
                 os.kill(forked.pid, signal.SIGKILL)
 
     def stop(self) -> Deferred[None]:
+        """End the server, and wait until it has ended."""
         if self._process is None:
             return succeed(None)
         gone: Deferred[None] = Deferred()
@@ -173,6 +174,7 @@ class ForkServer:
             each.callback(None)
 
     def _close(self) -> None:
+        """Close the broker's end of the connection to the server, if it is open."""
         if self._socket is not None:
             self._reactor.removeReader(self)
             self._socket.close()
@@ -220,6 +222,7 @@ class ForkServer:
 
 
 def _in_words(status: int) -> str:
+    """How a process has ended, in words."""
     return f"signal {-status}" if status < 0 else f"exit status {status}"
 
 
@@ -271,6 +274,7 @@ def serve(descriptor: int) -> tuple[bytes, int] | None:
 
 
 def _ended_children() -> list[tuple[int, int]]:
+    """The children of this process that have ended: the number and exit status of each."""
     ended = []
     with suppress(ChildProcessError):  # there are no more
         while (found := os.waitpid(-1, os.WNOHANG))[0]:

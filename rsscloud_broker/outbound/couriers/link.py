@@ -40,6 +40,8 @@ BESIDES_LAST_BODY: Final = 2 * USUAL_FRAME
 class Link(Protocol, Generic[S, T]):
     """One end of the connection between the broker and a courier.
 
+    :param takes: the type of the messages that this end takes.
+    :param take: is called with each batch of messages.
     :param lost: is called when the connection has ended, with the reason, in words.
     :param refuse: is called with a message that cannot be encoded, such as one with a text that is
         not Unicode, and the reason.
@@ -89,6 +91,7 @@ class Link(Protocol, Generic[S, T]):
             self._flushing = self._reactor.callLater(0, self.flush)
 
     def flush(self) -> None:
+        """Send all messages now."""
         if self._flushing is not None and self._flushing.active():
             self._flushing.cancel()
         self._flushing = None
@@ -134,10 +137,12 @@ class Link(Protocol, Generic[S, T]):
             await room
 
     def connectionMade(self) -> None:
+        """Send the request that waits; end the connection if it was cancelled meanwhile."""
         cast(IConsumer, self.transport).registerProducer(self, True)
         self.flush()
 
     def pauseProducing(self) -> None:
+        """There is nothing to pause: all has been written."""
         self.is_full = True
 
     def resumeProducing(self) -> None:
@@ -148,6 +153,7 @@ class Link(Protocol, Generic[S, T]):
         """Do nothing: the transport has closed, and ``connectionLost`` follows."""
 
     def _wake_waiting(self) -> None:
+        """Wake those who wait for room."""
         waiting, self._waiting = self._waiting, []
         for room in waiting:
             room.callback(None)

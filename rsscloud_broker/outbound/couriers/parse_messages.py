@@ -107,6 +107,7 @@ class Signature:
             raise DocumentUnread("it has characters or numbers that nobody can read") from None
 
     def call(self, arguments: bytes) -> bytes:
+        """Call the function, and encode what it returns."""
         given = dict(zip(self._names, self._arguments.decode(arguments), strict=True))
         return _ENCODER.encode(self._function(**given))
 
@@ -134,6 +135,7 @@ def fault_named(name: str, parts: list[str | int]) -> DocumentFault | None:
 
 
 def _faults(kind: type[DocumentFault]) -> Iterator[type[DocumentFault]]:
+    """All classes of faults below one."""
     for each in kind.__subclasses__():
         yield each
         yield from _faults(each)

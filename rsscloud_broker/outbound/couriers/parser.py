@@ -37,6 +37,7 @@ class Parser:
     :param answered: is called with the answer to the document; with None if the document has ended
         the process; with an error if the process was of no use.
     :param ended: is called when the process is gone, so that another one can be started.
+    :param spawn: starts its process.
     :ivar is_working: whether it has a document.
     :ivar is_up: whether it has a process.
     :ivar is_ending: whether its process ends, and is not gone yet.
@@ -176,6 +177,7 @@ class Parser:
             self._process.signalProcess("KILL")
 
     def stop(self) -> Deferred[None]:
+        """End the process, and wait until it has ended."""
         if self.is_working:
             self._end_document(ParsingUnavailable("the broker stops"))
         if not self.is_up:

@@ -117,6 +117,7 @@ def _empty_queue() -> _Queue:
 class Parsers(Service):
     """Has functions parse documents in other processes: see ``interfaces.Parsing``.
 
+    :param parsers: how many processes there are at most.
     :param fork: starts a process; by default it has to load its program first.
     """
 

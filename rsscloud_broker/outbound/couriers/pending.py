@@ -97,6 +97,8 @@ class Pending:
     ) -> int:
         """Send a further request, and return its number.
 
+        :param done: is notified of its end.
+        :param answers: the messages that may answer it.
         :param send: sends it by its number, to this process or to a later one.
         """
         self.last = number = self.last + 1
@@ -116,6 +118,7 @@ class Pending:
         """Count a beat.
 
         :param longest: for how many beats a request may wait.
+        :returns: whether a request has waited longer.
         """
         self._beats += 1
         oldest = next(iter(self._waiting.values()), None)
@@ -150,6 +153,7 @@ class Pending:
                 self.finish(number, kind("the process that made the request has ended"))
 
     def send_kept(self) -> None:
+        """Send what was kept to a new process."""
         for number, request in list(self._waiting.items()):
             request.since = self._beats
             request.send(number)

@@ -42,6 +42,7 @@ class Reader:
 
     @property
     def idle_connections(self) -> int:
+        """How many connections are kept open for further readings."""
         return self._client.idle if self._client else 0
 
     def obey(self, rules: TopicRules) -> None:
@@ -79,6 +80,7 @@ class Reader:
 
 
 def _read_done(number: int, brought: Fetched) -> ReadDone:
+    """The message to the broker that says what was fetched."""
     content = brought.content
     return ReadDone(
         number,

@@ -59,6 +59,7 @@ class StandardError:
         return lines
 
     def close(self) -> None:
+        """Read no more; the process has ended."""
         os.close(self._ours)
 
 
@@ -101,6 +102,7 @@ def spawn(
     """Start a process.
 
     :param command: its command line, but for the last argument, the number of its descriptor.
+    :param descriptor: its end of the connection.
     :param exited: is called with the reason when it has ended, and not before this has returned.
     :returns: an ``IProcessTransport``, and what the process writes to its standard error.
     :raises OSError: the system has no room for a process.

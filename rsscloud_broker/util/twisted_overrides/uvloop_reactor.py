@@ -103,6 +103,7 @@ class ConnectionAttempt:
         return factory.buildProtocol(kind("TCP", peer[0], peer[1]))
 
     def stopConnecting(self) -> None:
+        """Give up.  The factory is notified that the connection failed."""
         self._fail(error.UserError())
 
     def _take_factory(self) -> ClientFactory | None:
@@ -217,6 +218,7 @@ class _Adapter(asyncio.Protocol):
             self._pull()
 
     def unregisterProducer(self) -> None:
+        """Do nothing: no producer was registered."""
         self._producer = None
         self._pulls = False
         if self.disconnecting:

@@ -44,6 +44,7 @@ class AccountsPage(AdminPage):
     template = "admin/accounts.html"
 
     async def content(self, request: Request, caller: Caller) -> PageContent:
+        """The accounts, a page at a time, and the form to invite somebody."""
         found = await self.verbs.accounts.accounts(clean(parameter(request, "after")), ON_PAGE)
         now = self.now()
         slots: dict[str, Flattenable] = {
@@ -66,9 +67,11 @@ class OneAccountPage(AdminPage):
     template = "admin/account.html"
 
     def path_after(self, operation: Operation, asked: Any, answer: Shape) -> str:
+        """Lead to the page of the account that the operation was about."""
         return path(self.path, name=asked.name, done=operation.name)
 
     def notice_after(self, answer: Shape) -> Flattenable:
+        """The link of an invitation; empty for all other answers."""
         if not isinstance(answer, Invitation):
             return ""
         return [
@@ -132,6 +135,7 @@ class OneAccountPage(AdminPage):
 
 
 def _row(one: AccountSummary, now: float) -> tuple[Flattenable, ...]:
+    """A row of the table of accounts."""
     return (
         tags.a(one.name, href=path("/admin/account", name=one.name)),
         [_role(one), *([" ", tags.span("disabled", class_="badge bad")] if one.disabled else [])],
@@ -154,6 +158,7 @@ def _signed_in(one: AccountSummary, now: float) -> Flattenable:
 
 
 def _facts(one: AccountSummary, now: float) -> list[tuple[str, Flattenable]]:
+    """What is known of an account: names, and contents, of which empty ones are not shown."""
     return [
         ("Disabled", strangers(one.disabled, MAX_REASON) if one.disabled else ""),
         ("Role", _role(one)),
@@ -170,6 +175,7 @@ def _facts(one: AccountSummary, now: float) -> list[tuple[str, Flattenable]]:
 
 
 def _work(one: PublishedWork, now: float) -> tuple[Flattenable, ...]:
+    """A row of the table of what an account publishes."""
     take_down: Tag = tags.a("Take down", href=f"{path('/admin/topic', url=one.url)}#take-down")
     title = strangers(one.title or one.url, MAX_URL)
     return one.kind, tags.a(title, href=one.url), moment(one.at, now), take_down

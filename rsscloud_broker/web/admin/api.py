@@ -100,12 +100,14 @@ class Api:
         return Answer(self._document, _JSON, headers={"vary": "Accept"})
 
     async def _explain(self, request: Request) -> Answer:
+        """The page for people, who need not sign in."""
         viewer = await viewer_of(self._callers, request)
         title = "API for administrators"
         page = await self._pages.render(title, "admin/reference.html", viewer, **self._reference)
         return Answer(page, headers=private(viewer))
 
     async def _answer(self, request: Request) -> Answer | bytes:
+        """Do the operation that a request asks for; its answer as JSON, or a problem."""
         try:
             caller = await self._require_administrator(request)
             operation, path_values = _find_operation(request)
@@ -213,6 +215,7 @@ def _convert(values: dict[str, Any], operation: Operation, *, strict: bool) -> A
 
 
 def _answer_problem(request: Request, status: int, text: str, **headers: str) -> bytes:
+    """Answer that something is wrong, as ``application/problem+json``."""
     body = shapes.Problem(title=_TITLES[status], status=status, detail=text)
     headers = {"cache_control": "no-store", **headers}
     return respond(request, status, _PROBLEM, msgspec.json.encode(body), **headers)

@@ -48,6 +48,7 @@ def attention(found: BrokerFindings, csrf: str, now: float) -> list[Tag]:
 
 
 def _needs(found: BrokerFindings, csrf: str, now: float) -> Iterator[list[Flattenable]]:
+    """The content of each item: what is wrong, and what to do."""
     for part in found.parts:
         if not part.works:
             yield [tags.strong(strangers(part.text, 500))]
@@ -85,6 +86,7 @@ def _needs(found: BrokerFindings, csrf: str, now: float) -> Iterator[list[Flatte
 
 
 def _subscription_needs(found: BrokerFindings, now: float) -> Iterator[list[Flattenable]]:
+    """What needs attention of notifications and subscriptions."""
     if found.given_up >= MANY_GIVEN_UP:
         yield [
             tags.strong(counted(found.given_up, "notification"), " were given up "),
@@ -111,6 +113,7 @@ def _subscription_needs(found: BrokerFindings, now: float) -> Iterator[list[Flat
 
 
 def _node_needs(nodes: Sequence[NodeState]) -> Iterator[list[Flattenable]]:
+    """What needs attention of the nodes: versions, silence, clocks."""
     versions = sorted({one.version for one in nodes})
     if len(versions) > 1:
         yield [

@@ -38,6 +38,7 @@ def table(
     """A table, or a sentence if it has no rows.
 
     :param caption: what it shows, for screen readers.
+    :param columns: the headings.
     :param empty: what to say without rows.
     """
     head = tags.tr(*(tags.th(column, scope="col") for column in columns))
@@ -146,10 +147,12 @@ def raw(exchange: Exchange, number: int) -> list[Tag]:
 
 
 def _message(first: str, headers: Mapping[str, str], body: bytes) -> str:
+    """A request or an answer as text: its first line, its headers and its body."""
     lines = [first, *(f"{name}: {value}" for name, value in headers.items()), ""]
     return legal("\n".join([*lines, body.decode("utf-8", "replace")]))
 
 
 def _code(label: str, number: int, text: str) -> Tag:
+    """A block of code with a heading."""
     block = tags.pre(text, class_="raw", tabindex="0", role="region")
     return tags.div(tags.h4(label), block(**{"aria-label": f"{label} {number}"}))

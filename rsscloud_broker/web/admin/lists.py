@@ -37,6 +37,7 @@ class HostsPage(AdminPage):
     template = "admin/hosts.html"
 
     async def content(self, request: Request, caller: Caller) -> PageContent:
+        """The open breakers, a page at a time, and the form to close one."""
         now = self.now()
         found = await self.verbs.hosts(clean(parameter(request, "after")), ON_PAGE)
         slots: dict[str, Flattenable] = {
@@ -59,6 +60,7 @@ class BlocksPage(AdminPage):
     template = "admin/blocks.html"
 
     async def content(self, request: Request, caller: Caller) -> PageContent:
+        """The blocks, perhaps of one kind, a page at a time, and the form to make one."""
         now = self.now()
         after, _, name = clean(parameter(request, "after")).partition(" ")
         kind = parameter(request, "kind")
@@ -97,6 +99,7 @@ class AnnouncementsPage(AdminPage):
     template = "admin/announcements.html"
 
     async def content(self, request: Request, caller: Caller) -> PageContent:
+        """The announcements, a page at a time, and the form to make one."""
         now = self.now()
         found = await self.verbs.announcements(number_parameter(request, "after"), ON_PAGE)
         slots: dict[str, Flattenable] = {
@@ -129,6 +132,7 @@ class AdminLogPage(AdminPage):
     template = "admin/log.html"
 
     async def content(self, request: Request, caller: Caller) -> PageContent:
+        """The entries that the query asks for, the newest first, a page at a time."""
         found: Sequence[LogEntry]
         asked = LogQuery.of(request, "before")
         wanted = asked.wanted

@@ -81,6 +81,7 @@ def _fields_of(asks: type[Asked]) -> tuple[Mapping[str, Any], frozenset[str]]:
 
 
 def _describe(operation: Operation) -> dict[str, Any]:
+    """An operation as an object of OpenAPI."""
     takes, required = fields_of(operation)
     in_path = {name for name in takes if f"{{{name}}}" in operation.path}
     has_query = operation.method == "GET"
@@ -113,6 +114,7 @@ def _describe(operation: Operation) -> dict[str, Any]:
 def _parameter(
     operation: Operation, name: str, schema: Any, in_path: bool, required: bool
 ) -> dict[str, Any]:
+    """A parameter in the path or the query, as an object of OpenAPI."""
     parameter = {
         "name": name,
         "in": "path" if in_path else "query",
@@ -125,6 +127,7 @@ def _parameter(
 
 
 def _body(operation: Operation, fields: Mapping[str, Any], required: list[str]) -> dict[str, Any]:
+    """The body that an operation takes, as an object of OpenAPI."""
     schema: dict[str, Any] = {
         "type": "object",
         "properties": fields,
@@ -140,9 +143,11 @@ def _body(operation: Operation, fields: Mapping[str, Any], required: list[str]) 
 
 
 def _problem(text: str) -> dict[str, Any]:
+    """The answer to a request that failed, as an object of OpenAPI."""
     content = {"application/problem+json": {"schema": _reference(shapes.Problem)}}
     return {"description": text, "content": content}
 
 
 def _reference(kind: type) -> dict[str, str]:
+    """A reference to the schema of a class."""
     return {"$ref": _REF.format(name=kind.__name__)}

@@ -102,6 +102,7 @@ class ChangesPage(AdminPage):
     template = "admin/changes.html"
 
     async def content(self, request: Request, caller: Caller) -> PageContent:
+        """The changes of administrators, a page at a time."""
         found = await self.verbs.changes(number_parameter(request, "after") or None, ON_PAGE)
         after = found[-1].id if len(found) == ON_PAGE else None
         slots = {
@@ -123,6 +124,7 @@ def rates(found: Statistics) -> Tag:
 
 
 def _rate(heading: str, values: Sequence[int]) -> Tag:
+    """A plot of a bar for each minute, with its numbers in words."""
     most = max(values, default=0)  # its bar is 20 high; each minute is 1 wide
     bars = [
         Tag("rect")(
@@ -176,6 +178,7 @@ def work_of(one: NodeState) -> str:
 
 
 def _nodes_table(state: BrokerState, now: float) -> Tag:
+    """The table of nodes, which pages call processes."""
     rows = (
         (
             [strangers(one.name), " (this one)" if one.here else ""],
@@ -226,6 +229,7 @@ def changes_table(changes: Sequence[Change], now: float) -> Tag:
 
 
 def _object_link(one: Change) -> Flattenable:
+    """What a change concerned, with a link to it if it has a page."""
     if one.verb in _OF_SUBSCRIPTIONS and one.object.isdigit():
         return subscription_link(int(one.object), f"subscription {one.object}")
     if one.verb in _OF_TOPICS:

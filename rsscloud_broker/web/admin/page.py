@@ -169,6 +169,7 @@ class AdminPage:
     # answering requests
 
     def routes(self) -> Sequence[Route]:
+        """The routes of the page."""
         show = Route(self.path, "GET", Answers(self._show))
         return [show, Route(self.path, "POST", Answers(self._act))] if self._operations else [show]
 
@@ -177,12 +178,14 @@ class AdminPage:
         return self._clock.wall_seconds()
 
     async def _find_administrator(self, request: Request) -> Caller | Answer:
+        """The administrator who has signed in; or the answer to everybody else."""
         caller = await self._callers.caller(request)
         if caller is None or caller.session is None:
             return redirect(self._callers.sign_in_url(request))
         return caller if caller.is_admin else _refuse_non_administrator(caller)
 
     async def _show(self, request: Request) -> Answer:
+        """Answer a GET, to an administrator."""
         caller = await self._find_administrator(request)
         if isinstance(caller, Answer):
             return caller
@@ -226,6 +229,7 @@ class AdminPage:
         status: int = 200,
         success: Flattenable = "",
     ) -> Answer:
+        """The page, with what went wrong or was done just now."""
         try:
             content = await self.content(request, caller)
         except Unadministrable as problem:
@@ -241,6 +245,7 @@ class AdminPage:
         )
 
     async def _ask_again(self, caller: Caller, operation: Operation, asked: Asked) -> Answer:
+        """The page that asks whether to run an operation that nobody can undo."""
         fields = {name: str(value) for name, value in structs.asdict(asked).items()}
         assert operation.form is not None
         slots: dict[str, Flattenable] = {
@@ -266,6 +271,7 @@ class AdminPage:
         status: int,
         slots: Mapping[str, Flattenable],
     ) -> Answer:
+        """A page of the console, with its navigation."""
         more: dict[str, Any] = {"heading": title, "places": _places(self.place)}
         more |= {"csrf": caller.csrf, **slots}
         page = await self._pages.render(f"{title}: administration", template, caller, **more)
@@ -273,6 +279,7 @@ class AdminPage:
 
 
 def _places(here: str) -> list[Tag]:
+    """The links to the pages of the console."""
     return [
         tags.li(tags.a(text, href=place, **({"aria-current": "page"} if place == here else {})))
         for place, text in PLACES.items()
@@ -280,5 +287,6 @@ def _places(here: str) -> list[Tag]:
 
 
 def _refuse_non_administrator(caller: Caller) -> Answer:
+    """The refusal for somebody who has signed in and is no administrator."""
     text = f"This page is for administrators, and {caller.name} is not an administrator's account."
     return plain(403, text, NO_STORE)

@@ -42,6 +42,7 @@ def slots(document: Mapping[str, Any]) -> dict[str, Flattenable]:
 
 
 def _operation(server: str, path: str, method: str, operation: Mapping[str, Any]) -> Tag:
+    """The section about an operation: what it takes and answers, and a command."""
     name = operation["operationId"]
     answer = operation["responses"]["200"]["content"]["application/json"]["schema"]
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
@@ -65,6 +66,7 @@ def _operation(server: str, path: str, method: str, operation: Mapping[str, Any]
 
 
 def _place(where: str, is_needed: bool) -> str:
+    """Where a value is, and whether it is required."""
     return f"In the {where}{', required' if is_needed else ''}: "
 
 
@@ -75,6 +77,7 @@ def _curl(
     operation: Mapping[str, Any],
     body: Mapping[str, Any] | None,
 ) -> str:
+    """The curl command that does an operation, with the examples of what the operation takes."""
     examples = {
         each["in"]: {
             other["name"]: other["example"]
@@ -93,6 +96,7 @@ def _curl(
 
 
 def _object(name: str, schema: Mapping[str, Any]) -> Tag:
+    """The section about a kind of JSON object that operations answer."""
     fields = [(tags.code(key), _about(each)) for key, each in schema.get("properties", {}).items()]
     return tags.section(
         tags.h3(name, id=name),
@@ -103,6 +107,7 @@ def _object(name: str, schema: Mapping[str, Any]) -> Tag:
 
 
 def _about(schema: Mapping[str, Any], place: str = "") -> Flattenable:
+    """What a value means, where it is and what it is."""
     said = schema.get("description", "")
     one_of = ", ".join(str(each) for each in schema.get("enum", ()) if each != "")
     words: list[Flattenable] = [*_marked(said), " "] if said else []

@@ -316,6 +316,8 @@ def shape_of(kind: type[_Kind], record: object, **given: object) -> _Kind:
     """An object of a kind, from the attributes of a record that have the same names.
 
     Seconds since the epoch become times where the kind has a time.
+
+    :param given: what the record does not have, or not in this form.
     """
     same = {n: getattr(record, n) for n in kind.__struct_fields__ if n not in given}
     return msgspec.convert(same | given, kind, strict=False, from_attributes=True)
@@ -365,6 +367,7 @@ def details(found: records.SubscriptionDetails, now: float) -> SubscriptionDetai
 
 
 def _exchange(found: model.Exchange) -> Exchange:
+    """The shape of an exchange, with its bodies as text."""
     return shape_of(
         Exchange,
         found,

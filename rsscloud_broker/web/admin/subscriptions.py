@@ -51,6 +51,7 @@ class SubscriptionsPage(AdminPage):
     template = "admin/subscriptions.html"
 
     async def content(self, request: Request, caller: Caller) -> PageContent:
+        """The subscriptions that a filter finds, a page at a time."""
         asked = {
             name: clean(parameter(request, name)) for name in ("topic", "host", "protocol", "state")
         }
@@ -84,6 +85,7 @@ class SubscriptionsPage(AdminPage):
 
 
 def _row(one: Subscription, now: float) -> tuple[Flattenable, ...]:
+    """A row of the table of subscriptions."""
     return (
         subscription_link(one.id, f"{one.id}"),
         topic_link(one.moved_to or one.topic),
@@ -102,11 +104,13 @@ class OneSubscriptionPage(AdminPage):
     template = "admin/subscription.html"
 
     def path_after(self, operation: Operation, asked: Any, answer: Shape) -> str:
+        """Lead back to the subscription, or to the list if it was removed."""
         if operation is remove:
             return path("/admin/subscriptions", done=operation.name)
         return path(self.path, id=asked.id, done=operation.name)
 
     async def content(self, request: Request, caller: Caller) -> PageContent:
+        """A subscription: its facts, what can be done with it, and its last failures."""
         now = self.now()
         found = await self.verbs.subscription(number_parameter(request, "id"))
         one = found.subscription
@@ -133,6 +137,7 @@ class OneSubscriptionPage(AdminPage):
 
 
 def _facts(found: SubscriptionDetails, now: float) -> list[tuple[str, Flattenable]]:
+    """What is known of a subscription: names, and contents, of which empty ones are not shown."""
     one = found.subscription
     errors = counted(one.consecutive_errors, "notification")
     options = [tags.li(tags.code(f"{name}={value}")) for name, value in one.options.items()]
@@ -156,6 +161,7 @@ def _facts(found: SubscriptionDetails, now: float) -> list[tuple[str, Flattenabl
 
 
 def _host_path(one: Subscription) -> str:
+    """The path of the list of subscriptions at the same host."""
     return path("/admin/subscriptions", host=one.callback.host)
 
 
@@ -176,6 +182,7 @@ def _pending_sentence(found: SubscriptionDetails, now: float) -> Flattenable:
 
 
 def _failures(found: SubscriptionDetails, now: float) -> Tag | list[Tag]:
+    """The last failed attempts, each with its request and the answer."""
     if not found.failures:
         return tags.p("No failed notification is kept.", class_="quiet")
     return [

@@ -46,6 +46,7 @@ class TopicPage(AdminPage):
         return path(self.path, url=getattr(asked, "to", asked.url), done=done)
 
     async def content(self, request: Request, caller: Caller) -> PageContent:
+        """A topic or a published file, and the forms for what can be done with it."""
         url = parameter(request, "url").strip()
         found, error, status = None, "", 400
         is_published = bool(url) and self.verbs.is_published(url)
@@ -75,6 +76,7 @@ class TopicPage(AdminPage):
 
 
 def _facts(found: TopicDetails, now: float) -> list[tuple[str, Flattenable]]:
+    """What is known of a topic: names, and contents, of which empty ones are not shown."""
     status, topic = found.status, found.status.topic
     title = status.feed.get("title")
     return [
@@ -101,6 +103,7 @@ def _facts(found: TopicDetails, now: float) -> list[tuple[str, Flattenable]]:
 
 
 def _dated(at: float | None, now: float, text: str = "") -> Flattenable:
+    """A time, with a text about it; empty if there is no time."""
     if at is None:
         return ""
     return [moment(at, now), ": " if text else "", strangers(text, MAX_REASON) if text else ""]
