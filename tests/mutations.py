@@ -842,11 +842,11 @@ MUTATIONS: tuple[Mutation, ...] = (
         "outbound/exchanges.py",
         "                self._exchanger.guard.check(address, self._target.port)\n",
         "                pass\n",
-        "outbound.test_client outbound.test_guarded_connections",
+        "outbound.test_client outbound.test_guarded_connections outbound.test_agent",
         "A name that leads to a private address, too, is called by its other address.",
     ),
     Mutation(
-        "outbound/exchanges.py",
+        "outbound/connecting.py",
         "if host != self._address:",
         "if False:",
         "outbound.test_connecting outbound.test_guarded_connections",

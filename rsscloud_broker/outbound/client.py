@@ -1,13 +1,8 @@
-"""The HTTP clients for callbacks and for topics: guarded, with one deadline for all redirects.
-
-A broker makes one small request to each of very many hosts.  For each request the client looks the
-host name up, has the guard check every address, connects to one of them, sends the request, and
-reads the status and a body of limited size.  A request to a callback needs no Deferred, unless a
-name is looked up, and no timer of its own.
-"""
+"""The base class of the outbound clients: follows redirects, and applies one deadline to all."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, ClassVar, Final
@@ -21,38 +16,30 @@ from rsscloud_broker.errors import AddressRefused, OutboundError
 from rsscloud_broker.interfaces import IDirectOutbound, OutboundReply, OutboundRequest
 from rsscloud_broker.model import host_of
 from rsscloud_broker.model.administration import Block
-from rsscloud_broker.outbound.bodies import Fields, TruncatingBody, WholeBody
+from rsscloud_broker.outbound.bodies import TruncatingBody, WholeBody
 from rsscloud_broker.outbound.budget import AnswerBudget
-from rsscloud_broker.outbound.decoding import BodyDecoder, InThread, content_coding
 from rsscloud_broker.outbound.exchanges import HTTPExchanger
 from rsscloud_broker.outbound.expiry import Expiry
 from rsscloud_broker.outbound.guard import AddressGuard, Network
-from rsscloud_broker.outbound.http1 import HTTPAnswer, message
 from rsscloud_broker.outbound.resolver import Resolve
 from rsscloud_broker.outbound.tls import TLSContext
-from rsscloud_broker.outbound.urls import check_circle, redirected, target_of
+from rsscloud_broker.outbound.urls import check_circle, redirected
 from rsscloud_broker.policy.blocks import Blocks
 from rsscloud_broker.util.deferreds import (
     BreakOff,
     Done,
     from_callback,
     nothing_to_break_off,
-    run_with_callback,
 )
-from rsscloud_broker.util.urls import normal_form
-from rsscloud_broker.wire.codings import ACCEPTED
 from rsscloud_broker.wire.websub import SIGNATURE, sign
 
 #: Redirects after which the same request is made to another URL (RFC 9110, section 15.4).
 _REDIRECTS: Final = frozenset({301, 302, 307, 308})
 
-#: Headers that are lists, of which a server may send several (RFC 9110, section 5.3).
-_LISTS: Final = frozenset({"cache-control", "link", "vary"})
-
 
 @implementer(IDirectOutbound)
-class Client(Service):
-    """Makes guarded HTTP requests.
+class Client(Service, ABC):
+    """Makes guarded HTTP requests; a subclass makes the single exchanges.
 
     Stopping this service cancels requests under way and closes idle connections.
 
@@ -158,100 +145,20 @@ class Client(Service):
         """The block because of which a URL is not called; None if there is none."""
         return blocks.of_host(host_of(url))
 
+    @abstractmethod
     def exchange(
-        self, request: OutboundRequest, url: str, headers: Mapping[str, str], done: Done[Any]
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        done: Done[OutboundReply],
     ) -> BreakOff:
         """Begin one request, without following redirects.
 
-        :param url: where: that of the request, or of a redirect.
-        :param headers: all headers but those that every request has.
-        :param done: is called with the reply, or with the error, perhaps before this returns.
+        :param done: is called with its answer, perhaps before this returns.
         :raises OutboundError: it cannot begin.
         """
-
-        def answered(answer: HTTPAnswer | Exception) -> None:
-            if isinstance(answer, HTTPAnswer):
-                done(OutboundReply(answer.status, answer.headers(), answer.body, url))
-            else:
-                done(answer)
-
-        target = target_of(url)
-        asked = message(request.method, target, headers, request.body)
-        return self._exchanger.begin(target, asked, answered)
-
-
-class CallbackClient(Client):
-    """Makes guarded requests to callbacks; a body longer than ``body_limit`` is truncated."""
-
-    body = TruncatingBody
-
-
-class TopicClient(Client):
-    """Makes guarded requests for topics; too long an answer is an error.
-
-    :param body_limit: how many bytes an answer may have, both before and after decompression.
-    :param in_thread: calls a function in a thread and returns its result.
-    """
-
-    body = WholeBody
-
-    def __init__(
-        self,
-        *args: Any,
-        body_limit: int,
-        in_thread: InThread,
-        budget: AnswerBudget | None = None,
-        **options: Any,
-    ) -> None:
-        self._budget = budget or AnswerBudget()
-        super().__init__(*args, body_limit=body_limit, budget=self._budget, **options)
-        self._decoder = BodyDecoder(body_limit, self._budget, in_thread)
-
-    def change_body_limit(self, limit: int) -> None:
-        """Use another limit for the size of answers, on new connections.
-
-        :param limit: bytes, before and after decompression.
-        """
-        self._exchanger.make_body = partial(self.body, limit=limit)
-        self._decoder.limit = limit
-        self._budget.set_body_limit(limit)
-        self._exchanger.call_anew()
-
-    def _block_of(self, blocks: Blocks, url: str) -> Block | None:
-        """The block of a topic or its host.  A redirect may lead to another topic."""
-        return blocks.of_topic(normal_form(url))
-
-    def exchange(
-        self, request: OutboundRequest, url: str, headers: Mapping[str, str], done: Done[Any]
-    ) -> BreakOff:
-        return run_with_callback(self._exchange(request, url, headers), done)
-
-    async def _exchange(
-        self, request: OutboundRequest, url: str, headers: Mapping[str, str]
-    ) -> OutboundReply:
-        """Make one request; the reply, with its body decompressed."""
-        target = target_of(url)
-        headers = {**headers, "accept-encoding": ACCEPTED}
-        asked = message(request.method, target, headers, request.body)
-        answer = await from_callback(partial(self._exchanger.begin, target, asked))
-        body = await self._decoder.decode(answer)
-        is_compressed = bool(content_coding(answer.fields))
-        return OutboundReply(
-            answer.status, _headers_of(answer.fields), body, url, compressed=is_compressed
-        )
-
-
-def _headers_of(fields: Fields) -> dict[str, str]:
-    """The headers of an answer that was decoded, by their names in lower case.  Of several values
-    the last one counts, unless they are a list.
-    """
-    found: dict[str, str] = {}
-    for name, value in fields:
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1").strip()
-        found[key] = f"{found[key]}, {text}" if key in _LISTS and key in found else text
-    if content_coding(fields):
-        del found["content-encoding"]
-    return found
 
 
 class _Call:
@@ -282,7 +189,9 @@ class _Call:
         request, client, url = self._request, self._client, self._url
         try:
             client.check_block(url)
-            self._cancel = client.exchange(request, url, self._headers, self._handle_reply)
+            self._cancel = client.exchange(
+                request.method, url, self._headers, request.body, self._handle_reply
+            )
         except Exception as error:
             self._end(error)
 

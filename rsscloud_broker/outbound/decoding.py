@@ -1,4 +1,4 @@
-"""Undoes the content codings (gzip, deflate) of answers, for ``TopicClient``.
+"""Undoes the content codings (gzip, deflate) of answers, for ``GuardedAgent``.
 
 A few encoded kilobytes may become megabytes, and to decode those takes as long as some hundred
 ordinary answers.  So a small body is decoded at once, and a larger one in a thread while the

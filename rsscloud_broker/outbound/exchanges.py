@@ -9,35 +9,24 @@ name.  A connection is kept for a moment, for further requests to the same host.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from errno import EADDRNOTAVAIL, ECONNREFUSED, EMFILE, ENFILE, ENOBUFS, ENOMEM
 from functools import partial
 from typing import Any
 
-from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IConnector, IProtocol, IReactorTime
-from twisted.internet.protocol import ClientFactory, Factory
-from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 
-from rsscloud_broker.errors import CallsUnavailable, OutboundError
+from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.outbound.bodies import BodyMaker
 from rsscloud_broker.outbound.budget import AnswerBudget
-from rsscloud_broker.outbound.expiry import Expiry
+from rsscloud_broker.outbound.connecting import Connector
+from rsscloud_broker.outbound.connections import IdleConnections
 from rsscloud_broker.outbound.guard import AddressGuard
-from rsscloud_broker.outbound.http1 import Http1, HTTPAnswer, Message, NotConnected, Origin
+from rsscloud_broker.outbound.http1 import Http1, HTTPAnswer, Message, NotConnected
 from rsscloud_broker.outbound.resolver import Resolve
 from rsscloud_broker.outbound.tls import TLSContext
 from rsscloud_broker.outbound.urls import Target
 from rsscloud_broker.util.deferreds import BreakOff, Done
 from rsscloud_broker.util.urls import is_address
-
-#: Errors of the operating system that say nothing about the other side: this machine has no
-#: file descriptors, buffers, memory or ports left.
-OUR_OWN_LACK = frozenset({EADDRNOTAVAIL, EMFILE, ENFILE, ENOBUFS, ENOMEM})
-
-#: With an IPv6 address EADDRNOTAVAIL means that this machine has no IPv6.
-_LACK_OVER_IPV6 = OUR_OWN_LACK - {EADDRNOTAVAIL}
 
 
 class HTTPExchanger:
@@ -66,7 +55,7 @@ class HTTPExchanger:
         idle_limit: int = 100,
         idle_seconds: float = 2.0,
     ) -> None:
-        self.reactor = reactor
+        self.connector = Connector(reactor, guard)
         self.resolve = resolve
         self.guard = guard
         self.tls = tls
@@ -211,7 +200,7 @@ class _Exchange:
             target.origin, tls, exchanger.make_body, exchanger.budget
         )
         connection.request(self._message, self._answered)
-        connect(exchanger.reactor, exchanger.guard, connection, address, timeout)
+        exchanger.connector.connect(connection, address, timeout)
 
     def _answered(self, result: HTTPAnswer | Exception) -> None:
         """End with the result; if there was no connection, try the next address."""
@@ -238,128 +227,3 @@ class _Exchange:
             elif not connection.gone:
                 connection.close()
         self._end(result)
-
-
-def connect(
-    reactor: Any, guard: AddressGuard, connection: Http1, address: str, timeout: float | None
-) -> None:
-    """Open the TCP connection of an ``Http1``, with TLS if it needs that.  It is notified whether
-    that succeeded.
-
-    :param address: an IPv4 or IPv6 address, which the guard has judged.
-    :param timeout: the seconds until the attempt is given up; None for never.
-    """
-    factory = _OneConnection(reactor, guard, connection, address)
-    connection.attempt = reactor.connectTCP(address, connection.origin[2], factory, timeout)
-
-
-class _OneConnection(ClientFactory):
-    """Gives an ``Http1`` its connection, after a check of the address; else fails its request.
-
-    :ivar _connector: Twisted's connector; None until Twisted has begun to connect.
-    """
-
-    noisy = False
-    _connector: Any = None
-
-    def __init__(self, reactor: Any, guard: AddressGuard, connection: Http1, address: str) -> None:
-        self._reactor = reactor
-        self._guard = guard
-        self._connection = connection
-        self._address = address
-
-    def startedConnecting(self, connector: IConnector) -> None:
-        self._connector = connector
-
-    def buildProtocol(  # type: ignore[override] # connections of TCP have such addresses only
-        self, addr: IPv4Address | IPv6Address
-    ) -> IProtocol | None:
-        """Check the address that was really reached; return the protocol, with TLS if the request
-        needs it.  None ends the connection; then the request has failed already.
-        """
-        connection, host = self._connection, addr.host
-        try:
-            if self._connector is not None:  # Twisted passes the address that it was to connect to
-                host = self._connector.transport.getHandle().getpeername()[0]
-            if host != self._address:  # another address, or another spelling of the same one
-                self._guard.check(host, addr.port)
-        except OutboundError as refusal:
-            connection.fail(refusal)
-            return None
-        except OSError as problem:  # it was connected, and has been lost already
-            connection.fail(_request_error(problem, self._address))
-            return None
-        if connection.tls is None:
-            return connection
-        tls = TLSMemoryBIOFactory(connection.tls, True, Factory(), self._reactor)
-        return TLSMemoryBIOProtocol(tls, connection)
-
-    def clientConnectionFailed(self, connector: IConnector, reason: Failure) -> None:
-        self._connection.fail(_request_error(reason.value, self._address))
-
-
-def _request_error(problem: BaseException | None, address: str) -> NotConnected | CallsUnavailable:
-    """The error for the request if connecting failed: ``CallsUnavailable`` if the cause is a lack
-    of this machine's, else ``NotConnected``.
-    """
-    number = problem.errno if isinstance(problem, OSError) else getattr(problem, "osError", None)
-    text = " ".join(str(problem).split())
-    if number in (_LACK_OVER_IPV6 if ":" in address else OUR_OWN_LACK):
-        return CallsUnavailable(f"no connection can be made just now: {text}")
-    return NotConnected(text, port_only=number == ECONNREFUSED)
-
-
-class IdleConnections:
-    """Idle connections, by host.  ``HTTPExchanger`` gives and takes them.
-
-    :param limit: how many connections are kept.  When there are more, a fourth of them are
-        closed together, the longest idle first.
-    :param seconds: for how long a connection is kept.
-    """
-
-    def __init__(self, clock: IReactorTime, limit: int, seconds: float) -> None:
-        self._limit = limit
-        self._idle: Expiry[Http1] = Expiry(clock, seconds, self._close)
-        self._by_origin: dict[Origin, list[Http1]] = {}
-
-    def __len__(self) -> int:
-        return len(self._idle)
-
-    def take(self, origin: Origin) -> Http1 | None:
-        """Remove and return the idle connection to a host that was used last; None if none."""
-        connections = self._by_origin.get(origin)
-        if not connections:
-            return None
-        connection = connections.pop()
-        if not connections:
-            del self._by_origin[origin]
-        connection.when_lost = None
-        self._idle.discard(connection)
-        return connection
-
-    def give(self, connection: Http1) -> None:
-        """Keep a connection until it is taken or its time is over."""
-        connection.when_lost = self._forget
-        self._idle.add(connection)
-        self._by_origin.setdefault(connection.origin, []).append(connection)
-        if len(self._idle) > self._limit:
-            for _ in range(1 + self._limit // 4):
-                self._close(self._idle.oldest())
-
-    def close(self) -> None:
-        """Close all idle connections."""
-        for connection in self._idle.clear():
-            self._close(connection)
-
-    def _forget(self, connection: Http1) -> None:
-        """Take a connection off the idle ones; it is lost, or about to be closed."""
-        connection.when_lost = None
-        self._idle.discard(connection)
-        connections = self._by_origin[connection.origin]
-        connections.remove(connection)
-        if not connections:
-            del self._by_origin[connection.origin]
-
-    def _close(self, connection: Http1) -> None:
-        self._forget(connection)
-        connection.close()

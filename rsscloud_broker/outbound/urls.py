@@ -70,6 +70,11 @@ class Target(NamedTuple):
     path: str
 
     @property
+    def url(self) -> str:
+        """The URL as it is requested, encoded where necessary."""
+        return f"{'https' if self.secure else 'http'}://{self.authority}{self.path}"
+
+    @property
     def origin(self) -> tuple[bool, str, int]:
         """Scheme, host and port: requests with the same origin may share a connection."""
         return self[:3]
@@ -162,6 +167,22 @@ class LiteralURL(EncodedURL):
         if ":" in self.host:
             return self.replace(host="h").to_uri().replace(host=self.host)
         return super().to_uri()
+
+
+class WrittenURL(EncodedURL):
+    """A URL that is already encoded for a request, given to treq as it is.
+
+    To parse and encode the URL again would be half of treq's work.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def to_uri(self) -> EncodedURL:
+        return self
+
+    def to_text(self, with_password: bool = False) -> str:
+        return self._text
 
 
 def _encoded(url: str) -> str:

@@ -152,16 +152,6 @@ class BodyTests(ClientTestCase):
         answer = await self.ask("/", self.make_client(body_limit=20_000))
         self.assertEqual(answer.body, b"x" * 20_000)
 
-    async def test_several_values(self) -> None:
-        def answer(request: Any) -> bytes:
-            for name in ("Link", "X-One"):
-                request.responseHeaders.setRawHeaders(name, ["<a>", "<b>"])
-            return b""
-
-        self.pages.answers["/"] = answer
-        headers = (await self.ask()).headers
-        self.assertEqual((headers["link"], headers["x-one"]), ("<a>, <b>", "<b>"))
-
     async def test_compressed(self) -> None:
         for coding, encoded in (
             ("gzip", gzip.compress(b"hello")),

@@ -35,7 +35,6 @@ from rsscloud_broker.model import (
 from rsscloud_broker.model.administration import Block
 from rsscloud_broker.model.fetching import EVERYTHING, Fetched, Wanted
 from rsscloud_broker.outbound.budget import NO_MEMORY, AnswerBudget
-from rsscloud_broker.outbound.client import TopicClient
 from rsscloud_broker.outbound.couriers import confinement, system_calls
 from rsscloud_broker.outbound.couriers.courier import Courier
 from rsscloud_broker.outbound.couriers.fork_server import PARSER, ForkServer
@@ -51,6 +50,7 @@ from rsscloud_broker.outbound.couriers.messages import (
     Unread,
 )
 from rsscloud_broker.outbound.couriers.spawning import COMMAND, Limits
+from rsscloud_broker.outbound.topic_client import TopicClient
 from rsscloud_broker.util.deferreds import BreakOff, Done
 
 #: How topics are read if nobody says so.

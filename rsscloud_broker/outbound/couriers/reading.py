@@ -14,7 +14,6 @@ from twisted.internet.defer import CancelledError
 from rsscloud_broker.errors import EndedTopic, TopicUnreadable, Unavailable
 from rsscloud_broker.interfaces import ITopicFetcher
 from rsscloud_broker.model.fetching import Fetched, as_wanted
-from rsscloud_broker.outbound.client import TopicClient
 from rsscloud_broker.outbound.couriers.link import Link
 from rsscloud_broker.outbound.couriers.messages import (
     MAX_TEXT,
@@ -27,6 +26,7 @@ from rsscloud_broker.outbound.couriers.messages import (
     TopicRules,
     Unread,
 )
+from rsscloud_broker.outbound.topic_client import TopicClient
 
 
 class Reader:
