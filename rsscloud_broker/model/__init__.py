@@ -13,8 +13,7 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
-from rsscloud_broker.model import hosts
-from rsscloud_broker.model.ways import PRIVATE_PROTOCOLS, Way
+from rsscloud_broker.model import hosts, ways
 
 #: Options of a subscription, such as a secret; only the notifier of its protocol knows them.
 SubscriptionOptions = Mapping[str, str]
@@ -41,7 +40,7 @@ class Callback:
     @property
     def is_private(self) -> bool:
         """Whether strangers may know nothing of its subscriptions."""
-        return self.protocol in PRIVATE_PROTOCOLS
+        return self.protocol in ways.PRIVATE_PROTOCOLS
 
     @property
     def origin(self) -> str:
@@ -231,7 +230,7 @@ class FetchResult:
     asked_at: float | None = None
     seconds: float = 0.0
     origin: str = ""
-    way: Way = Way.FETCH
+    way: ways.Way = ways.Way.FETCH
 
 
 @frozen
@@ -273,7 +272,7 @@ class Topic:
         """Whether it has private followers only, and strangers may not know that."""
         return self.subscribers > 0 and not self.is_known
 
-    def shows(self, way: Way) -> bool:
+    def shows(self, way: ways.Way) -> bool:
         """Whether strangers may know of a fetch that was made for a reason."""
         return self.is_public or way.is_open
 
