@@ -17,14 +17,15 @@ cannot be fetched again: it counts, and is always kept.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, func, or_, select
 
-from rsscloud_broker.database.columns import insert_into, insert_row, lock_rows
+from rsscloud_broker.database.columns import insert_row
 from rsscloud_broker.database.portions import end_of_portion, within
 from rsscloud_broker.model import Content, host_of
 from rsscloud_broker.model.work import Bounds
+from rsscloud_broker.storage.content_sums import TOTAL, add_to_sums, sums_of
 from rsscloud_broker.storage.schema import content, content_sum, fanout, pending, queued
 from rsscloud_broker.storage.topic_urls import TOPIC_ID, key_of, named
 
@@ -256,39 +257,3 @@ def find_unneeded(conn: Connection, after: int, limit: int) -> tuple[list[int], 
 def remove_found(conn: Connection, keys: Collection[int]) -> None:
     """Remove contents that ``find_unneeded`` has found, unless something needs them by now."""
     _remove(conn, and_(content.c.id.in_(keys), _UNNEEDED))
-
-
-#: The sums of how many hosts are removed at a time.
-_HOSTS = 10_000
-
-#: The host that stands for the total.
-TOTAL = ""
-
-_SIZES = select(content_sum.c.host, content_sum.c.size)
-
-
-def add_to_sums(conn: Connection, sizes: Mapping[str, int]) -> None:
-    """Add the sizes of contents to the sums.
-
-    :param sizes: the bytes that were added, by host; less than 0 if contents were removed.
-    """
-    new = insert_into(conn, content_sum)
-    size = content_sum.c.size + new.excluded.size
-    add = new.on_conflict_do_update(index_elements=["host"], set_={"size": size})
-    sums = {**sizes, TOTAL: sum(sizes.values())}
-    conn.execute(add, [{"host": host, "size": sums[host]} for host in sorted(sums)])
-
-
-def sums_of(conn: Connection, host: str) -> tuple[int, int]:
-    """The bytes of the contents from a host, and those of all contents."""
-    rows = conn.execute(_SIZES.where(content_sum.c.host.in_((host, TOTAL))))
-    sums = dict(rows.tuples().all())
-    return sums.get(host, 0), sums.get(TOTAL, 0)
-
-
-def remove_empty_sums(conn: Connection) -> None:
-    """Remove the sums of some hosts whose contents were all removed."""
-    lock_rows(conn, content_sum.c.host, [TOTAL])
-    host = content_sum.c.host
-    empty = select(host).where(host != TOTAL, content_sum.c.size == 0).limit(_HOSTS)
-    conn.execute(delete(content_sum).where(host.in_(empty)))

@@ -83,7 +83,6 @@ class _Found:
 
     :ivar row: the row of the topic, as ``TOPICS`` selects it.
     :ivar ping: the ping to record if the topic has changed; None for none.
-    :ivar node: the node id of this process.
     """
 
     row: Row[Any]
@@ -327,7 +326,6 @@ def _update(conn: Connection, found: Sequence[_Found]) -> None:
 
 
 def _new_values(found: _Found) -> dict[str, object]:
-    """The new values of a topic."""
     row, fetched = found.row, found.fetched
     read_at = to_micros(fetched.started_at)
     values: dict[str, object] = {
@@ -357,7 +355,6 @@ def _new_values(found: _Found) -> dict[str, object]:
 
 
 def _topic_now(found: _Found) -> Any:
-    """The topic after it was recorded."""
     row, fetched = found.row, found.fetched
     read_at = to_micros(fetched.started_at)
     return attrs.evolve(

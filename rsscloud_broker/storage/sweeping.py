@@ -32,7 +32,8 @@ from rsscloud_broker.database.portions import Run, end_of_portion, within
 from rsscloud_broker.model import Callback
 from rsscloud_broker.model.work import MAX_NAMED, Bounds, Swept, SweptSubscription
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
-from rsscloud_broker.storage.contents import find_unneeded, remove_empty_sums, remove_found
+from rsscloud_broker.storage.content_sums import correct_sums
+from rsscloud_broker.storage.contents import find_unneeded, remove_found
 from rsscloud_broker.storage.idle import evict_excess, remove_topics, too_many_idle
 from rsscloud_broker.storage.schema import subscription, topic
 from rsscloud_broker.storage.topic_urls import FIRST_URL, HAS_SUBSCRIPTIONS
@@ -221,7 +222,7 @@ async def sweep(
         await write(lambda conn: remove_found(conn, unneeded))
     if last is not None:
         return evolve(swept, after=_CONTENTS + last)
-    await write(remove_empty_sums)
+    await correct_sums(read, write)
     return swept
 
 

@@ -33,7 +33,11 @@ class Clock(task.Clock):
         return self._wall + self.seconds()
 
     def advance_to_timer(self, least: float, most: float) -> None:
-        """Let time pass until a timer is due: at least, and at most, for so many seconds."""
+        """Let time pass until a timer is due.
+
+        :param least: seconds that pass at least.
+        :param most: seconds that pass at most.
+        """
         due = min((call.getTime() for call in self.getDelayedCalls()), default=inf)
         self.advance(min(most, max(least, due - self.rightNow)))
 

@@ -14,7 +14,8 @@ from rsscloud_broker.database.portions import LOOKED_AT
 from rsscloud_broker.model import Ping
 from rsscloud_broker.storage import counting, due, summaries, sweeping
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
-from rsscloud_broker.storage.contents import TOTAL, find_unneeded, remove_empty_sums
+from rsscloud_broker.storage.content_sums import TOTAL, correct_sums
+from rsscloud_broker.storage.contents import find_unneeded
 from rsscloud_broker.storage.due import make_due, make_due_for_content
 from rsscloud_broker.storage.pings import insert_pings
 from rsscloud_broker.storage.schema import (
@@ -164,13 +165,37 @@ class PortionTests(SynchronousTestCase):
     def sums(self, conn: Connection) -> dict[str, int]:
         return dict(conn.execute(select(content_sum.c.host, content_sum.c.size)).tuples().all())
 
-    def test_empty_sums_are_removed(self) -> None:
+    def test_sums_are_corrected(self) -> None:
+        right = {TOTAL: 60, "a.example": 30, "b.example": 30}
+        wrong_ones: list[dict[str, int]] = [
+            {},
+            {**right, "a.example": 31},
+            {**right, "gone.example": 0},
+            {**right, "gone.example": 5, TOTAL: 65},
+            {**right, TOTAL: 1},
+            {TOTAL: 30, "b.example": 30},
+        ]
+        for wrong in [right, *wrong_ones]:
+            with self.database() as conn:
+                (key,) = topics(conn, 1)
+                contents(conn, key, "a.example", 10, 20)
+                contents(conn, key, "b.example", 30)
+                rows = [{"host": host, "size": size} for host, size in wrong.items()]
+                if rows:
+                    conn.execute(insert(content_sum), rows)
+                write = Transactions(conn)
+                result_of(correct_sums(Transactions(conn), write))
+                self.assertEqual(self.sums(conn), right)
+                self.assertEqual(write.number, int(wrong != right))
+
+    def test_sums_of_very_many_hosts(self) -> None:
         with self.database() as conn:
-            sizes = {TOTAL: 30, "a.example": 30, "gone.example": 0}
-            rows = [{"host": host, "size": size} for host, size in sizes.items()]
-            conn.execute(insert(content_sum), rows)
-            remove_empty_sums(conn)
-            self.assertEqual(self.sums(conn), {TOTAL: 30, "a.example": 30})
+            (key,) = topics(conn, 1)
+            for number in range(401):
+                contents(conn, key, f"host{number:03}.example", 1)
+            result_of(correct_sums(Transactions(conn), Transactions(conn)))
+            sums = self.sums(conn)
+            self.assertEqual((len(sums), sums[TOTAL]), (402, 401))
 
     # due times
 

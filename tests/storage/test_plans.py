@@ -28,6 +28,7 @@ from rsscloud_broker.model.work import Bounds, Delivery, Fanout, PollPlan, Wante
 from rsscloud_broker.storage import (
     check_claims,
     checks,
+    content_sums,
     contents,
     counting,
     deliveries,
@@ -148,7 +149,7 @@ def _go_through(conn: Connection) -> None:
     waiting = {"attempts": 0, "due_at": 10**17, "content_topic_id": topic_id}
     conn.execute(update(pending).where(pending.c.subscription_id == key).values(waiting))
     result_of(due.make_due_for_content(run, run, FEED, NOW))
-    contents.remove_empty_sums(conn)
+    result_of(content_sums.correct_sums(run, run))
     result_of(counting.ping_hours(run, 0, NOW + 1, portion=1))
     result_of(counting.measure(run))
     result_of(due.set_back(run, 60.0, NOW))
