@@ -26,7 +26,7 @@ from rsscloud_broker.interfaces import (
     IEventBus,
     ServedTopics,
 )
-from rsscloud_broker.model import HIDDEN, Subscription
+from rsscloud_broker.model import Subscription
 from rsscloud_broker.model.administration import (
     BLOCK_KINDS,
     MAX_BLOCKS,
@@ -43,6 +43,7 @@ from rsscloud_broker.model.administration import (
     TopicReading,
     WorkerState,
 )
+from rsscloud_broker.model.values import HIDDEN
 from rsscloud_broker.model.work import HostState
 from rsscloud_broker.policy.block_names import block_name, host_name
 from rsscloud_broker.policy.blocks import Blocks

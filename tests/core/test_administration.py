@@ -17,8 +17,9 @@ from rsscloud_broker.core.following import AT_ONCE, MAX_ANNOUNCEMENTS
 from rsscloud_broker.errors import Forbidden, TopicUnreadable, Unadministrable, Unavailable
 from rsscloud_broker.events import Administered, HostFreed, SubscriptionRemoved, TopicEnded
 from rsscloud_broker.interfaces import IAdministration, ServedTopics
-from rsscloud_broker.model import HIDDEN, Content
+from rsscloud_broker.model import Content
 from rsscloud_broker.model.administration import STATES, Change, SubscriptionFilter
+from rsscloud_broker.model.values import HIDDEN
 from rsscloud_broker.model.work import HostState
 from rsscloud_broker.testing import RecordingBus
 from rsscloud_broker.testing.memory import memory_accounts

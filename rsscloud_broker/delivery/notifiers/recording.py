@@ -12,7 +12,8 @@ from typing import Final
 from attrs import evolve
 
 from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
-from rsscloud_broker.model import HIDDEN, KEPT_OF_BODY, Exchange
+from rsscloud_broker.model import Exchange
+from rsscloud_broker.model.values import HIDDEN, KEPT_OF_BODY
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.websub import SIGNATURE
 

@@ -11,7 +11,8 @@ from rsscloud_broker.delivery.notifiers.recording import MAX_HEADERS, MAX_VALUE
 from rsscloud_broker.delivery.notifiers.websub import WebSubNotifier, WebSubNotifierOptions
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
-from rsscloud_broker.model import HIDDEN, KEPT_OF_BODY, Callback, Content, Exchange, Notification
+from rsscloud_broker.model import Callback, Content, Exchange, Notification
+from rsscloud_broker.model.values import HIDDEN, KEPT_OF_BODY
 from rsscloud_broker.testing import FakeOutbound, reply
 
 URL = "http://reader.example/notify"
