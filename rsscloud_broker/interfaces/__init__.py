@@ -3,14 +3,11 @@
 - ``broker``: the verbs that front doors call, the clock, and the event bus
 - ``plugins``: what front doors, notifiers and sinks implement, and what they are given
 - ``apps``: what applications implement, and what they are given
-- ``database``: the database, for those with tables of their own
-- ``feeds``: what the feeds of the broker are made of
-- ``relaying``: pings that travel between brokers
-- ``shared_work``: what one node does for all: jobs, and files for crawlers
-- ``views``: what pages may read
+- ``database``: the database, for those with tables of their own; and of the store, what feeds are
+  made of, pings that travel between brokers, and what one node does for all
+- ``views``: what pages may read, and whether the parts of the broker work
 - ``accounts``: accounts, sessions and tokens, and who makes a request
 - ``administration``: what administrators see and do, and what is blocked
-- ``health``: whether the parts of the broker work
 - ``outbound``: HTTP requests to other servers, and which URLs the broker refuses to call
 - ``parsing``: documents of strangers, which are parsed elsewhere
 - ``simplefeed``: what processes the entries of a feed, and what remembers how far it has come

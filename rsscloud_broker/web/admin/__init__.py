@@ -9,8 +9,9 @@ use the API of a running broker.
 ``overview``    the first page, and the page with the changes
 ``subscriptions``, ``topics``, ``accounts``, ``lists``
                 the other pages; their templates have the names of the pages
-``table``       all operations of the API; the document and the commands are made from it
-``operations``  what each operation takes, and what it does
+``operations``, ``account_operations``
+                what each operation takes, and what it does; the API, its document, the commands and
+                the forms are made from them
 ``shapes``      the values that the API answers, as JSON
 ``openapi``     the document at ``/api`` that describes the API
 ``api``         answers requests to the API

@@ -62,7 +62,7 @@ class OverviewPage(AdminPage):
     template = "admin/overview.html"
 
     async def content(self, request: Request, caller: Caller) -> PageContent:
-        """What needs attention, and what the broker does; see ``attention`` and ``rates``."""
+        """What needs attention, and what the broker does; see ``attention``."""
         now, console = self.now(), self.console
         state = await self.verbs.state()
         hosts = await self.verbs.hosts("", _SHOWN)
