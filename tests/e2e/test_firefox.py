@@ -50,7 +50,7 @@ class StoriesTests(EndToEndTestCase):
         until(lambda: self.firefox.evaluate("location.pathname") == "/search", "the look-up")
         self.firefox.wait_for(feed)
         self.firefox.click(f"main a[href='/topic?url={quote(feed, safe='')}']")
-        self.firefox.wait_for("The broker fetched this topic", ".timeline")
+        self.firefox.wait_for("What happened")
         self.assertIn(" UTC), ", self.firefox.evaluate("document.querySelector('time').title"))
 
     def test_an_author_writes(self) -> None:
