@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from attrs import evolve
-from twisted.internet.defer import DeferredLock, DeferredSemaphore
+from twisted.internet.defer import DeferredLock
 from zope.interface import implementer
 
 from rsscloud_broker.interfaces import IClock, IEventLog, ITopicView
@@ -130,16 +130,13 @@ class EventLog:
         self._store = store
         # One read at a time.  The store has few threads that read, and deliveries need them too;
         # but anybody may read the log as often as they like.
-        self._turns = DeferredSemaphore(1)
+        self._read_lock = DeferredLock()
 
     async def entries(
         self, wanted: LogFilter, before: int | None, limit: int
     ) -> Sequence[LogEntry]:
-        await self._turns.acquire()
-        try:
-            return await self._store.log_entries(wanted, before, limit)
-        finally:
-            self._turns.release()
+        found = await self._read_lock.run(self._store.log_entries, wanted, before, limit)
+        return tuple(found)
 
     async def entries_after(self, wanted: LogFilter, after: int, limit: int) -> Sequence[LogEntry]:
         return await self._store.log_entries_after(wanted, after, limit)

@@ -1,4 +1,4 @@
-"""The methods of the store that request and claim checks, or that take several transactions.
+"""The methods of the store that request and claim work, or that take several transactions.
 
 The SQL is in the modules that are imported below.
 """
