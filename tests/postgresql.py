@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 import psycopg
-from sqlalchemy import create_engine, make_url, text
+from sqlalchemy import Dialect, create_engine, make_url, text
 
 from rsscloud_broker.storage import migrate
 from rsscloud_broker.storage.schema import metadata
@@ -79,6 +79,15 @@ def _migrated() -> tuple[str, psycopg.Connection]:
         f"{deletions} PERFORM setval(oid, 1, false) FROM pg_class WHERE relkind = 'S'; END $$"
     )
     return url, connection
+
+
+@cache
+def dialect() -> Dialect:
+    """The dialect of engines that share the statements which SQLAlchemy has written for them."""
+    engine = create_engine(_url("postgres"))
+    engine.connect().close()  # which tells the dialect what the server can do
+    engine.dispose()
+    return engine.dialect
 
 
 def empty_database() -> str:

@@ -33,13 +33,13 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
-    Select,
     bindparam,
     column,
     delete,
     func,
     inspect,
     literal_column,
+    or_,
     select,
     table,
     update,
@@ -63,7 +63,16 @@ _IS_NOT_LEAVING = node.c.beat_at > 0
 #: The columns with the ids of nodes that have claimed something.
 ALL_CLAIMS = (*CLAIMS, pending.c.node_id, slice_.c.node_id, job.c.node_id)
 
-# Nearly every transaction that writes runs this: it is made once.
+# A store that stops, and nearly every transaction that writes, run these: they are made once.
+_KEYS_OF_CLAIMED = {
+    claim: select(*claim.table.primary_key.columns).where(
+        claim.in_(bindparam("nodes", expanding=True))
+    )
+    for claim in ALL_CLAIMS
+}
+
+_HAVE_CLAIMS = select(or_(*(keys.exists() for keys in _KEYS_OF_CLAIMED.values())))
+
 _LOCK_LIVING = (
     select(node.c.id)
     .where(node.c.id == bindparam("key"), _IS_NOT_LEAVING)
@@ -203,9 +212,11 @@ def _remove_nodes(conn: Connection, keys: Sequence[int], *, ended: bool = False)
         return Removed(nodes=0, more=False)
     if ended:
         suspects.count_ends(conn, keys, database_clock(conn))
-    more = _free_claims(conn, keys, ALL_CLAIMS, ended=ended)
-    of_nodes = node.c.id.in_(keys)
-    if more or any(conn.execute(_claims_of(claim, keys, 1)).first() for claim in ALL_CLAIMS):
+    more, of_nodes = False, node.c.id.in_(keys)
+    if have_claims := conn.execute(_HAVE_CLAIMS, {"nodes": keys}).scalar_one():
+        more = _free_claims(conn, keys, ALL_CLAIMS, ended=ended)
+        have_claims = more or conn.execute(_HAVE_CLAIMS, {"nodes": keys}).scalar_one()
+    if have_claims:
         conn.execute(update(node).where(of_nodes, _IS_NOT_LEAVING).values(beat_at=-node.c.beat_at))
         return Removed(nodes=0, more=more)
     conn.execute(delete(node).where(of_nodes))
@@ -226,21 +237,17 @@ def _free_claims(
     """
     is_full = False
     for claim in claims:
-        free = _claims_of(claim, keys, PORTION).with_for_update(skip_locked=True, key_share=True)
-        found = list(conn.execute(free).scalars())
-        (key,) = claim.table.primary_key.columns
+        free = _KEYS_OF_CLAIMED[claim].limit(PORTION)
+        free = free.with_for_update(skip_locked=True, key_share=True)
+        found = list(conn.execute(free, {"nodes": keys}).scalars())
         if found:
+            (key,) = claim.table.primary_key.columns
             some = update(claim.table).where(key.in_(found))
             conn.execute(some.values({claim.name: None}))
             if ended:
                 suspects.suspect_claimed(conn, claim, found, database_clock(conn))
         is_full |= len(found) == PORTION
     return is_full
-
-
-def _claims_of(claim: Column[Any], keys: Sequence[int], limit: int) -> Select[Any]:
-    """Selects the keys of rows that nodes have claimed."""
-    return select(*claim.table.primary_key.columns).where(claim.in_(keys)).limit(limit)
 
 
 def count(conn: Connection) -> tuple[int, int]:

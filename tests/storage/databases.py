@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine
 from twisted.internet import reactor
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.trial.unittest import SynchronousTestCase, TestCase
@@ -24,7 +24,8 @@ from rsscloud_broker.storage import AccountStore, Store, migrate
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
 from rsscloud_broker.storage.schema import metadata
 from rsscloud_broker.testing import memory_store
-from tests.postgresql import borrowed_database
+from rsscloud_broker.testing.memory import share_statements
+from tests.postgresql import borrowed_database, dialect
 
 T = TypeVar("T")
 
@@ -45,11 +46,21 @@ def file_database(case: SynchronousTestCase) -> str:
     return f"sqlite:///{path}"
 
 
+class _TestThreads(StoreThreads):
+    """Threads of a store, which take statements for PostgreSQL that an earlier test wrote."""
+
+    def start(self, engine: Engine) -> None:
+        if engine.dialect.name == "postgresql":
+            engine = share_statements(engine, dialect())
+        super().start(engine)
+
+
 def threaded_store(
     case: TestCase, url: str | None = None, bounds: Bounds = DEFAULT_BOUNDS
 ) -> Store:
     """Start a store with threads on a database in a file.  It stops when the test ends."""
-    store = Store(IReactorFromThreads(reactor), url or file_database(case), bounds=bounds)
+    threads = _TestThreads(IReactorFromThreads(reactor))
+    store = Store(IReactorFromThreads(reactor), url or file_database(case), threads, bounds=bounds)
     store.startService()
     case.addCleanup(store.stopService)
     return store
@@ -71,7 +82,7 @@ class Threaded(TestCase):
 
 def threaded_account_store(case: TestCase, url: str | None = None) -> AccountStore:
     """Start a store as `threaded_store` does, and return the store of accounts beside it."""
-    threads = StoreThreads(IReactorFromThreads(reactor))
+    threads = _TestThreads(IReactorFromThreads(reactor))
     store = Store(IReactorFromThreads(reactor), url or file_database(case), threads)
     store.startService()
     case.addCleanup(store.stopService)

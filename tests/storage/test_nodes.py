@@ -24,11 +24,12 @@ from rsscloud_broker.events import ClaimsLost, Event, NodesCounted, WorkHinted
 from rsscloud_broker.model import Callback, Intent, Ping, Subscription
 from rsscloud_broker.model.administration import NodeState
 from rsscloud_broker.model.work import CheckState, Fanout, PollPlan
-from rsscloud_broker.storage import Pulse, Store, jobs, migrate, nodes, pulse, walks
+from rsscloud_broker.storage import Pulse, Store, jobs, nodes, pulse, walks
 from rsscloud_broker.storage.schema import counter, node, pending, topic
+from rsscloud_broker.storage.upgrade import LATEST_REVISION
 from rsscloud_broker.testing import memory_store
 from rsscloud_broker.util.clock import SystemClock
-from tests.postgresql import empty_database
+from tests.postgresql import borrowed_database
 from tests.processes import TIMEOUT
 from tests.storage.databases import file_database, threaded_store
 from tests.storage.waiting import SOME, waiting_checks
@@ -42,6 +43,7 @@ CLOCK = (
     "CREATE FUNCTION test_clock.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS "
     "'SELECT pg_catalog.clock_timestamp() + seconds * interval ''1s'' FROM test_clock.ahead'",
 )
+TABLES_OF_NOW = f"UPDATE alembic_version SET version_num = '{LATEST_REVISION}'"
 PATH = "&options=-c%20search_path%3Dtest_clock,pg_catalog,public"
 
 
@@ -49,12 +51,12 @@ class NodesTestCase(TestCase):
     """Two stores on one PostgreSQL, whose clock the test sets."""
 
     def setUp(self) -> None:
-        plain = empty_database()
-        migrate(plain)
+        plain = self.enterContext(borrowed_database())
         self.url = plain + PATH
         self.engine = open_engine(plain)
         self.addCleanup(self.engine.dispose)
         self.run_all(*CLOCK)
+        self.addCleanup(self.run_all, "DROP SCHEMA test_clock CASCADE")
         self.stores = (threaded_store(self, self.url), threaded_store(self, self.url))
 
     def run_all(self, *statements: str) -> None:
@@ -127,6 +129,7 @@ class NodeTests(NodesTestCase):
 
     async def test_node_that_finds_newer_tables(self) -> None:
         """It was cut off while a version that it cannot work beside migrated them."""
+        self.addCleanup(self.run_all, TABLES_OF_NOW, "DROP TABLE notes_alembic_version")
         self.run_all("CREATE TABLE notes_alembic_version AS SELECT text '0001' AS version_num")
         for table in ("alembic_version", "notes_alembic_version"):
             store = threaded_store(self, self.engine.url.render_as_string(hide_password=False))
@@ -144,6 +147,7 @@ class NodeTests(NodesTestCase):
         store = threaded_store(self, self.engine.url.render_as_string(hide_password=False))
         await store.check_writable()
         before = store.node
+        self.addCleanup(self.run_all, TABLES_OF_NOW)
         self.run_all("UPDATE alembic_version SET version_num = '0099'")
         self.patch(store._database, "in_doubt", lambda: 1)
         await store.check_writable()
@@ -471,6 +475,7 @@ class PulseTests(NodesTestCase):
         await self.beat(store)
         with capturedLogs() as logged:
             await self.until(self.pulse(store), WorkHinted())
+            self.addCleanup(self.run_all, TABLES_OF_NOW)
             self.run_all("DELETE FROM node", "UPDATE alembic_version SET version_num = '0099'")
             while "newer version" not in (reason := str(await self.reason(store))):
                 await deferLater(IReactorTime(reactor), 0.01)
