@@ -28,7 +28,7 @@ from rsscloud_broker.interfaces.accounts import AccountFiles
 from rsscloud_broker.model.administration import Change
 from rsscloud_broker.web.archive import send_archive
 from rsscloud_broker.web.callers import NO_STORE, SESSION, Cookies, redirect, refused
-from rsscloud_broker.web.words import strangers
+from rsscloud_broker.web.words import strangers_text
 from rsscloud_broker.wire.text import parse_number, sentence
 from rsscloud_broker.wire.times import iso_time
 
@@ -260,8 +260,8 @@ class AccountPage:
 
 def _taken_down_item(change: Change) -> Iterator[Flattenable]:
     """The content of an item about something that an administrator has taken down."""
-    yield tags.span(strangers(change.title or change.object, 200))
-    why = strangers(sentence(change.reason), 500)
+    yield tags.span(strangers_text(change.title or change.object, 200))
+    why = strangers_text(sentence(change.reason), 500)
     yield tags.span(_time_element(change.at), ": ", why, class_="where")
 
 

@@ -24,7 +24,7 @@ from rsscloud_broker.model import Ping
 from rsscloud_broker.util.caches import TimedCache
 from rsscloud_broker.web.callers import private, viewer_of
 from rsscloud_broker.web.pages import linked
-from rsscloud_broker.web.words import counted, moment, strangers
+from rsscloud_broker.web.words import counted, moment, strangers_text
 from rsscloud_broker.wire.units import DAY, HOUR
 
 #: The names of the statistics of delivered notifications, with their protocol in between.
@@ -138,7 +138,7 @@ def _list_of(pings: Sequence[Ping], now: float) -> Flattenable:
 
 def _item(ping: Ping, now: float) -> Flattenable:
     """A ping as an item of the list."""
-    parts = [linked(ping.url, strangers(ping.name)), moment(ping.received_at, now)]
+    parts = [linked(ping.url, strangers_text(ping.name)), moment(ping.received_at, now)]
     if ping.name != ping.url:
-        parts.append(tags.span(strangers(ping.url), class_="where"))
+        parts.append(tags.span(strangers_text(ping.url), class_="where"))
     return tags.li(*parts)

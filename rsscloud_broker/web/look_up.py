@@ -30,7 +30,7 @@ from rsscloud_broker.web.callers import private, redirect, viewer_of
 from rsscloud_broker.web.log_lines import line_of
 from rsscloud_broker.web.timeline import entries_of_host, timeline
 from rsscloud_broker.web.topic_overview import changes_plot, title_of
-from rsscloud_broker.web.words import strangers
+from rsscloud_broker.web.words import strangers_text
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.web_address import fault_of
 
@@ -170,8 +170,8 @@ class LookUp:
     def _topic_item(self, topic: TopicOverview) -> Tag:
         """A topic as an item of a list: its title, linked, and its address."""
         url, title = _url(topic), title_of(topic)
-        name = strangers(title or url, _SHOWN)
-        where = tags.span(strangers(url, _SHOWN), class_="where") if title else ""
+        name = strangers_text(title or url, _SHOWN)
+        where = tags.span(strangers_text(url, _SHOWN), class_="where") if title else ""
         return tags.li(tags.a(name, href=_topic_page(url)) if self._has_topic_page else name, where)
 
 
@@ -184,7 +184,7 @@ def _not_called_notices(entries: Sequence[LogEntry], now: float) -> list[Tag]:
         if entry.kind == "host":
             ports.setdefault(entry.numbers.get("port"), entry)
     return [
-        tags.p(strangers(line_of(each).before, _SHOWN), class_="notice")
+        tags.p(strangers_text(line_of(each).before, _SHOWN), class_="notice")
         for each in ports.values()
         if each.outcome == "unreachable" and each.numbers.get("retry_at", 0.0) > now
     ]
@@ -219,7 +219,7 @@ def _topic_page(url: str) -> str:
 
 
 def _host_item(host: str) -> Tag:
-    return tags.li(tags.a(strangers(host, _SHOWN), href=f"/host?name={quote(host, safe='')}"))
+    return tags.li(tags.a(strangers_text(host, _SHOWN), href=f"/host?name={quote(host, safe='')}"))
 
 
 def _section(heading: str, items: Sequence[Tag]) -> Flattenable:

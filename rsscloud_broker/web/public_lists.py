@@ -45,7 +45,7 @@ from rsscloud_broker.util.caches import TimedCache
 from rsscloud_broker.web.callers import private, viewer_of
 from rsscloud_broker.web.look_up import LookUp
 from rsscloud_broker.web.pages import linked
-from rsscloud_broker.web.words import clipped, dated, strangers
+from rsscloud_broker.web.words import clipped, dated, strangers_text
 from rsscloud_broker.wire import opml
 
 #: How many pings a page of ``/changes`` shows at most.
@@ -223,9 +223,9 @@ def _headers(more: str) -> dict[str, str]:
 
 def _site_cell(ping: Ping) -> list[Flattenable]:
     """The site of a ping, linked; with its address if it has another name."""
-    parts: list[Flattenable] = [linked(ping.url, strangers(ping.name))]
+    parts: list[Flattenable] = [linked(ping.url, strangers_text(ping.name))]
     if ping.name != ping.url:
-        parts += [tags.br(), tags.span(strangers(ping.url), class_="quiet")]
+        parts += [tags.br(), tags.span(strangers_text(ping.url), class_="quiet")]
     return parts
 
 

@@ -246,18 +246,19 @@ async def _find_busiest(view: IStatistics, since: int, until: int, now: float) -
 
 
 def _last_measurements(
-    begins: Sequence[int], steps: Mapping[int, int], measured: Mapping[int, int]
+    begins: Sequence[int], values: Mapping[int, int], measured: Mapping[int, int]
 ) -> list[int | None]:
-    """The last measurement at each step.
+    """The value of a measurement in each step; if there was none in a step, that of the last one.
 
-    :param steps: the measurements.
-    :param measured: has an entry for each step in which anything was measured: what is missing
-        among the others was 0 then.
+    :param begins: when the steps begin.
+    :param values: the values by the beginnings of their steps, but those that are 0 are missing.
+    :param measured: its keys are the beginnings of the steps in which there was a measurement.
+    :returns: None for the steps before the first measurement.
     """
-    values: list[int | None] = []
+    shown: list[int | None] = []
     value = None
     for begin in begins:
         if begin in measured:
-            value = steps.get(begin, 0)
-        values.append(value)
-    return values
+            value = values.get(begin, 0)
+        shown.append(value)
+    return shown

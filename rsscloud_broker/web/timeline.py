@@ -12,7 +12,7 @@ from rsscloud_broker.model.disclosure import Disclosure
 from rsscloud_broker.model.log_entry import LogEntry, LogFilter
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.web.log_lines import PLAIN_WORDS, count_of, line_of
-from rsscloud_broker.web.words import clipped, counted, moment, strangers
+from rsscloud_broker.web.words import clipped, counted, moment, strangers_text
 
 #: Of each of these kinds and outcomes (all if empty) the timeline of a topic has some entries, so
 #: that many notifications that failed leave room for the fetches before them.
@@ -126,7 +126,7 @@ def _item(entry: LogEntry, now: float, topic: str) -> Tag:
     outcome = _OUTCOMES.get((entry.kind, entry.outcome), plain)
     colour = _COLOURS.get(entry.outcome, "")
     badge = tags.span(f"{kind} {outcome}", class_=f"badge {colour}".strip())
-    protocol: Flattenable = [" by ", strangers(entry.protocol)] if entry.protocol else ""
+    protocol: Flattenable = [" by ", strangers_text(entry.protocol)] if entry.protocol else ""
     what = tags.span(badge, _WAYS.get(entry.protocol, protocol), class_="what")
     return tags.li(moment(entry.at, now), what, tags.span(_sentence(entry, topic)))
 
@@ -137,4 +137,4 @@ def _sentence(entry: LogEntry, topic: str) -> Tag:
     named = topic or clipped(line.topic)
     if not line.before:
         named = f"{named[:1].upper()}{named[1:]}" if topic else named
-    return strangers(f"{line.before}{named if line.topic else ''}{line.after}", length=400)
+    return strangers_text(f"{line.before}{named if line.topic else ''}{line.after}", length=400)

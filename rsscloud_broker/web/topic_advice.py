@@ -11,7 +11,7 @@ from twisted.web.template import Flattenable, Tag, tags
 
 from rsscloud_broker.model import TopicOverview
 from rsscloud_broker.util.urls import normal_form
-from rsscloud_broker.web.topic_overview import Us
+from rsscloud_broker.web.topic_overview import ThisBroker
 from rsscloud_broker.web.words import clipped
 from rsscloud_broker.wire import cloud
 from rsscloud_broker.wire.cloud import Cloud
@@ -20,12 +20,12 @@ from rsscloud_broker.wire.links import HUB_PATHS
 _ATOM = "http://www.w3.org/2005/Atom"
 
 
-def advice(overview: TopicOverview, us: Us, *, has_doctor: bool) -> Flattenable:
+def advice(overview: TopicOverview, this_broker: ThisBroker, *, has_doctor: bool) -> Flattenable:
     """A section with what to do next; nothing if the broker sees no fault.
 
     :param has_doctor: whether the broker examines feeds at ``/doctor``.
     """
-    faults = list(_faults(overview, us))
+    faults = list(_faults(overview, this_broker))
     if not faults:
         return ""
     items = [tags.li(*fault) for fault in faults]
@@ -37,7 +37,7 @@ def advice(overview: TopicOverview, us: Us, *, has_doctor: bool) -> Flattenable:
     return tags.section(tags.h2("What you can do"), tags.ul(*items, class_="todo"), doctor)
 
 
-def _faults(overview: TopicOverview, us: Us) -> Iterator[list[Flattenable]]:
+def _faults(overview: TopicOverview, this_broker: ThisBroker) -> Iterator[list[Flattenable]]:
     """What is wrong with a topic and what to do, each as the content of an item."""
     status, feed = overview.status, overview.status.feed
     if status.topic.ended:
@@ -58,17 +58,17 @@ def _faults(overview: TopicOverview, us: Us) -> Iterator[list[Flattenable]]:
     if not feed:
         return
     kind = str(feed.get("format", "")).lower()
-    if us.has_hub and not feed.get("hubs"):
+    if this_broker.has_hub and not feed.get("hubs"):
         yield [
             "Your feed names no hub, so WebSub subscribers may not find this broker. Add this line "
             f"{_place_in_feed(kind)}:",
-            _code_line(_hub_line(kind, us.public_url + HUB_PATHS[0])),
+            _code_line(_hub_line(kind, this_broker.public_url + HUB_PATHS[0])),
         ]
-    if us.has_cloud and kind.startswith("rss") and not feed.get("clouds"):
+    if this_broker.has_cloud and kind.startswith("rss") and not feed.get("clouds"):
         yield [
             "Your feed names no cloud, so rssCloud readers do not find this broker. Add this line "
             f"{_place_in_feed(kind)}:",
-            _code_line(_cloud_line(us.public_url)),
+            _code_line(_cloud_line(this_broker.public_url)),
         ]
     own = str(feed.get("self_link", ""))
     known = {status.topic.url, *status.moved_from}

@@ -13,7 +13,7 @@ from rsscloud_broker.model import Topic, TopicOverview
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.web import plots
 from rsscloud_broker.web.pages import linked
-from rsscloud_broker.web.words import clipped, counted, moment, strangers
+from rsscloud_broker.web.words import clipped, counted, moment, strangers_text
 from rsscloud_broker.wire.cloud import Cloud
 from rsscloud_broker.wire.feed_hints import DAYS
 from rsscloud_broker.wire.links import HUB_PATHS
@@ -30,7 +30,7 @@ _DAYS: Final = 30
 
 
 @frozen
-class Us:
+class ThisBroker:
     """The addresses by which a feed may name this broker as its cloud or hub.
 
     :ivar public_url: the broker's own URL, without a slash at the end.
@@ -102,7 +102,7 @@ def _watch_sentence(topic: Topic) -> Tag:
     return tags.p(f"The broker watches this feed or page (a topic). {text}")
 
 
-def facts(overview: TopicOverview, us: Us, now: float) -> list[Tag]:
+def facts(overview: TopicOverview, this_broker: ThisBroker, now: float) -> list[Tag]:
     """All that the broker knows of a topic, as lists of names and sentences.
 
     What its feed says of itself is folded.
@@ -116,7 +116,7 @@ def facts(overview: TopicOverview, us: Us, now: float) -> list[Tag]:
     summary = tags.summary(f"What its feed says{more}")
     return [
         _list_of(pairs),
-        tags.details(summary, _list_of(_feed_facts(overview, us)), class_="folded"),
+        tags.details(summary, _list_of(_feed_facts(overview, this_broker)), class_="folded"),
     ]
 
 
@@ -129,10 +129,10 @@ def _address_facts(overview: TopicOverview) -> Iterator[tuple[str, Flattenable]]
     """The addresses of a topic and its subscriptions: names, and sentences."""
     topic = overview.status.topic
     address = tags.code(topic.url, class_="copy") if len(topic.url) <= _LONG else ""
-    yield "Topic", linked(topic.url, address or strangers(topic.url, _LONG))
+    yield "Topic", linked(topic.url, address or strangers_text(topic.url, _LONG))
     old = overview.status.moved_from
     if old:
-        yield "Moved from", _bullets([linked(url, strangers(url, _LONG)) for url in old])
+        yield "Moved from", _bullets([linked(url, strangers_text(url, _LONG)) for url in old])
     counts = sorted(overview.subscriptions.items(), key=lambda pair: (-pair[1], pair[0]))
     by_protocol = ", ".join(f"{number:,} by {protocol}" for protocol, number in counts)
     total = sum(overview.subscriptions.values())
@@ -172,7 +172,9 @@ def _fetch_facts(overview: TopicOverview, now: float) -> Iterator[tuple[str, Fla
         yield "Next poll", [moment(status.next_poll_at, now), reason]
 
 
-def _feed_facts(overview: TopicOverview, us: Us) -> Iterator[tuple[str, Flattenable]]:
+def _feed_facts(
+    overview: TopicOverview, this_broker: ThisBroker
+) -> Iterator[tuple[str, Flattenable]]:
     """What the feed of a topic says of itself: names, and sentences."""
     feed = overview.status.feed
     if not feed:
@@ -183,17 +185,17 @@ def _feed_facts(overview: TopicOverview, us: Us) -> Iterator[tuple[str, Flattena
         yield "Feed", f"The broker cannot read its content as a feed: {reason}."
         return
     link, own = str(feed.get("link", "")), str(feed.get("self_link", ""))
-    title = [", called ", strangers(str(feed["title"]), _LONG)] if feed.get("title") else []
+    title = [", called ", strangers_text(str(feed["title"]), _LONG)] if feed.get("title") else []
     yield "Feed", ["It is ", clipped(str(feed.get("format", "a feed"))), *title, "."]
     if link:
-        yield "Home page", linked(link, strangers(link, _LONG))
+        yield "Home page", linked(link, strangers_text(link, _LONG))
     if own:
         yield (
             "Own address",
-            [linked(own, strangers(own, _LONG)), _other_address_note(own, overview)],
+            [linked(own, strangers_text(own, _LONG)), _other_address_note(own, overview)],
         )
-    yield "Cloud", _cloud_fact(feed.get("clouds") or (), us)
-    yield "Hub", _hub_fact(feed.get("hubs") or (), us)
+    yield "Cloud", _cloud_fact(feed.get("clouds") or (), this_broker)
+    yield "Hub", _hub_fact(feed.get("hubs") or (), this_broker)
     yield "Hints", _hints_fact(feed.get("hints") or {})
     problems = [clipped(str(problem), _LONG) for problem in feed.get("problems") or ()]
     if problems:
@@ -207,29 +209,29 @@ def _other_address_note(own: str, overview: TopicOverview) -> str:
     return ". This is another address than the one that the broker fetches."
 
 
-def _cloud_fact(named: Sequence[Mapping[str, Any]], us: Us) -> Flattenable:
+def _cloud_fact(named: Sequence[Mapping[str, Any]], this_broker: ThisBroker) -> Flattenable:
     """Which clouds a feed names, and whether this broker is among them."""
     clouds = [Cloud(**cloud) for cloud in named]
-    if any(map(us.is_cloud, clouds)):
+    if any(map(this_broker.is_cloud, clouds)):
         return "It names this broker as its cloud, so rssCloud readers find the broker."
     if clouds:
         return [
             "It names another cloud: ",
-            _bullets([strangers(each.url, _LONG) for each in clouds]),
+            _bullets([strangers_text(each.url, _LONG) for each in clouds]),
         ]
-    if us.has_cloud:
+    if this_broker.has_cloud:
         return "It names no cloud, so rssCloud readers do not find this broker through it."
     return "It names no cloud."
 
 
-def _hub_fact(named: Sequence[str], us: Us) -> Flattenable:
+def _hub_fact(named: Sequence[str], this_broker: ThisBroker) -> Flattenable:
     """Which hubs a feed names, and whether this broker is among them."""
     hubs = [str(hub) for hub in named]
-    if any(map(us.is_hub, hubs)):
+    if any(map(this_broker.is_hub, hubs)):
         return "It names this broker as its hub, so WebSub subscribers find the broker."
     if hubs:
-        return ["It names another hub: ", _bullets([strangers(hub, _LONG) for hub in hubs])]
-    if us.has_hub:
+        return ["It names another hub: ", _bullets([strangers_text(hub, _LONG) for hub in hubs])]
+    if this_broker.has_hub:
         return "It names no hub in its content, so WebSub subscribers may not find this broker."
     return "It names no hub in its content."
 

@@ -46,7 +46,7 @@ from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.web.callers import check_sender, origin_of, private, viewer_of
 from rsscloud_broker.web.timeline import entries_of_topic, timeline, verdict
 from rsscloud_broker.web.topic_advice import advice
-from rsscloud_broker.web.topic_overview import Us, changes_plot, facts, lead, title_of
+from rsscloud_broker.web.topic_overview import ThisBroker, changes_plot, facts, lead, title_of
 from rsscloud_broker.web.words import clipped
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.web_address import fault_of
@@ -84,7 +84,7 @@ class TopicPageDoor(RoutesOnly):
         self._log = parts.event_log
         self._disclosure = parts.disclosure
         self._entries = TimedCache(self._read_entries, parts.clock, _FRESH, _TOPICS)
-        self._us = Us(parts.public_url, "rsscloud" in parts.running, parts.has_hub)
+        self._this_broker = ThisBroker(parts.public_url, "rsscloud" in parts.running, parts.has_hub)
         self._running = parts.running
         self._has_log_page = "event_log" in parts.running
 
@@ -166,8 +166,10 @@ class TopicPageDoor(RoutesOnly):
             shown = [
                 self._timeline_section(url, entries, now),
                 changes_plot(overview.status.change_days, now),
-                advice(overview, self._us, has_doctor="doctor" in self._running),
-                tags.section(tags.h2("What the broker knows"), *facts(overview, self._us, now)),
+                advice(overview, self._this_broker, has_doctor="doctor" in self._running),
+                tags.section(
+                    tags.h2("What the broker knows"), *facts(overview, self._this_broker, now)
+                ),
             ]
         answer = await self._page(
             viewer,

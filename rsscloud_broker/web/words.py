@@ -67,7 +67,7 @@ def clock_time(at: float) -> str:
     return iso_time(at).replace("T", " ").replace("Z", " UTC")
 
 
-def strangers(text: str, length: int = MAX_SHOWN) -> Tag:
+def strangers_text(text: str, length: int = MAX_SHOWN) -> Tag:
     """A text that a stranger wrote, cut to ``length`` characters.
 
     It may be in a script that runs from right to left; ``bdi`` keeps it from reversing the text

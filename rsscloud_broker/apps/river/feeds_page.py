@@ -34,7 +34,7 @@ from rsscloud_broker.interfaces import AppParts, Caller, IClock, Route
 from rsscloud_broker.web import file_forms
 from rsscloud_broker.web.callers import NO_STORE, redirect, refused
 from rsscloud_broker.web.pages import linked
-from rsscloud_broker.web.words import clipped, counted, moment, strangers
+from rsscloud_broker.web.words import clipped, counted, moment, strangers_text
 from rsscloud_broker.wire.text import clean, sentence
 
 PATH: Final = "/river/feeds"
@@ -133,7 +133,7 @@ class FeedsPage:
         source = client_address(request)
         feed = await self._river.subscribe(caller, parameter(request, "url").strip(), source)
         when = " now." if feed.is_new else " already."
-        done = tags.transparent("You follow ", strangers(feed.title, _TITLE), when)
+        done = tags.transparent("You follow ", strangers_text(feed.title, _TITLE), when)
         return await self._render(caller, done=done)
 
     async def _unsubscribe(self, request: Request, caller: Caller) -> Answer:
@@ -193,7 +193,8 @@ class FeedsPage:
             done=done,
             typed=typed,
             failed=[
-                tags.li(strangers(url, _TITLE), f": {reason}") for url, reason in failed[:_NAMED]
+                tags.li(strangers_text(url, _TITLE), f": {reason}")
+                for url, reason in failed[:_NAMED]
             ],
             count=counted(len(feeds), "feed"),
             ways=_ways_in_words(feeds),
@@ -255,7 +256,7 @@ def _progress(feeds: Sequence[Feed]) -> list[Flattenable]:
 def _feed_item(feed: Feed, caller: Caller, clock: IClock) -> Tag:
     """An item of the reading list."""
     now = clock.wall_seconds()
-    title = strangers(feed.title, _TITLE)
+    title = strangers_text(feed.title, _TITLE)
     word, kind = _HOW[feed.how]
     if feed.how == "websub" and feed.hub:
         word = f"pushed by {host_of(feed.hub)}"

@@ -241,13 +241,15 @@ class Visits:
         self._visits: BoundedDict[int, tuple[int, float]] = BoundedDict(MAX_VISITS)
 
     def seen_before(self, account_id: int, seen: int) -> int:
-        """What an account had seen before its visit, which begins now or goes on.
+        """The id of the newest item that an account had seen before its visit.
+
+        The visit begins now, or goes on if the page was loaded not long ago.
 
         :param seen: the id of the newest item that it has seen by now.
         """
         now = self._clock.seconds()
-        before, at = self._visits.get(account_id, (seen, now))
-        if now - at > VISIT:
+        before, loaded_at = self._visits.get(account_id, (seen, now))
+        if now - loaded_at > VISIT:
             before = seen
         self._visits[account_id] = before, now
         return before

@@ -22,7 +22,7 @@ from twisted.web.template import Tag, flattenString, tags
 from rsscloud_broker.apps.river.markup import elements, host_of, is_web, picture, plain
 from rsscloud_broker.apps.river.model import Arrival, Feed, Item, ItemEnclosure, SubItem
 from rsscloud_broker.web.pages import linked
-from rsscloud_broker.web.words import clipped, counted, strangers
+from rsscloud_broker.web.words import clipped, counted, strangers_text
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.times import iso_time
 
@@ -85,7 +85,7 @@ def _line(text: str, name: str) -> Tag:
 
 def section(feed_id: int, title: str, link: str, articles: Sequence[Tag]) -> Tag:
     """Items of one feed below its title."""
-    shown = strangers(title, _TITLE)
+    shown = strangers_text(title, _TITLE)
     heading = linked(link, shown) if is_web(link) else shown
     last = int(str(articles[-1].attributes["id"]).removeprefix("item-"))
     stop = tags.button("I stopped here", class_="stop", form="stop", name="id", value=str(last - 1))
@@ -96,7 +96,7 @@ def section(feed_id: int, title: str, link: str, articles: Sequence[Tag]) -> Tag
 
 def article(item: Item, is_new: bool = False) -> Tag:
     """One item."""
-    title: Any = strangers(item.title, _TITLE) if item.title.strip() else ""
+    title: Any = strangers_text(item.title, _TITLE) if item.title.strip() else ""
     mark = tags.span("New: ", class_="away") if is_new else ""
     at = item.arrived_at if item.published_at is None else item.published_at
     when = tags.time(_minute(at), datetime=iso_time(at))
@@ -143,7 +143,7 @@ def _fold_sub_items(items: Sequence[SubItem], level: int) -> Tag | str:
 
 def _sub_item_parts(item: SubItem, level: int) -> list[Any]:
     """The title and the text of an item below another one, and what is below it."""
-    title: Any = strangers(item.title, _TITLE) if item.title.strip() else ""
+    title: Any = strangers_text(item.title, _TITLE) if item.title.strip() else ""
     if title:
         title = tags.div(linked(item.link, title) if is_web(item.link) else title)
     text = tags.div(*elements(item.text_html), dir="auto") if item.text_html.strip() else ""
@@ -171,7 +171,7 @@ def _figure_of(enclosure: ItemEnclosure) -> Tag:
 def _type_and_size(enclosure: ItemEnclosure) -> list[Any]:
     """The media type and the size of a file, in parentheses."""
     size = _size(enclosure.size)
-    kind = strangers(enclosure.media_type) if enclosure.media_type else ""
+    kind = strangers_text(enclosure.media_type) if enclosure.media_type else ""
     if not (kind or size):
         return []
     return [" (", kind, ", " if kind and size else "", size, ")"]

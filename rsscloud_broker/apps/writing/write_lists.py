@@ -20,7 +20,7 @@ from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.http.requests import number_parameter
 from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.model.administration import Change
-from rsscloud_broker.web.words import clipped, counted, moment, strangers
+from rsscloud_broker.web.words import clipped, counted, moment, strangers_text
 from rsscloud_broker.wire.text import sentence
 from rsscloud_broker.wire.units import DAY
 
@@ -97,11 +97,11 @@ def _removal_notice(changes: Sequence[Change], now: float) -> list[Flattenable]:
     last, *others = changes
     return [
         "An administrator has taken down ",
-        strangers(last.title or last.object, 200),
+        strangers_text(last.title or last.object, 200),
         ", ",
         moment(last.at, now),
         ": ",
-        strangers(sentence(last.reason), 200),
+        strangers_text(sentence(last.reason), 200),
         " ",
         tags.a(
             f"This and {counted(len(others), 'other')}" if others else "See your account",

@@ -33,7 +33,7 @@ from rsscloud_broker.web.admin.elements import (
 )
 from rsscloud_broker.web.admin.page import AdminPage, PageContent
 from rsscloud_broker.web.admin.shapes import Invitation, Shape
-from rsscloud_broker.web.words import counted, dated, moment, strangers
+from rsscloud_broker.web.words import counted, dated, moment, strangers_text
 from rsscloud_broker.wire.text import clean, sentence
 
 
@@ -113,11 +113,11 @@ class OneAccountPage(AdminPage):
                 ("Title", "Address", "When", "By", "Why"),
                 (
                     (
-                        strangers(one.title),
-                        strangers(one.object, MAX_URL),
+                        strangers_text(one.title),
+                        strangers_text(one.object, MAX_URL),
                         moment(one.at, now),
                         one.account,
-                        strangers(one.reason, MAX_REASON),
+                        strangers_text(one.reason, MAX_REASON),
                     )
                     for one in removed
                 ),
@@ -160,7 +160,7 @@ def _signed_in(one: AccountSummary, now: float) -> Flattenable:
 def _facts(one: AccountSummary, now: float) -> list[tuple[str, Flattenable]]:
     """What is known of an account: names, and contents, of which empty ones are not shown."""
     return [
-        ("Disabled", strangers(one.disabled, MAX_REASON) if one.disabled else ""),
+        ("Disabled", strangers_text(one.disabled, MAX_REASON) if one.disabled else ""),
         ("Role", _role(one)),
         ("Made", moment(one.created_at, now)),
         ("Signed in", _signed_in(one, now)),
@@ -177,5 +177,5 @@ def _facts(one: AccountSummary, now: float) -> list[tuple[str, Flattenable]]:
 def _work(one: PublishedWork, now: float) -> tuple[Flattenable, ...]:
     """A row of the table of what an account publishes."""
     take_down: Tag = tags.a("Take down", href=f"{path('/admin/topic', url=one.url)}#take-down")
-    title = strangers(one.title or one.url, MAX_URL)
+    title = strangers_text(one.title or one.url, MAX_URL)
     return one.kind, tags.a(title, href=one.url), moment(one.at, now), take_down

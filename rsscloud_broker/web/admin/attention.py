@@ -13,7 +13,7 @@ from rsscloud_broker.interfaces import PartState, RefusedSignIn
 from rsscloud_broker.model.administration import BrokerState, NodeState, SubscriptionPage
 from rsscloud_broker.model.work import HostState
 from rsscloud_broker.web.admin.elements import MAX_REASON, breaker_row, subscription_link
-from rsscloud_broker.web.words import ago, counted, moment, strangers
+from rsscloud_broker.web.words import ago, counted, moment, strangers_text
 from rsscloud_broker.wire.node_states import CLOCK_TOLERANCE, clock_sentence
 
 #: How many refused attempts to sign in within an hour are no accident.
@@ -51,7 +51,7 @@ def _needs(found: BrokerFindings, csrf: str, now: float) -> Iterator[list[Flatte
     """The content of each item: what is wrong, and what to do."""
     for part in found.parts:
         if not part.works:
-            yield [tags.strong(strangers(part.text, 500))]
+            yield [tags.strong(strangers_text(part.text, 500))]
     for host in found.hosts:
         name, failures, retry, close = breaker_row(host, csrf, now)
         yield [
@@ -103,7 +103,7 @@ def _subscription_needs(found: BrokerFindings, now: float) -> Iterator[list[Flat
         "every attempt at the last notification failed. The latest is ",
         subscription_link(last.id, last.callback.host),
         ": ",
-        strangers(last.last_error, MAX_REASON),
+        strangers_text(last.last_error, MAX_REASON),
         ", ",
         moment(last.last_error_at or 0.0, now),
         ". See ",
@@ -123,11 +123,11 @@ def _node_needs(nodes: Sequence[NodeState]) -> Iterator[list[Flattenable]]:
     for one in nodes:
         if one.silent_for is not None and one.silent_for > 60:
             yield [
-                tags.strong("The process ", strangers(one.name), " is silent: "),
+                tags.strong("The process ", strangers_text(one.name), " is silent: "),
                 f"it wrote its last heartbeat {ago(one.silent_for)}. Look whether it hangs.",
             ]
         if abs(one.clock_ahead) > CLOCK_TOLERANCE:
             yield [
-                tags.strong("The clock of ", strangers(one.name), " is wrong: "),
+                tags.strong("The clock of ", strangers_text(one.name), " is wrong: "),
                 f"it is {clock_sentence(one.clock_ahead)}. Set it by NTP.",
             ]

@@ -13,7 +13,7 @@ from rsscloud_broker.model.administration import Block
 from rsscloud_broker.model.work import HostState
 from rsscloud_broker.web.admin.operations import close_breaker
 from rsscloud_broker.web.log_lines import PLAIN_WORDS
-from rsscloud_broker.web.words import moment, strangers
+from rsscloud_broker.web.words import moment, strangers_text
 from rsscloud_broker.wire.text import legal
 
 #: The longest texts of strangers that are shown: URLs, and reasons.
@@ -103,7 +103,7 @@ def subscription_link(key: int, *text: Flattenable) -> Tag:
 
 def topic_link(url: str) -> Tag:
     """A link to the page of a topic for administrators."""
-    return tags.a(strangers(url, MAX_URL), href=path("/admin/topic", url=url))
+    return tags.a(strangers_text(url, MAX_URL), href=path("/admin/topic", url=url))
 
 
 def blocked(block: Block | None) -> Flattenable:
@@ -112,16 +112,16 @@ def blocked(block: Block | None) -> Flattenable:
         return ""
     return [
         f"The {block.kind} ",
-        strangers(block.object, MAX_URL),
+        strangers_text(block.object, MAX_URL),
         f" is blocked by {block.account}: ",
-        strangers(block.reason, MAX_REASON),
+        strangers_text(block.reason, MAX_REASON),
     ]
 
 
 def breaker_row(one: HostState, csrf: str, now: float) -> Sequence[Flattenable]:
     """A row of the table of open breakers."""
     close = button("Call it now", "/admin/hosts", csrf, do=close_breaker.name, host=one.host)
-    return (strangers(one.host), f"{one.failures:,}", moment(one.retry_at, now), close)
+    return (strangers_text(one.host), f"{one.failures:,}", moment(one.retry_at, now), close)
 
 
 #: The headings of the table of open breakers.

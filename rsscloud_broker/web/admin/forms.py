@@ -38,27 +38,27 @@ def form(
     operations: Sequence[Operation],
     csrf: str,
     fixed: Mapping[str, str],
-    given: Callable[[str], str],
+    filled_in: Callable[[str], str],
     *,
     folded: bool = False,
 ) -> Tag:
-    """A section with a form.
+    """A section of a page with a form for some operations.
 
-    :param operations: what its buttons do; all take the same.
+    :param operations: what its buttons do; all have the same fields.
+    :param csrf: the value by which the broker knows that the form was on one of its pages.
     :param fixed: the values that people do not fill in.
-    :param given: what somebody has filled in before, by the name of the field.
+    :param filled_in: what somebody has filled in before, by the name of the field.
     :param folded: whether only the heading is seen until somebody opens it.
     """
     first = operations[0]
-    where = first.name
     fields, required = fields_of(first)
-    fault = _find_fault(operations, given)
+    fault = _find_fault(operations, filled_in)
     labels = [
         _labelled_field(
             name,
             schema,
             required=name in required,
-            value=given(name),
+            value=filled_in(name),
             fault=fault.why if fault.field == name else "",
         )
         for name, schema in fields.items()
@@ -75,60 +75,69 @@ def form(
         )
         for each in operations
     ]
-    title = tags.h2(heading, id=where)
+    title = tags.h2(heading, id=first.name)
     box = tags.section(title)
     if folded:
         # A form that was sent and refused is open.
-        is_open = {"open": "open"} if given("do") in {each.name for each in operations} else {}
+        was_sent = filled_in("do") in {each.name for each in operations}
+        is_open = {"open": "open"} if was_sent else {}
         box = tags.details(tags.summary(title), class_="folded", **is_open)
     return box(
         help_text,
         tags.form(
-            *hidden({"csrf": csrf, **({} if is_choice else {"do": where}), **fixed}),
+            *hidden({"csrf": csrf, **({} if is_choice else {"do": first.name}), **fixed}),
             *labels,
             tags.div(*buttons, class_="actions"),
             action=first.form.page if first.form else "",
             method="post",
-            **{"aria-labelledby": where},
+            **{"aria-labelledby": first.name},
         ),
     )
 
 
-def _find_fault(operations: Sequence[Operation], given: Callable[[str], str]) -> InvalidField:
+def _find_fault(operations: Sequence[Operation], filled_in: Callable[[str], str]) -> InvalidField:
     """What is wrong in a form that was sent; an error with empty texts if nothing is, or if none of
     the operations was asked for.
     """
-    sent = [each for each in operations if each.name == given("do")]
+    sent = [each for each in operations if each.name == filled_in("do")]
     try:
         for each in sent:
-            asked_by(each, given)
+            read_form(each, filled_in)
     except InvalidField as error:
         return error
     return InvalidField("", "", "", "")
 
 
-def asked_by(operation: Operation, given: Callable[[str], str]) -> Asked:
-    """What a form asks of an operation.
+def read_form(operation: Operation, filled_in: Callable[[str], str]) -> Asked:
+    """Make the request for an operation from a form that was sent.
 
-    :param given: what somebody has filled in, by the name of the field.
+    :param filled_in: what somebody has filled in, by the name of the field.
     :raises InvalidField: a field cannot be used; says which, and the rule.
     """
     fields, required = fields_of(operation)
     values = {
         name: _parse_value(schema, text)
         for name, schema in fields.items()
-        if (text := given(name)) or name in required
+        if (text := filled_in(name)) or name in required
     }
     try:
         asked: Asked = msgspec.convert(values, operation.asks, strict=False)
     except msgspec.ValidationError as error:
-        found = re.search(r"\$\.(\w+)", str(error))
-        schema = fields[found[1]] if found else {}
-        label = schema.get("title") or (found[1] if found else "form")
-        why = _rule_in_words(schema) or str(error).partition(" - at")[0]
-        rule = schema.get("description", "")
-        raise InvalidField(found[1] if found else "", label, why, rule) from None
+        raise _invalid_field(str(error), fields) from None
     return asked
+
+
+def _invalid_field(error: str, fields: Mapping[str, Any]) -> InvalidField:
+    """An error for people, from one of msgspec such as ``Expected `int` - at `$.lease```.
+
+    :param fields: the schemas of the fields by their names.
+    """
+    at_field = re.search(r"\$\.(\w+)", error)
+    name = at_field[1] if at_field else ""
+    schema = fields[name] if name else {}
+    why = _rule_in_words(schema) or error.partition(" - at")[0]
+    label = schema.get("title") or name or "form"
+    return InvalidField(name, label, why, schema.get("description", ""))
 
 
 def _rule_in_words(schema: Mapping[str, Any]) -> str:

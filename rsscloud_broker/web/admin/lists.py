@@ -26,7 +26,7 @@ from rsscloud_broker.web.admin.operations import announce, block, close_breaker,
 from rsscloud_broker.web.admin.page import AdminPage, PageContent
 from rsscloud_broker.web.event_log import OUTCOMES, LogQuery, query_of, select
 from rsscloud_broker.web.log_lines import line_of
-from rsscloud_broker.web.words import moment, strangers
+from rsscloud_broker.web.words import moment, strangers_text
 from rsscloud_broker.wire.text import clean
 
 
@@ -84,8 +84,8 @@ class BlocksPage(AdminPage):
 def _block_row(one: Block, csrf: str, now: float) -> tuple[Flattenable, ...]:
     return (
         one.kind,
-        strangers(one.object, MAX_URL),
-        strangers(one.reason, MAX_REASON),
+        strangers_text(one.object, MAX_URL),
+        strangers_text(one.reason, MAX_REASON),
         one.account,
         moment(one.at, now),
         button("Lift", "/admin/blocks", csrf, do=unblock.name, kind=one.kind, object=one.object),
@@ -117,7 +117,7 @@ class AnnouncementsPage(AdminPage):
 
 def _announcement_row(one: Announcement, csrf: str, now: float) -> tuple[Flattenable, ...]:
     return (
-        strangers(one.text, 1000),  # none is longer
+        strangers_text(one.text, 1000),  # none is longer
         moment(one.since, now),
         "it is withdrawn" if one.until is None else moment(one.until, now),
         one.account,

@@ -27,7 +27,7 @@ from rsscloud_broker.web.admin.elements import (
 )
 from rsscloud_broker.web.admin.page import AdminPage, PageContent
 from rsscloud_broker.web.statistics import PERIODS, Statistics, read
-from rsscloud_broker.web.words import counted, moment, strangers
+from rsscloud_broker.web.words import counted, moment, strangers_text
 from rsscloud_broker.wire.node_states import claims_of, clock_of
 
 #: How many breakers, announcements and changes the overview shows.
@@ -87,7 +87,7 @@ class OverviewPage(AdminPage):
                 "busy": _busy_facts(state),
                 "nodes": _nodes_table(state, now),
                 "announcements": [
-                    tags.p(strangers(one.text, MAX_REASON), f" ({one.account})")
+                    tags.p(strangers_text(one.text, MAX_REASON), f" ({one.account})")
                     for one in announcements
                 ],
                 "changes": changes_table(changes, now),
@@ -181,7 +181,7 @@ def _nodes_table(state: BrokerState, now: float) -> Tag:
     """The table of nodes, which pages call processes."""
     rows = (
         (
-            [strangers(one.name), " (this one)" if one.here else ""],
+            [strangers_text(one.name), " (this one)" if one.here else ""],
             moment(one.started_at, now),
             one.version,
             _per_second(one.ping_rate),
@@ -220,7 +220,7 @@ def changes_table(changes: Sequence[Change], now: float) -> Tag:
                 one.account,
                 one.verb,
                 _object_link(one),
-                strangers(one.reason, MAX_REASON) if one.reason else "",
+                strangers_text(one.reason, MAX_REASON) if one.reason else "",
             )
             for one in changes
         ),
@@ -235,11 +235,13 @@ def _object_link(one: Change) -> Flattenable:
     if one.verb in _OF_TOPICS:
         return topic_link(one.object)
     if one.verb in _OF_ACCOUNTS:
-        return tags.a(strangers(one.object), href=path("/admin/account", name=one.object))
+        return tags.a(strangers_text(one.object), href=path("/admin/account", name=one.object))
     if one.verb == "move":
         old, _, new = one.object.partition(" ")
-        return [strangers(old, MAX_URL), " to ", topic_link(new)]
+        return [strangers_text(old, MAX_URL), " to ", topic_link(new)]
     if one.verb in {"block", "unblock"}:
         kind, _, name = one.object.partition(" ")
-        return tags.a(kind, " ", strangers(name, MAX_URL), href=path("/admin/blocks", kind=kind))
-    return strangers(one.object, MAX_REASON)
+        return tags.a(
+            kind, " ", strangers_text(name, MAX_URL), href=path("/admin/blocks", kind=kind)
+        )
+    return strangers_text(one.object, MAX_REASON)

@@ -34,7 +34,7 @@ from rsscloud_broker.interfaces import (
 )
 from rsscloud_broker.web.admin.api_operation import Asked, Operation
 from rsscloud_broker.web.admin.elements import hidden, path
-from rsscloud_broker.web.admin.forms import asked_by, form, objects
+from rsscloud_broker.web.admin.forms import form, objects, read_form
 from rsscloud_broker.web.admin.operations import OPERATIONS
 from rsscloud_broker.web.admin.shapes import Shape
 from rsscloud_broker.web.callers import NO_STORE, redirect, refused
@@ -139,6 +139,7 @@ class AdminPage:
     def path_after(self, operation: Operation, asked: Any, answer: Shape) -> str:
         """The path to which the browser is led after an operation.
 
+        :param asked: what the form asked for.
         :raises Unadministrable: the answer says that the operation failed.
         """
         return path(self.path, done=operation.name)
@@ -163,8 +164,8 @@ class AdminPage:
         :param folded: whether only the heading is seen until somebody opens it.
         :param fixed: the fields that the page knows; people fill in the others.
         """
-        given = partial(parameter, request)
-        return form(heading, operations, caller.csrf, fixed, given, folded=folded)
+        filled_in = partial(parameter, request)
+        return form(heading, operations, caller.csrf, fixed, filled_in, folded=folded)
 
     # answering requests
 
@@ -209,7 +210,7 @@ class AdminPage:
         if operation is None:
             return await self._page(request, caller, "This form asks for nothing known here.", 400)
         try:
-            asked = asked_by(operation, partial(parameter, request))
+            asked = read_form(operation, partial(parameter, request))
             if operation.final and parameter(request, "sure") != "yes":
                 return await self._ask_again(caller, operation, asked)
             answer = await operation.run(self.verbs, caller.name, asked, self.now())

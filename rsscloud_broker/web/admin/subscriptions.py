@@ -37,7 +37,7 @@ from rsscloud_broker.web.admin.elements import (
 from rsscloud_broker.web.admin.operations import mark, redeliver, remove, unmark
 from rsscloud_broker.web.admin.page import AdminPage, PageContent
 from rsscloud_broker.web.admin.shapes import Shape, states_of
-from rsscloud_broker.web.words import counted, moment, strangers
+from rsscloud_broker.web.words import counted, moment, strangers_text
 from rsscloud_broker.wire.text import clean, sentence
 
 #: The words of the states that subscriptions are found by.
@@ -89,7 +89,7 @@ def _row(one: Subscription, now: float) -> tuple[Flattenable, ...]:
     return (
         subscription_link(one.id, f"{one.id}"),
         topic_link(one.moved_to or one.topic),
-        strangers(one.callback.url, MAX_URL),
+        strangers_text(one.callback.url, MAX_URL),
         one.callback.protocol,
         badges(states_of(one, now)),
         moment(one.lease.expires_at, now),
@@ -144,17 +144,17 @@ def _facts(found: SubscriptionDetails, now: float) -> list[tuple[str, Flattenabl
     return [
         ("State", badges(states_of(one, now))),
         ("Topic", topic_link(one.moved_to or one.topic)),
-        ("Asked for", strangers(one.topic, MAX_URL) if one.moved_to else ""),
-        ("The topic has ended", strangers(one.ended, MAX_REASON) if one.ended else ""),
-        ("Callback", strangers(one.callback.url, MAX_URL)),
-        ("Host", tags.a(strangers(one.callback.host), href=_host_path(one))),
+        ("Asked for", strangers_text(one.topic, MAX_URL) if one.moved_to else ""),
+        ("The topic has ended", strangers_text(one.ended, MAX_REASON) if one.ended else ""),
+        ("Callback", strangers_text(one.callback.url, MAX_URL)),
+        ("Host", tags.a(strangers_text(one.callback.host), href=_host_path(one))),
         ("Protocol", one.callback.protocol),
-        ("Procedure", strangers(one.callback.procedure) if one.callback.procedure else ""),
+        ("Procedure", strangers_text(one.callback.procedure) if one.callback.procedure else ""),
         ("Options", tags.ul(*options) if options else ""),
         ("Since", moment(one.lease.granted_at, now)),
         ("Lease ends", moment(one.lease.expires_at, now)),
         ("Failed in a row", errors if one.consecutive_errors else ""),
-        ("Last failure", strangers(one.last_error, MAX_REASON) if one.last_error else ""),
+        ("Last failure", strangers_text(one.last_error, MAX_REASON) if one.last_error else ""),
         ("Waiting", _pending_sentence(found, now)),
         ("Blocked", blocked(found.block)),
     ]
@@ -188,7 +188,7 @@ def _failures(found: SubscriptionDetails, now: float) -> Tag | list[Tag]:
     return [
         tags.section(
             tags.h3("Attempt ", str(each.attempt), ", ", moment(each.at, now)),
-            tags.p(strangers(each.reason, MAX_REASON)),
+            tags.p(strangers_text(each.reason, MAX_REASON)),
             *raw(each.exchange, number),
         )
         for number, each in enumerate(found.failures, 1)

@@ -17,7 +17,7 @@ from rsscloud_broker.web.admin.elements import MAX_REASON, MAX_URL, blocked, fac
 from rsscloud_broker.web.admin.operations import end, move, read, revive, take_down
 from rsscloud_broker.web.admin.page import AdminPage, PageContent
 from rsscloud_broker.web.admin.shapes import Reading, Shape
-from rsscloud_broker.web.words import counted, moment, strangers
+from rsscloud_broker.web.words import counted, moment, strangers_text
 from rsscloud_broker.wire.text import sentence
 
 
@@ -62,7 +62,7 @@ class TopicPage(AdminPage):
             offered = [read, revive] if found.status.topic.ended else [read, move, end]
         if is_published and parameter(request, "done") != take_down.name:
             offered.append(take_down)
-        file = [("Address", tags.a(strangers(url, MAX_URL), href=url))] if is_published else []
+        file = [("Address", tags.a(strangers_text(url, MAX_URL), href=url))] if is_published else []
         slots: dict[str, Flattenable] = {
             "url": url,
             "facts": facts(_facts(found, self.now()) if found else file),
@@ -80,10 +80,13 @@ def _facts(found: TopicDetails, now: float) -> list[tuple[str, Flattenable]]:
     status, topic = found.status, found.status.topic
     title = status.feed.get("title")
     return [
-        ("Address", strangers(topic.url, MAX_URL)),
-        ("Title", strangers(title) if isinstance(title, str) and title else ""),
-        ("Earlier addresses", [tags.div(strangers(url, MAX_URL)) for url in status.moved_from]),
-        ("Ended", strangers(topic.ended, MAX_REASON) if topic.ended else ""),
+        ("Address", strangers_text(topic.url, MAX_URL)),
+        ("Title", strangers_text(title) if isinstance(title, str) and title else ""),
+        (
+            "Earlier addresses",
+            [tags.div(strangers_text(url, MAX_URL)) for url in status.moved_from],
+        ),
+        ("Ended", strangers_text(topic.ended, MAX_REASON) if topic.ended else ""),
         (
             "Subscriptions",
             tags.a(
@@ -106,4 +109,4 @@ def _dated(at: float | None, now: float, text: str = "") -> Flattenable:
     """A time, with a text about it; empty if there is no time."""
     if at is None:
         return ""
-    return [moment(at, now), ": " if text else "", strangers(text, MAX_REASON) if text else ""]
+    return [moment(at, now), ": " if text else "", strangers_text(text, MAX_REASON) if text else ""]
