@@ -683,7 +683,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "storage/pings.py",
-        "repeat = any(abs(other - received_at) < window for other in others)",
+        "repeat = any(abs(time - received_at) < window for time in times)",
         "repeat = False",
         "storage.test_store storage.test_pings",
         "A blog engine that pings again and again fills the change lists.",
@@ -1350,8 +1350,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "http/connections.py",
-        "return is_own or None if chosen is None else chosen",
-        "return True if chosen is None else chosen",
+        "return None if is_public else True",
+        "return True",
         "front_doors.test_monitoring",
         "Strangers behind a bare proxy count as programs on this machine.",
     ),

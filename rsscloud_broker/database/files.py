@@ -57,7 +57,7 @@ class Files:
         event.listen(engine, "do_connect", self._connect)
 
     def _connect(self, dialect: Any, record: Any, arguments: Any, options: dict[str, Any]) -> Any:
-        """Make a connection, unless it would be to another file than those before."""
+        """Make a connection for SQLAlchemy, unless another file is at the path than before."""
         found = _identity(self._path)
         if self._opened.get(self._path, found) != found:
             raise self._unusable(self._path)

@@ -92,14 +92,16 @@ class HTTPLimits:
 
     @property
     def trusts_loopback(self) -> bool | None:
-        """Whether a program on this machine sends what comes from a loopback address.
+        """Whether a request from a loopback address is one of a program on this machine.
 
-        None if only those that ``trusted_proxies`` names are to be believed: the broker has an
-        address for others, so a proxy may pass on their requests.
+        None if that is so only for trusted proxies: the broker has a public URL, so a proxy on this
+        machine may pass on the requests of others.
         """
-        chosen = _LOCAL_PROGRAMS[self.http.local_programs]
-        is_own = is_own_host(urlsplit(self.public_url).hostname or "localhost")
-        return is_own or None if chosen is None else chosen
+        configured = _LOCAL_PROGRAMS[self.http.local_programs]
+        if configured is not None:
+            return configured
+        is_public = not is_own_host(urlsplit(self.public_url).hostname or "localhost")
+        return None if is_public else True
 
     def change(self, http: Http) -> None:
         """Apply other limits from now on, to open connections too.  No connection is closed."""

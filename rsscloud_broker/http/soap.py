@@ -76,8 +76,8 @@ class SoapRoot:
         try:
             operation = self._find_operation(request, call)
             values = _named_values(call.parameters, operation.parameters)
-            asker = request if operation.takes_request else client_address(request)
-            result = await operation.answer(values, asker)
+            caller = request if operation.takes_request else client_address(request)
+            result = await operation.answer(values, caller)
         except soap.SoapFault as fault:
             return fault_document(request, fault.code, fault.string)
         except (Refused, BadOrigin) as error:
@@ -87,11 +87,13 @@ class SoapRoot:
         return respond(request, 200, CONTENT_TYPE, document)
 
     def _find_operation(self, request: Request, call: soap.SoapCall) -> SoapOperation:
-        """The operation that a call means, as the module says; SoapFault if there is none."""
+        """The operation that a call means, by the prefix of its name, the SOAPAction or the path;
+        else the one whose parameters fit best.  Raise SoapFault if there is none.
+        """
         action = soap.action_of(header(request, "soapaction"))
         prefix, _, name = call.operation.rpartition(".")
-        for named in (f"/{prefix}", action, request.path.decode("latin-1")):
-            service = self._by_action.get(named)
+        for service_action in (f"/{prefix}", action, request.path.decode("latin-1")):
+            service = self._by_action.get(service_action)
             if service and name in service.operations:
                 return service.operations[name]
         candidates = [

@@ -48,13 +48,15 @@ class TracedRequest(Request):
         return kind("TCP", host, getattr(peer, "port", 0))
 
     def is_local(self) -> bool:
-        """Whether a program on this machine sent it: see ``seems_local``.
+        """Whether a program on this machine sent it, for certain.
 
-        Not where a reverse proxy may be that does not say for whom it asks, unless the proxies at
-        that address are trusted to say it.
+        A reverse proxy on this machine may not say for whom it asks.  So if there may be one, only
+        a request of a trusted proxy is local: that one does say it.
         """
         trusted = self.limits.trusts_loopback
-        return self.seems_local() and (self._connection.from_proxy if trusted is None else trusted)
+        if trusted is None:
+            trusted = self._connection.from_proxy
+        return trusted and self.seems_local()
 
     def seems_local(self) -> bool:
         """Whether a program on this machine sent it, or a proxy there that hides for whom.

@@ -82,6 +82,7 @@ class RateLimit:
         self._clock = clock
         # Times are relative to this: small floats add up with less error.
         self._began_at = clock.seconds()
+        # When each bucket is full again.  One that is missing is full.
         self._full_at: BoundedDict[str, float] = BoundedDict(max_keys)
         self._set(rate, burst)
 
@@ -118,6 +119,7 @@ class RateLimit:
         if not self._seconds_per_token:
             return 0
         now = self._clock.seconds() - self._began_at
+        # Seconds until the bucket is full, and until it has a token.
         to_fill = max(self._full_at.get(key, now) - now, 0.0)
         missing = to_fill + self._seconds_per_token - self._seconds_to_fill
         if missing > self._seconds_per_token / 100:  # not 0, since sums of floats are inexact

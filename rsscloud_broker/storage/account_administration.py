@@ -95,9 +95,9 @@ def change_account(conn: Connection, name: str, values: Mapping[str, Any], chang
     if not changed.rowcount:
         return False
     if values.get("disabled"):
-        mine = select(account.c.id).where(account.c.name == name).scalar_subquery()
-        ended = secret.c.kind != rows.TOKEN
-        conn.execute(delete(secret).where(secret.c.account_id == mine, ended))
+        key = select(account.c.id).where(account.c.name == name).scalar_subquery()
+        is_no_token = secret.c.kind != rows.TOKEN
+        conn.execute(delete(secret).where(secret.c.account_id == key, is_no_token))
     record_change(conn, change)
     return True
 

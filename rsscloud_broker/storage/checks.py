@@ -120,6 +120,9 @@ class AskedCheck(NamedTuple):
     """A request for a check: see ``Store.request_check``.
 
     :ivar at: the time of the request, in microseconds.
+    :ivar source: who requests it; see ``addresses.bucket_of``.
+    :ivar claim: whether this process claims the check, if it is free and not put off.
+    :ivar cause: why the topic may have changed.
     """
 
     url: str
@@ -219,12 +222,9 @@ def request_checks(
     """Request a check of each of some topics, if it has a subscription.
 
     A method of the store requests one check; its arguments are the attributes of ``AskedCheck``.
+    If somebody said that the topic changed (see ``ChangeSource``), the check is requested for a
+    topic without subscriptions too, even an unknown one.
 
-    :param pinged: whether somebody said that the topic changed: see ``ChangeSource``.  Then the
-        check is requested for a topic without subscriptions too, even an unknown one.
-    :param source: who requests it; see ``addresses.bucket_of``.
-    :param claim: whether this process claims the check, if it is free and not put off.
-    :param cause: why the topic may have changed.
     :returns: for each whether the check was requested, and who handles it.  It was not if the
         topic has no subscription and was not pinged, if it has ended, or if it is unknown and as
         many such topics as the store keeps wait to be fetched.
@@ -244,16 +244,16 @@ def request_checks(
             unknown[request.url] = earlier._replace(at=max(earlier.at, request.at), cause=both)
     allowed = evict_idle(conn, bounds.idle_topics, len(unknown)) if unknown else 0
     inserted = _insert_with_checks(conn, dict(islice(unknown.items(), allowed)), node)
-
-    def state(request: AskedCheck) -> CheckState:
-        """Who handles the check; ``NONE`` if it was not requested."""
+    states = []
+    for request in asked:
         row = known.get(request.url)
-        if row is None:
-            pinged = request.cause.pinged
-            return inserted.get(request.url, CheckState.NONE) if pinged else CheckState.NONE
-        return requests.state(row.id) if _may_be_checked(request, row) else CheckState.NONE
-
-    return [state(request) for request in asked]
+        state = CheckState.NONE
+        if row is None and request.cause.pinged:
+            state = inserted.get(request.url, CheckState.NONE)
+        elif row is not None and _may_be_checked(request, row):
+            state = requests.state(row.id)
+        states.append(state)
+    return states
 
 
 def cause(row: Any) -> ChangeSource:

@@ -148,14 +148,12 @@ def next_due(conn: Connection) -> float | None:
 
 
 async def make_due(read: Run, write: Run, host: str, origin: str, now: float) -> bool:
-    """Make pending notifications for a host due now, since the host answers again: some
-    thousands, in several transactions.
+    """Make pending notifications for a host due now, since the host answers again.
 
-    If a subscriber has asked not to be called before a later time, its notification becomes
-    due at that time.
+    It makes at most some thousands due, in several transactions.  If a subscriber has asked not to
+    be called before a later time, its notification becomes due at that time.
 
-    What was put off is found by reading, which holds up nobody.
-
+    :param read: runs what only reads, so that it delays no writes.
     :param origin: the host and the port, as ``host:port``, if only that port is meant;
         empty for all ports of the host.
     :param host: the name of a host; or ``*.`` and a name for all hosts below that name.
@@ -165,10 +163,11 @@ async def make_due(read: Run, write: Run, host: str, origin: str, now: float) ->
     found = False
     for name in await _hosts_named(read, host):
         left = MAX_MADE_DUE
-        # Begins behind all that are due now: 2**62 is greater than all ids.
-        place: tuple[int, int] | None = (at, 2**62)
-        while place is not None and left > 0:
-            keys, place = await read(partial(_find_put_off, name, origin, place))
+        # The due time and the id behind which it reads: 2**62 is greater than all ids, so it begins
+        # behind all that are due now.
+        position: tuple[int, int] | None = (at, 2**62)
+        while position is not None and left > 0:
+            keys, position = await read(partial(_find_put_off, name, origin, position))
             if keys:
                 found = await write(partial(_make_due, keys, at)) or found
             left -= _MADE_DUE_AT_ONCE

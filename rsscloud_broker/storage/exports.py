@@ -125,6 +125,7 @@ def _prepend(first: Row[Any], rows: Iterator[Row[Any]]) -> Iterator[Row[Any]]:
 
 
 def _subscription(row: Row[Any]) -> dict[str, Any]:
+    """A subscription as the export shows it."""
     return {
         "callback": row.callback_url,
         "protocol": row.protocol,

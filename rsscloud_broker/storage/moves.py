@@ -203,10 +203,10 @@ def _some_ids(conn: Connection, which: ColumnElement[bool]) -> list[int]:
 
 
 def _restore_topic(conn: Connection, left: Row[Any]) -> bool:
-    """Make a topic again of a URL that its topic has left, with the subscriptions whose
-    subscribers asked for that URL.
+    """Undo a move: make the old URL a topic again, with the subscriptions that asked for it.
 
-    :returns: False if these are too many.
+    :param left: the row of the old URL, which refers to the topic that left it.
+    :returns: False if these are too many to move in one transaction.
     """
     query = select(ASKED_URL).where(named.c.id == left.id, topic.c.id == named.c.moved_to_id)
     asked = conn.execute(query).scalar_one()
@@ -282,13 +282,6 @@ def _merge_fanouts(conn: Connection, old_key: int, new_key: int) -> None:
     if len(newest) < len((old_key, new_key)):
         return
     last = max(newest.values(), key=_whole_id)
-    lacks_content = last.content_id is None and any(walk.later for walk in newest.values())
-    contents = {
-        walk.content_id: walk.content_size
-        for walk in newest.values()
-        if walk.content_id is not None and not lacks_content
-    }
-    content_key = max(contents, default=None)
     wholes = set(map(_whole_id, newest.values()))
     parts = [walk for walk in walks if _whole_id(walk) in wholes]
     outstanding = read_slices(conn, [walk.id for walk in parts])
@@ -300,12 +293,22 @@ def _merge_fanouts(conn: Connection, old_key: int, new_key: int) -> None:
         topic_id=new_key,
         cursor=cursor,
         begun_at=last.begun_at,
-        content_id=content_key,
-        content_size=0 if content_key is None else contents[content_key],
-        later=lacks_content,
+        **_merged_content(last, newest.values()),
     )
     ids = set().union(*outstanding.values())  # the new walk reaches those after its cursor anyway
     store_slice(conn, made, sorted(key for key in ids if key <= cursor), None)
+
+
+def _merged_content(last: Row[Any], walks: Collection[Row[Any]]) -> dict[str, Any]:
+    """The content of a merged fan-out: the newest one, or one that is still to be stored.
+
+    :param last: that of the walks which began last.
+    """
+    if last.content_id is None and any(walk.later for walk in walks):
+        return {"content_id": None, "content_size": 0, "later": True}
+    sizes = {walk.content_id: walk.content_size for walk in walks if walk.content_id is not None}
+    newest = max(sizes, default=None)
+    return {"content_id": newest, "content_size": sizes.get(newest, 0), "later": False}
 
 
 def _whole_id(walk: Row[Any]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from hashlib import blake2b
 from json.encoder import encode_basestring_ascii as _quoted
@@ -168,29 +169,43 @@ def _find_repeats(
 
     After counts too, since the wall clock may have been set back.
 
+    :param wanted: the pings, each with its window in seconds.
     :param fingerprints: the fingerprints of the pings.
     """
-    times = [to_micros(record.received_at) for record, _ in wanted]
-    windows = [to_micros(window) for _, window in wanted]
-    by_hours: dict[tuple[int, int], set[bytes]] = {}
-    for digest, received_at, window in zip(fingerprints, times, windows, strict=True):
-        if window:
-            hours = (received_at - window) // _HOUR, (received_at + window) // _HOUR
-            by_hours.setdefault(hours, set()).add(digest)
-    recorded: dict[bytes, list[int]] = {}
-    same = _SAME_FINGERPRINTS if sqlite.serves(conn) else _SAME_FINGERPRINTS_EACH
-    for (first, last), digests in by_hours.items():
-        given = {"hours": list(range(first, last + 1)), "digests": list(digests)}
-        for digest, received_at in conn.execute(same, given):
-            recorded.setdefault(digest, []).append(received_at)
+    pings = [
+        (digest, to_micros(record.received_at), to_micros(window))
+        for digest, (record, window) in zip(fingerprints, wanted, strict=True)
+    ]
+    recorded = _recorded_times(conn, pings)
     repeats = []
-    for digest, received_at, window in zip(fingerprints, times, windows, strict=True):
-        others = recorded.setdefault(digest, [])
-        repeat = any(abs(other - received_at) < window for other in others)
+    for digest, received_at, window in pings:
+        times = recorded[digest]
+        repeat = any(abs(time - received_at) < window for time in times)
         if not repeat:
-            others.append(received_at)
+            times.append(received_at)
         repeats.append(repeat)
     return repeats
+
+
+def _recorded_times(
+    conn: Connection, pings: Sequence[tuple[bytes, int, int]]
+) -> defaultdict[bytes, list[int]]:
+    """When pings with some fingerprints were recorded, as far as their windows reach.
+
+    :param pings: the fingerprint, the time and the window of each, in microseconds.
+    """
+    by_hours: defaultdict[tuple[int, int], set[bytes]] = defaultdict(set)
+    for digest, received_at, window in pings:
+        if window:
+            hours = (received_at - window) // _HOUR, (received_at + window) // _HOUR
+            by_hours[hours].add(digest)
+    times: defaultdict[bytes, list[int]] = defaultdict(list)
+    same = _SAME_FINGERPRINTS if sqlite.serves(conn) else _SAME_FINGERPRINTS_EACH
+    for (first, last), digests in by_hours.items():
+        parameters = {"hours": list(range(first, last + 1)), "digests": list(digests)}
+        for digest, received_at in conn.execute(same, parameters):
+            times[digest].append(received_at)
+    return times
 
 
 def known_pings(conn: Connection, wanted: Sequence[tuple[Ping, float]]) -> list[bool]:

@@ -107,9 +107,11 @@ class _Found:
         The clocks of the nodes are compared here, so they must agree to a fraction of a second.
         If a fetch seems to have begun much later than this one, a clock is wrong.
         """
-        row, read_at = self.row, to_micros(self.fetched.started_at)
-        by_another = None not in {row.reader_id, self.node} and row.reader_id != self.node
-        return by_another and 0 < (row.read_at or 0) - read_at < _LONGEST_FETCH
+        reader, this_node = self.row.reader_id, self.node
+        if reader is None or this_node is None or reader == this_node:
+            return False
+        later_by = (self.row.read_at or 0) - to_micros(self.fetched.started_at)
+        return 0 < later_by < _LONGEST_FETCH
 
     @property
     def is_asked_again(self) -> bool:
@@ -122,7 +124,7 @@ class _Found:
 
     @property
     def outdated_record(self) -> FetchRecord:
-        """The answer of the store to an outdated fetch: nothing has changed by it."""
+        """The record of an outdated fetch, which changes nothing."""
         return FetchRecord(as_topic(self.row), changed=False, asked_again=self.asked_again)
 
     @property
@@ -148,9 +150,7 @@ class _Found:
 
     @property
     def changed(self) -> bool:
-        """Whether its subscribers are notified: it has another content than at the last fetch, or
-        there are news.
-        """
+        """Whether subscribers are notified: it has another content than the last one, or news."""
         now = self.fetched.digest, self.fetched.size
         return (self.row.digest, self.row.size) != now or self.news
 
@@ -177,8 +177,7 @@ def record_fetch(
     for all of them, while a walk or a pending notification needs it.  If the content does
     not fit, the fan-out begins without it, with ``Fanout.lacks_content`` set.
 
-    When the store has more topics without subscriptions than it may keep, it forgets those
-    fetched longest ago.
+    When the store has too many topics without subscriptions, it forgets those fetched longest ago.
 
     :param if_asked: whether the ping is recorded only if a check waits that was requested
         because of a ping, as it is after a fetch for private followers.
@@ -293,8 +292,7 @@ def _record(conn: Connection, found: Sequence[_Found], bounds: Bounds) -> list[F
             hint(conn, READ, each.key)
     changed = [each for each in found if each.changed]
     news = [each for each in changed if each.news]
-    named_found = [(each.row.url, each.fetched) for each in news]
-    keep_fetched(conn, bounds.history, named_found)
+    keep_fetched(conn, bounds.history, [(each.row.url, each.fetched) for each in news])
     contents = _keep_contents(conn, changed, bounds)
     for each in found:
         if not each.changed and not each.is_idle:
@@ -326,6 +324,7 @@ def _update(conn: Connection, found: Sequence[_Found]) -> None:
 
 
 def _new_values(found: _Found) -> dict[str, object]:
+    """The columns of a topic's row that a fetch changes."""
     row, fetched = found.row, found.fetched
     read_at = to_micros(fetched.started_at)
     values: dict[str, object] = {
@@ -339,14 +338,15 @@ def _new_values(found: _Found) -> dict[str, object]:
         "failures": 0,
         "idle_at": read_at if found.is_idle else None,
     }
-    if found.news and row.public_digest is None:
-        values["pinged_at"] = None  # what only private followers were notified of
-    if fetched.pinged and not (row.is_public and fetched.way is Way.FOLLOWED):
-        values["pinged_at"] = read_at
     if found.news:
         values["public_digest"] = fetched.digest
-        if row.public_digest is not None:  # the first fetch is no change
+        if row.public_digest is None:  # the first content that strangers see is no change for them
+            values["pinged_at"] = None  # only private followers knew of that ping
+        else:
             values["change_days"] = with_change(row.change_days, fetched.started_at)
+    # Strangers see when a public topic was pinged: what only a private follower learned is no ping.
+    if fetched.pinged and not (row.is_public and fetched.way is Way.FOLLOWED):
+        values["pinged_at"] = read_at
     if found.changed:
         values |= {"digest": fetched.digest, "size": fetched.size, "changed_at": read_at}
     if row.check_requested_at is not None and row.check_requested_at <= read_at:
@@ -355,6 +355,7 @@ def _new_values(found: _Found) -> dict[str, object]:
 
 
 def _topic_now(found: _Found) -> Any:
+    """The topic as it is after a fetch."""
     row, fetched = found.row, found.fetched
     read_at = to_micros(fetched.started_at)
     return attrs.evolve(
@@ -415,8 +416,7 @@ def _asked_at(fetched: FetchResult) -> float:
 def _store_awaited_content(conn: Connection, found: _Found, bounds: Bounds) -> int | None:
     """Store the content of a topic that has not changed, if notifications wait for it.
 
-    The store may lack it: when the topic changed, no subscription wanted content, or it did not
-    fit.
+    The store may lack it: when the topic changed, no subscription wanted it, or it did not fit.
 
     :returns: its key; None if it is not stored.
     """

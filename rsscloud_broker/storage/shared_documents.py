@@ -53,14 +53,14 @@ def put_document_part(conn: Connection, key: int, number: int, body: bytes) -> b
 
 
 def finish_document(conn: Connection, key: int, size: int, records: int) -> bool:
-    """Put a version in the place of the one before, if all its parts are there.
+    """Make an unfinished version the present one, in place of the one before.
 
-    The caller has checked the claim of the job.
+    The caller has stored all its parts, and still has the claim of the job that makes it.
 
     :param size: the bytes of the document, not gzipped.
     :param records: how many pings are listed in it, which must be more than in the version before;
         0 if it is no list of pings.
-    :returns: False if the version is dropped, since it lists too few pings, or was dropped before.
+    :returns: False if the version lists too few pings and is dropped, or was dropped before.
     """
     if not _is_unfinished(conn, key):
         return False
@@ -84,7 +84,7 @@ def drop_document(conn: Connection, key: int) -> None:
 
 
 def _is_unfinished(conn: Connection, key: int) -> bool:
-    """Whether a version is there and unfinished, which nobody else changes in this transaction."""
+    """Whether a version is there and unfinished.  It stays so until this transaction ends."""
     row = select(document.c.id).where(document.c.id == key, document.c.whole == false())
     return conn.execute(row.with_for_update()).first() is not None
 

@@ -120,7 +120,9 @@ class Store(ComposedMethods, Service):
         self._database = threads or StoreThreads(reactor, counters)
         self._node: int | None = None
         self.tables: dict[str, str] = {}
+        # How many commits were in doubt when the process registered as a node.
         self._in_doubt = 0
+        # Callers use the first name: ``async with store.trial(work)``.
         self.trial = self.suspects = Trials(reactor, self._database, self._ensure_node)
         #: How many nodes work on the database, as far as this process knows.
         self.live_nodes = 1

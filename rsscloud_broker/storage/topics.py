@@ -62,7 +62,7 @@ def topic_key(conn: Connection, url: str) -> int:
 
 
 def lock_topic(conn: Connection, url: str) -> None:
-    """Make other transactions wait that record a fetch of a topic or subscribe to it.
+    """Lock a topic: other transactions that record a fetch of it, or subscribe to it, wait.
 
     So of two nodes that record the same change one finds it recorded; and a subscription is stored
     either before a fan-out begins, which then reaches it, or with the knowledge of the change.
