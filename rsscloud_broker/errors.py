@@ -204,7 +204,7 @@ class DocumentFault(Exception):
 
     The processes that parse documents raise such errors, and the broker raises them again.
 
-    :ivar parts: what an error of the same class is made of in another process.
+    :ivar parts: the arguments with which the broker makes the error anew.
     """
 
     def __init__(self, reason: str) -> None:

@@ -248,12 +248,7 @@ class Accounts:
             try:
                 account = await self._account_of(name, password)
             except UnauthorizedLogin:
-                shown = name if is_name(name) else "a name that nobody can have"
-                self.log.info(
-                    "An attempt to sign in as {name} from {source} failed.",
-                    name=shown,
-                    source=source,
-                )
+                self._log_failure(name, source)
                 raise SignInFailed from None
             stored = await self._store.stored_password(account.name)
             if stored is None:  # the account was removed a moment ago
@@ -263,6 +258,12 @@ class Accounts:
             # The hash changed meanwhile: it is a better one, or that of another password.  So the
             # password is checked once more.
             before = stored
+
+    def _log_failure(self, name: str, source: str) -> None:
+        shown = name if is_name(name) else "a name that nobody can have"
+        self.log.info(
+            "An attempt to sign in as {name} from {source} failed.", name=shown, source=source
+        )
 
     async def _account_of(self, name: str, password: str) -> Account:
         """The account with a name and a password.
@@ -277,7 +278,10 @@ class Accounts:
         return account
 
     async def _browser_of(self, known: str, name: str) -> str:
-        """The key of a browser in which somebody has signed in to an account; else empty."""
+        """The key of a browser in which somebody has signed in to an account; else empty.
+
+        :param known: the mark in the browser's cookie.
+        """
         if not known or not is_name(name):
             return ""
         stored = await self._store.stored_password(name)

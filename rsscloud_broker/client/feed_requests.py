@@ -101,7 +101,7 @@ async def fetch_twice(ask: Ask, url: str, admit: Admit) -> Fetches:
     again = None
     if answer.status == 200 and headers:
         again = await ask(answer.url, headers)
-    return Fetches(tuple(redirects), answer, again, answer.target in asked)
+    return Fetches(tuple(redirects), answer, again, circle=answer.target in asked)
 
 
 def make_ask(outbound: IOutbound, clock: IClock) -> Ask:

@@ -55,10 +55,10 @@ def ping(
     async def work(reactor: Any) -> None:
         web = web_client(reactor)
         if feed_url:
-            said = await publisher.ping_feed(web, broker, feed_url, protocol)
+            answer = await publisher.ping_feed(web, broker, feed_url, protocol)
         else:
-            said = await publisher.ping_site(web, broker, name or "", url or "", rss, protocol)
-        click.echo(text.clean(said))
+            answer = await publisher.ping_site(web, broker, name or "", url or "", rss, protocol)
+        click.echo(text.clean(answer))
 
     is_site = bool(name or url or rss)
     if bool(feed_url) == is_site or (is_site and not (name and url)):
@@ -129,8 +129,8 @@ def listen(
         try:
             for feed_url in feed_urls:
                 found = _cloud_at(broker) if broker else await find_cloud(web, feed_url)
-                said = await subscriber.subscribe(found, feed_url, callback)
-                tell(f"{feed_url}: {said}")
+                answer = await subscriber.subscribe(found, feed_url, callback)
+                tell(f"{feed_url}: {answer}")
             await nobody_reads
         finally:
             subscriber.stop()
@@ -258,7 +258,7 @@ def notify(file: IO[bytes], topic: str, hub: str, capability_list: str, token: s
 
     async def work(reactor: Any) -> None:
         web = web_client(reactor)
-        said = await resourcesync_client.notify(web, payload, topic, hub, capability_list, token)
-        click.echo(said)
+        answer = await resourcesync_client.notify(web, payload, topic, hub, capability_list, token)
+        click.echo(answer)
 
     run(work)

@@ -304,6 +304,7 @@ class Server(Foundation):
     def root(self) -> Root:
         """All front doors on one site."""
         metrics = self.config.metrics
+        # With a port of its own, monitoring is not on this site.
         monitoring = [self.monitoring] if metrics.enabled and not metrics.listen else []
         doors = [*monitoring, AssetsDoor(), *self.doors, *self.of_apps("front_doors")]
         return Root(doors, self.public_url, parse=self.parse)

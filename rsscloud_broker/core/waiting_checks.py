@@ -285,9 +285,9 @@ class Refetches:
         self._clock = clock
         self._store_retry = store_retry
         self._waiting = waiting
-        # Whether a topic was just fetched once more, so that a further fetch waits; and the number
-        # of topics that are remembered.
-        self._fetched_again: BoundedDict[str, bool] = BoundedDict(10_000)
+        # Whether a topic was just fetched once more, so that a further fetch waits; for the last
+        # topics, at most this many.
+        self._was_refetched: BoundedDict[str, bool] = BoundedDict(10_000)
 
     async def fetch_if_asked_again(self, url: str, record: FetchRecord | None) -> None:
         """Have a topic fetched again if its check was requested meanwhile.
@@ -296,15 +296,16 @@ class Refetches:
         :param record: what was recorded; None if nothing was.
         """
         check = None if record is None else record.asked_again
-        is_second = self._fetched_again.get(url, False)
-        if is_second or check is not None:
-            self._fetched_again[url] = check is not None and not is_second
+        was_refetched = self._was_refetched.get(url, False)
+        if was_refetched:
+            self._was_refetched[url] = False
         if check is None:
             return
-        if not is_second:
+        if not was_refetched:
+            self._was_refetched[url] = True
             self._waiting.take(check)
             return
-        # Seconds until a topic is fetched that was asked for during each of two fetches.
+        # A check was requested during each of two fetches: the third follows after a second.
         until = self._clock.wall_seconds() + 1.0
         await self._store_retry(
             partial(self._store.put_off_check, url, 0, until), "topics that wait"

@@ -122,8 +122,9 @@ class PublishedFile(Resource):
             return answer(request, self._answer_with_copy(request, path, file))
 
     async def _answer_with_copy(self, request: Request, path: str, file: str) -> Answer | None:
-        """Answer with a file when it has been copied from the database.
+        """Copy a file from the database, and send it.
 
+        :returns: the answer if there is no such file in the database; else None.
         :raises Unavailable: it cannot be copied.
         """
         try:
@@ -131,7 +132,7 @@ class PublishedFile(Resource):
                 return self._answer_if_missing(request)
             if request.channel is not None:  # the client has not hung up
                 body = _serve(request, file, self._cache_control)
-                if isinstance(body, bytes):
+                if isinstance(body, bytes):  # no file is being sent: the answer is complete
                     request.finish()
         except OSError as error:
             raise Unavailable(str(error)) from error

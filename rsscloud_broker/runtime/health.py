@@ -60,14 +60,14 @@ class Health:
         return states
 
     def _state_now(self, part: str, check: Callable[[], str]) -> PartState:
-        """What a check that does not wait says of a part."""
+        """The state of a part, by a check that does not wait."""
         try:
             return PartState(part, works=True, text=check())
         except Exception as error:
             return self._failed_state(part, error)
 
     async def _examine(self, part: str, check: Check) -> PartState:
-        """What a check says of a part, which it may have to wait for."""
+        """The state of a part, by a check that may wait."""
         try:
             found = check()
             return PartState(

@@ -181,7 +181,7 @@ def publish_file(target: FilePath[str], content: bytes) -> None:
 
 
 def replace_file(target: FilePath[str], content: bytes) -> None:
-    """Write a small file without a twin over the old one.
+    """Replace a small file at once.  Unlike ``publish_file``, it makes no gzipped twin.
 
     :raises OSError: the file cannot be written; the old one stays.
     """

@@ -276,7 +276,7 @@ class WallClockWatch(Service):
         return self._clock.wall_seconds() - self._clock.seconds()
 
     def _set_timer(self) -> None:
-        """Look again when the period ends, or in five seconds, as the wall clock may be set."""
+        """Compare the clocks again in a second."""
         self._timer = self._clock.callLater(1.0, self._look)
 
     def _look(self) -> None:

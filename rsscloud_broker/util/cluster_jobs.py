@@ -161,7 +161,7 @@ class RunOnOneNode(EachPeriod):
         return Deferred.fromCoroutine(self._stop_and_release(super().stopService()))
 
     def _begin(self) -> None:
-        if self._run is None:  # while the database does not answer, nothing is left out
+        if self._run is None:  # else the class above would warn of each run that is left out
             super()._begin()
 
     async def _stop_and_release(self, run: Deferred[None] | None) -> None:
@@ -170,15 +170,16 @@ class RunOnOneNode(EachPeriod):
             await run
         if self._is_claimed:
             await self._stop_the_service()
-            with suppress(Unavailable):  # then it is free when this node has ended
+            with suppress(Unavailable):  # then the claim ends with this node
                 await self._jobs.release_job(self._job_name)
 
     async def _claim(self) -> None:
         """Claim the job, or look whether the claim still holds; run the service only then."""
         if self._is_claimed and not self._jobs.shares_work():
-            return
+            return  # on SQLite, no other node can take it
         now = self._clock.wall_seconds()
-        turn = await self._jobs.claim_job(self._job_name, now, now)  # never finished, so always due
+        # The job is never finished, so it is always due.
+        turn = await self._jobs.claim_job(self._job_name, now, now)
         if not turn.claimed:
             await self._stop_the_service()
             return

@@ -21,7 +21,7 @@ MAX_PING_URL = 255
 #: The largest number of characters in all tags together.
 MAX_TAGS = 1024
 
-_ESCAPES = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&amp;": "&"}
+_ESCAPES = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&amp;": "&", "&#39;": "'", "&#039;": "'"}
 _ESCAPE = re.compile(r"&(?:lt|gt|quot|amp|#0?39);")
 
 #: Clients look for "Thanks for the ping".
@@ -78,7 +78,7 @@ def unescaped(name: str) -> str:
     """
     if "&" not in name:
         return name
-    return _ESCAPE.sub(lambda found: _ESCAPES.get(found[0], "'"), name)
+    return _ESCAPE.sub(lambda found: _ESCAPES[found[0]], name)
 
 
 def ping_of_parameters(method: str, parameters: Sequence[Any], at: float) -> Ping:
@@ -127,15 +127,14 @@ def _range_text(least: int, most: int) -> str:
     return str(least) if least == most else f"{least} to {most}"
 
 
-def _check_url(what: str, url: str) -> None:
-    """Raise BadPing if a text is too long or no URL."""
+def _check_url(parameter: str, url: str) -> None:
+    """Raise BadPing if the text of a parameter is too long or no URL."""
     if len(url) > MAX_PING_URL:
-        raise _refusal(f"the {what} was too long", MAX_PING_URL)
-    if not fault_of_form(url):
-        return
-    if not url.lower().startswith(("http:", "https:")):
-        raise _refusal("the URL must begin with http:// or https://")
-    raise _refusal(f"the {what} is not a URL")
+        raise _refusal(f"the {parameter} was too long", MAX_PING_URL)
+    if fault_of_form(url):
+        if not url.lower().startswith(("http:", "https:")):
+            raise _refusal("the URL must begin with http:// or https://")
+        raise _refusal(f"the {parameter} is not a URL")
 
 
 def _refusal(reason: str, limit: int | None = None) -> BadPing:

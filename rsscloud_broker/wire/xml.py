@@ -191,13 +191,19 @@ def _finder(path: str) -> etree.XPath:
 
 
 def _encoding_of(document: bytes, charset: str | None, *, marked_utf_8: bool) -> str | None:
-    """The encoding to impose on a document; None to leave it to the parser."""
+    """The encoding by which the parser is to read a document; None if it finds that out itself.
+
+    :param charset: the one of the Content-Type header, for a document that declares none.
+    :param marked_utf_8: whether the document began with the byte order mark of UTF-8.
+    """
     if marked_utf_8:
         return "utf-8"
     if document.startswith(_UTF_16):
         return None
     declared = _DECLARES_ENCODING.match(document)
-    return _python_name(declared[1].decode("ascii")) if declared else charset or "utf-8"
+    if declared is None:
+        return charset or "utf-8"
+    return _python_name(declared[1].decode("ascii"))
 
 
 def _python_name(declared: str) -> str | None:

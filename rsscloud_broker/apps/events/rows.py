@@ -156,6 +156,20 @@ def sweep(
     return (after if len(found) == SWEPT_AT_ONCE else None), removed
 
 
+def _kept_of(options: EventsOptions, name: str) -> tuple[int, float]:
+    """How many entries of a log are kept, and for how many days; 0 for no limit.
+
+    :param name: the name of the log, such as ``changes`` or ``host:example.org``.
+    """
+    kind, _, of = name.partition(":")
+    if kind == "host":
+        return 0, HOSTS_DAYS
+    if kind == "topic":
+        kept = options.kept(of)
+        return kept.entries, kept.days
+    return 0, {"changes": options.days, "pings": options.pings_days}.get(kind, 0.0)
+
+
 def _sweep_log(
     conn: Connection, options: EventsOptions, found: LogState, now: float
 ) -> tuple[RemovedDocuments | None, bool]:
@@ -163,15 +177,10 @@ def _sweep_log(
 
     :returns: what was removed, None if nothing was; and whether more of it is still to be removed.
     """
-    kind, _, of = found.name.partition(":")
-    most, days = 0, {"changes": options.days, "pings": options.pings_days}.get(kind, 0.0)
-    if kind == "host":
-        days = HOSTS_DAYS
-    elif kind == "topic":
-        kept = options.kept(of)
-        most, days = kept.entries, kept.days
+    most, days = _kept_of(options, found.name)
     before = now - days * 86_400.0 if days else 0.0
-    if ":" in found.name and found.updated < before:
+    is_of_one = ":" in found.name  # of one host or topic; it is made again with its next entry
+    if is_of_one and found.updated < before:
         is_removed = _remove_log(conn, found)
         return (RemovedDocuments(found.feed_id, None) if is_removed else None), not is_removed
     through = pruning.archived_before(conn, found.name, before)

@@ -81,6 +81,7 @@ class NotStored(Refused, DocumentFault):
 
     @property
     def parts(self) -> list[str | int]:
+        """The arguments with which the broker makes an error anew that a parser has raised."""
         return [self.reason, self.status]
 
 
@@ -164,17 +165,17 @@ def encode_text(text: str) -> bytes:
 
 
 def bytes_of_form_field(body: bytes) -> bytes:
-    """The bytes of an XML document that came in the field of a form.
+    """Encode an XML document from the field of a form as it declares.
 
     Browsers and most libraries send forms as UTF-8, whatever the declaration in the field says;
-    others send the bytes of a file.
+    others send the bytes of a file, which are encoded as declared already.
     """
     declared = _DECLARED.match(body[:300].decode("latin-1"))
     if declared is None or declared[2].lower() in {"utf-8", "utf8"} or body.isascii():
         return body
     try:
         return encode_text(body.decode("utf-8"))
-    except UnicodeDecodeError:
+    except UnicodeDecodeError:  # the bytes of a file
         return body
 
 

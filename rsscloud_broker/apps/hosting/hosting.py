@@ -17,7 +17,7 @@ from rsscloud_broker.apps.hosting import documents, rows
 from rsscloud_broker.apps.hosting.documents import HostedDocument, NotStored, is_path
 from rsscloud_broker.apps.hosting.gate import MayNot
 from rsscloud_broker.apps.hosting.options import PREFIX, HostingOptions
-from rsscloud_broker.apps.hosting.rows import File, Public, Served, Version
+from rsscloud_broker.apps.hosting.rows import File, PublicFile, Served, Version
 from rsscloud_broker.apps.hosting.saving import AccountLimits, Save, Saved, save_all
 from rsscloud_broker.apps.hosting.serving import Cache, CachedFile, FileAnswers, Key
 from rsscloud_broker.database.methods import Batched, reading, writing
@@ -176,7 +176,7 @@ class Hosting:
         file = await self._store.public_file(name, path) if is_path(f"{name}/{path}") else None
         return file is not None and await self._withdraw(file, reason, record)
 
-    async def _withdraw(self, file: Public, reason: str, record: Callable[[Any], None]) -> bool:
+    async def _withdraw(self, file: PublicFile, reason: str, record: Callable[[Any], None]) -> bool:
         """Delete a file.
 
         :param record: an operation that is part of the same transaction, if there was the file.
@@ -276,7 +276,7 @@ class Hosting:
         return FileAnswers.of(content, link, self._clock.wall_seconds(), self._sheet)
 
 
-def _take_down_and_record(conn: Any, file: Public, record: Callable[[Any], None]) -> bool:
+def _take_down_and_record(conn: Any, file: PublicFile, record: Callable[[Any], None]) -> bool:
     """Delete a file of any account, and record that; returns whether it was there."""
     was_there = rows.remove(conn, file.account, file.path)
     if was_there:

@@ -53,7 +53,7 @@ class Version:
 
 
 @frozen
-class Public:
+class PublicFile:
     """A file that everybody can read.
 
     :ivar account: the name of its account.
@@ -117,21 +117,21 @@ def remove(conn: Connection, account: str, path: str) -> bool:
     return True
 
 
-def next_file_of(conn: Connection, account_id: int) -> Public | None:
+def next_file_of(conn: Connection, account_id: int) -> PublicFile | None:
     """The first file that is still stored of an account that is gone; None if none is."""
     mine = (feed.c.account_id == account_id, feed.c.version_id.is_not(None))
     row = conn.execute(select(feed).where(*mine).order_by(feed.c.id).limit(1)).first()
-    return None if row is None else Public(row.account, row.path, row.is_topic)
+    return None if row is None else PublicFile(row.account, row.path, row.is_topic)
 
 
-def public_file(conn: Connection, account: str, path: str) -> Public | None:
+def public_file(conn: Connection, account: str, path: str) -> PublicFile | None:
     """A file that is served; None if there is none.
 
     :param account: the name of the account.
     """
     there = (feed.c.account == account, feed.c.path == path, feed.c.version_id.is_not(None))
     row = conn.execute(select(feed.c.is_topic).where(*there)).first()
-    return None if row is None else Public(account, path, row.is_topic)
+    return None if row is None else PublicFile(account, path, row.is_topic)
 
 
 def disown(conn: Connection, account_id: int) -> None:

@@ -89,6 +89,7 @@ def save_all(conn: Connection, saves: Sequence[Save]) -> list[Saved | NotStored]
     :returns: what came of each; an exception if the account has no room for it.
     """
     outcomes: list[Saved | NotStored] = []
+    # The room of an account depends on what is stored, so its saves come one after the other.
     for some in in_turns(saves, lambda each: [each.account.name]):
         outcomes += _save_for_different(conn, some)
     return outcomes
@@ -113,10 +114,7 @@ class _Place:
 
 
 def _save_for_different(conn: Connection, saves: Sequence[Save]) -> list[Saved | NotStored]:
-    """Store new versions of files, one for each of several accounts; see ``save_all``.
-
-    Each account has one only, since its room is computed from what was stored before.
-    """
+    """Store new versions of files, one for each of several accounts; see ``save_all``."""
     of_accounts: defaultdict[str, list[Row[Any]]] = defaultdict(list)
     for row in conn.execute(_OF_ACCOUNTS, {"names": [each.account.name for each in saves]}):
         of_accounts[row.account].append(row)

@@ -261,7 +261,7 @@ class EditorAPI(XMLRPC):
         """Store a file.
 
         :param file: a struct with ``name``, ``type`` and ``bits``.
-        :returns: a struct, with the members that one or the other editor looks for.
+        :returns: a struct with all members that any of the editors looks for.
         """
         file = struct_in(file, "the file")
         bits = file.get("bits")
@@ -280,6 +280,7 @@ class EditorAPI(XMLRPC):
             "url": url,
             "link": url,
             "type": upload.media_type,
+            # Integers of XML-RPC have 32 bits.
             "metadata": {"filesize": min(upload.size, 2**31 - 1)},
         }
 

@@ -13,14 +13,14 @@ from rsscloud_broker.wire.units import MINUTE
 class PerMinuteLimit:
     """Allows each account this many actions in any minute.
 
-    :param what: what is counted, in the plural, for people.
+    :param actions: a name of the actions, in the plural, for the sentence of a refusal.
     """
 
-    def __init__(self, clock: IClock, per_minute: int, what: str) -> None:
+    def __init__(self, clock: IClock, per_minute: int, actions: str) -> None:
         self._clock = clock
         self._per_minute = per_minute
-        self._what = what
-        # The operator makes accounts, so there are never many.
+        self._actions = actions
+        # When each account acted.  The operator makes accounts, so there are never many.
         self._times: dict[int, deque[float]] = {}
 
     def take(self, account_id: int) -> None:
@@ -34,5 +34,5 @@ class PerMinuteLimit:
             times.popleft()
         if len(times) >= self._per_minute:
             wait = ceil(times[0] + MINUTE - now)
-            raise TooMany(f"there were {self._per_minute} {self._what} in the last minute", wait)
+            raise TooMany(f"there were {self._per_minute} {self._actions} in the last minute", wait)
         times.append(now)

@@ -331,11 +331,12 @@ class Writing:
     ) -> None:
         """Store a change, and publish the feeds that it changes.
 
-        If nobody calls, an administrator takes something down.  That is possible in a blocked feed
-        too, and when the disk is nearly full.  Of feeds that cannot be published then, the change
-        is only stored: those who read them do not see any more what is gone.
+        Without a caller, an administrator takes something down, which must be possible in a blocked
+        feed too, and when the disk is nearly full.  A feed that cannot be published then is only
+        stored: those who read it do not find any more what is gone.
 
         :param contents: the new feeds by URL.
+        :param operation: stores the change.
         :param source: the address of the caller; empty if there is no caller.
         """
         if not source:
