@@ -82,13 +82,12 @@ def gave_way(error: DBAPIError) -> bool:
 def engine_options(url: URL, *, of_broker: bool) -> dict[str, Any]:
     """The keyword arguments of ``create_engine`` for a PostgreSQL database.
 
-    Of several options with the same name the server obeys the last.
-
     :param of_broker: False for a command, whose statements take as long as they need, whatever the
         URL says.
     """
     parameters = {name: value for name, value in _CONNECT_ARGS.items() if name not in url.query}
     if of_url := url.normalized_query.get("options", ()):
+        # Of several options with the same name the server obeys the last.
         parameters["options"] = " ".join(of_url if of_broker else [*of_url, _NO_TIMEOUT])
     return {
         "pool_pre_ping": True,

@@ -143,9 +143,7 @@ def _last_id(table: str) -> str:
 
 
 def last_id(conn: Connection, table: Table) -> int:
-    """The largest id that SQLite has ever given to a row of a table with AUTOINCREMENT; 0 if none,
-    and for other tables.
-    """
+    """The largest id that SQLite ever gave to a row of a table with AUTOINCREMENT; else 0."""
     if not _has_counters(conn):
         return 0
     found = conn.exec_driver_sql("SELECT seq FROM sqlite_sequence WHERE name = ?", (table.name,))

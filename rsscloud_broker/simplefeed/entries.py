@@ -237,7 +237,7 @@ def encode_json(entry: Entry, document: str) -> bytes:
 
 
 def _link(link: EntryLink) -> dict[str, str]:
-    # As for other values, but quicker: nearly all entries have links, with a URL and a relation.
+    """A link as JSON has it.  It is made quickly, since nearly all entries have links."""
     found = {"href": link.href, "rel": link.rel}
     if link.type:
         found["type"] = link.type

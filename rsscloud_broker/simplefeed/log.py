@@ -388,6 +388,7 @@ def _read_range(conn: Connection, log_id: int, first: int, last: int) -> list[tu
 
 
 def _state_of(row: Row[Any]) -> LogState:
+    """The state of a log by its row."""
     return LogState(
         id=row.id,
         name=row.name,

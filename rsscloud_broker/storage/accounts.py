@@ -371,9 +371,7 @@ def _remove_secrets(conn: Connection, account_id: int, kind: str, key: int | Non
 def _find_with_account(
     conn: Connection, kind: str, digest: bytes
 ) -> tuple[Account, Row[Any]] | None:
-    """A session or a token by its digest, with its account; None if there is none, or the account
-    is disabled.
-    """
+    """An enabled account and its session or token with a digest; None if there is none."""
     of_digest = secret.c.kind == kind, secret.c.digest == digest
     row = conn.execute(select(secret).where(*of_digest)).first()
     if row is None:
@@ -384,6 +382,7 @@ def _find_with_account(
 
 
 def _account(row: Row[Any]) -> Account:
+    """The account that a row stores."""
     return Account(
         row.id,
         row.name,
@@ -401,6 +400,7 @@ def _session(row: Row[Any]) -> Session:
 
 
 def _token(row: Row[Any]) -> Token:
+    """The API token that a row stores."""
     return Token(
         row.id,
         row.name,

@@ -74,6 +74,9 @@ _LOCK_FREE = (
 def claim_checks(conn: Connection, wanted: WantedChecks, node: int) -> ClaimedChecks:
     """Claim topics that wait to be fetched and that no node has claimed.
 
+    The limit is divided evenly between some sources, and each source's share between the hosts
+    whose topics it has requested.
+
     :returns: the claimed checks, and where the next claim goes on: see ``ClaimedChecks``.
     """
     next_at = _make_ready(conn, to_micros(wanted.now))
@@ -91,7 +94,7 @@ def claim_checks(conn: Connection, wanted: WantedChecks, node: int) -> ClaimedCh
         for host, first in hosts.items():
             most = min(share // len(hosts), wanted.of_host)
             asked = {"source": source, "host": host, "most": most}
-            # For one topic no query is needed: ``_hosts_in_turn`` has found the first.
+            # ``_hosts_in_turn`` has found the first topic: for one alone, no query is needed.
             keys += conn.scalars(_OF_HOST, asked) if most > 1 else (first,)
             after_hosts[source] = host
     return ClaimedChecks(

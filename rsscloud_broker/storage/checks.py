@@ -167,19 +167,19 @@ class CheckRequests:
         if earlier is not None:
             earlier["at"] = max(earlier["at"], asked.at)
             return
-        waits = row.check_requested_at is not None
-        holder = row.check_node_id if waits else None
-        due = row.check_due_at if waits else None
+        is_new = row.check_requested_at is None
+        holder = None if is_new else row.check_node_id
+        due = None if is_new else row.check_due_at
         state = self._state(row, holder, due, asked)
-        # A check that is new, or is taken over from another node, counts as this source's.
-        is_first = not waits or (state is CheckState.CLAIMED and holder != self._node)
+        is_taken_over = state is CheckState.CLAIMED and holder != self._node
         self._states[row.id] = state
         self._values[row.id] = {
             "key": row.id,
             "at": max(asked.at, row.check_requested_at or 0),
             "node": {CheckState.CLAIMED: self._node, CheckState.ELSEWHERE: holder}.get(state),
             "due": None if due is None else min(due, asked.at + _SOONEST),
-            "source": asked.source if is_first else row.check_source,
+            # Whose capacity the check uses.
+            "source": asked.source if is_new or is_taken_over else row.check_source,
             "host": host_of(row.url)[:_LONGEST_HOST],
         }
 

@@ -143,13 +143,16 @@ class ComposedMethods(SharedWork):
     async def _join_check(self, asked: checks.AskedCheck) -> int | None:
         """Join the check that another node has claimed, and return its key; None if none has.
 
-        Reads first: most topics are not claimed elsewhere, and who waits asks again and again.
+        It reads first, since a write is seldom needed: mostly no other node has claimed the topic,
+        or this node has joined the check before.
         """
         found = await self._database.read(
             lambda conn: checks.find_joinable(conn, asked, self._node)
         )
-        if found is None or found.is_joined:
-            return None if found is None else found.key
+        if found is None:
+            return None
+        if found.is_joined:
+            return found.key
         return await self._database.write(
             lambda conn: checks.join_check(conn, asked, self._ensure_node(conn))
         )

@@ -128,7 +128,7 @@ def record_deliveries(
     Deliveries of subscriptions that were removed meanwhile find no row.
     """
     # In the order of subscriptions, so that no two nodes wait for each other's rows.
-    deliveries = sorted(deliveries, key=_by_subscription)
+    deliveries = sorted(deliveries, key=lambda each: each.subscription.id or 0)
     _lock(conn, deliveries)
     deliveries = _without_lost_claims(conn, deliveries)
     add_failed_attempts(conn, deliveries, bounds.failed_attempts)
@@ -154,10 +154,6 @@ def record_deliveries(
     if topics:
         remove_unneeded(conn, topics)
     return Recorded(due, dropped)
-
-
-def _by_subscription(delivery: Delivery) -> int:
-    return delivery.subscription.id or 0
 
 
 def _lock(conn: Connection, deliveries: Sequence[Delivery]) -> None:

@@ -242,16 +242,16 @@ async def _hosts_named(read: Run, host: str) -> list[str]:
 def _find_put_off(
     host: str, origin: str, after: tuple[int, int], conn: Connection
 ) -> tuple[list[int], tuple[int, int] | None]:
-    """Some free pending notifications for a host that are due after a place.
+    """Some free pending notifications for a host that are due behind a position.
 
-    :param after: a due time, and the id of a subscription.
-    :returns: the ids of their subscriptions, and the place of the last one; None if it is the last
-        of all.
+    :param after: the position: a due time, and the id of a subscription.
+    :returns: the ids of their subscriptions, and the position of the last one; None if it is the
+        last of all.
     """
-    place = tuple_(pending.c.due_at, pending.c.subscription_id)
+    position = tuple_(pending.c.due_at, pending.c.subscription_id)
     some = (
         select(pending.c.due_at, pending.c.subscription_id)
-        .where(_FREE, pending.c.host == host, place > after)
+        .where(_FREE, pending.c.host == host, position > after)
         .order_by(pending.c.due_at, pending.c.subscription_id)
         .limit(_MADE_DUE_AT_ONCE)
         .subquery()
@@ -262,7 +262,11 @@ def _find_put_off(
         .join_from(some, subscription, subscription.c.id == some.c.subscription_id)
         .order_by(some.c.due_at, some.c.subscription_id)
     ).all()
-    keys = [key for _, key, url, way in rows if not origin or Callback(url, way).origin == origin]
+    keys = [
+        key
+        for _, key, url, protocol in rows
+        if not origin or Callback(url, protocol).origin == origin
+    ]
     return keys, (rows[-1][0], rows[-1][1]) if len(rows) == _MADE_DUE_AT_ONCE else None
 
 

@@ -51,9 +51,7 @@ _EXPORTED = (
 
 
 def left_out(conn: Connection) -> list[str]:
-    """The tables with rows that belong to people and are in no export: accounts, and the tables of
-    applications.
-    """
+    """The tables with rows of people that no export has: accounts, and those of applications."""
     tables = set(inspect(conn).get_table_names()) - set(metadata.tables)
     of_apps = sorted(each for each in tables if not each.endswith("alembic_version"))
     return [each for each in (account.name, *of_apps) if has_rows(conn, each)]
@@ -88,6 +86,7 @@ def export_text(conn: Connection, now: float) -> Iterator[str]:
 
 
 def _block(one: Block) -> dict[str, str]:
+    """A block as the export shows it."""
     return {
         "kind": one.kind,
         "object": one.object,

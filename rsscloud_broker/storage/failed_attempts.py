@@ -118,6 +118,7 @@ def failed_attempts(conn: Connection, key: int) -> tuple[FailedAttempt, ...]:
 
 
 def _failed_attempt(row: Row[Any]) -> FailedAttempt:
+    """The failed attempt that a row stores, with what was sent and answered."""
     stored = json.loads(row.exchange)
     return FailedAttempt(
         at=to_seconds(row.at),

@@ -107,10 +107,7 @@ def intents(
 
 
 def take_over(conn: Connection, after: int, limit: int, node: int) -> list[PendingIntent]:
-    """Claim for the only node the intents that are not verified yet: see ``intents``.
-
-    On SQLite those of an earlier process are this one's now.
-    """
+    """Claim intents on SQLite, where those of an earlier process are this one's now."""
     found = intents(conn, after, limit)
     claimed = update(intent).where(intent.c.id.in_([each.id for each in found]))
     conn.execute(claimed.values(node_id=node))
@@ -130,6 +127,7 @@ def claim_intents(conn: Connection, limit: int, node: int) -> list[PendingIntent
 
 
 def _pending(row: Row[tuple[object, ...]]) -> PendingIntent:
+    """The intent that a row stores."""
     return PendingIntent(
         row.id,
         Intent(

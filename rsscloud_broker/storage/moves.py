@@ -232,6 +232,7 @@ def _restore_topic(conn: Connection, left: Row[Any]) -> bool:
 def _absorb(conn: Connection, gone: Row[Any], kept: Row[Any]) -> None:
     """Make everything that refers to the row of a topic refer to that of another topic."""
     ids = _some_ids(conn, subscription.c.topic_id == gone.id)
+    # The URL by which the subscriber asked; empty if that is the first URL of its topic.
     asked = subscription.c.asked_url
     first_of_gone, first_of_kept = gone.first_url or gone.url, kept.first_url or kept.url
     if first_of_gone == first_of_kept:  # as after ``_restore_topic``

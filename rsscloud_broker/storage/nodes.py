@@ -232,7 +232,7 @@ def _free_claims(
     So this never waits for a transaction that is slow, nor do two wait for each other.
 
     :param claims: the columns with the ids of the nodes.
-    :param ended: see ``_remove_nodes``.
+    :param ended: whether the nodes ended unasked, so that what they had claimed is suspect.
     :returns: whether the portion was full, so that there may be more.
     """
     is_full = False

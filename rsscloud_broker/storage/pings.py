@@ -149,12 +149,13 @@ def add_pings(
 def _checks_of(
     record: Ping, watched: Mapping[str, tuple[str, CheckState]]
 ) -> dict[str, CheckState]:
-    """The topics with subscriptions that a ping names: what became of the check of each, by its
-    present URL, in the order of these.
+    """The checks of the topics with subscriptions that a ping names.
 
     :param watched: what ``_request_checks`` has returned.
+    :returns: what became of each check, by the present URL of the topic, in the order of the URLs.
     """
-    return dict(sorted({watched[url] for url in _named_by(record) & watched.keys()}))
+    named_and_watched = _named_by(record) & watched.keys()
+    return dict(sorted({watched[url] for url in named_and_watched}))
 
 
 def _named_by(record: Ping) -> set[str]:

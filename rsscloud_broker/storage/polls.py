@@ -108,6 +108,7 @@ def _statuses(conn: Connection, rows: Sequence[Row[Any]]) -> list[TopicStatus]:
 
 
 def _status(row: Row[Any], moved_from: Sequence[str]) -> TopicStatus:
+    """The status of a topic by its row, with the URLs that it has left."""
     return TopicStatus(
         topic=as_topic(row),
         asked_at=to_seconds_or_none(row.asked_at),
@@ -162,10 +163,8 @@ def record_feeds(
 def plan_polls(conn: Connection, plans: Sequence[PollPlan], node: int | None = None) -> None:
     """Store when topics are polled next.
 
-    The first subscription of a topic that is not polled makes it due at once, so that its
-    polls are planned.
-
-    Plans of topics that have ended are ignored.
+    Plans of topics that have ended are ignored, and those made on the ground of a plan that another
+    has replaced meanwhile: see ``PollPlan.replaces``.
 
     :param node: the node id of this process; plans of polls that another has claimed are ignored.
     """

@@ -92,8 +92,10 @@ class _WorkMeter:
         now, totals = self._measure()
         self._samples.append((now, totals))
         seconds = max(now - before_at, 0.001)
-        rates = ((totals[name] - before[name]) / seconds for name in totals)
-        return totals | dict(zip(("ping_rate", "notification_rate"), rates, strict=True))
+        return totals | {
+            "ping_rate": (totals["pings"] - before["pings"]) / seconds,
+            "notification_rate": (totals["notifications"] - before["notifications"]) / seconds,
+        }
 
     def _measure(self) -> tuple[float, dict[str, float]]:
         """The present time, and the totals."""

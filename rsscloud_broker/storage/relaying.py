@@ -106,6 +106,7 @@ def _insert_new_target(conn: Connection, name: str, last: int, now: float) -> Re
 
 
 def _progress(row: Row[Any]) -> RelayProgress:
+    """How far pings were passed on to a target, by its row."""
     waiting = tuple(
         WaitingPing(ping_id, attempts, to_seconds(retry_at))
         for ping_id, attempts, retry_at in json.loads(row.waiting or "[]")
@@ -148,6 +149,7 @@ def followed_lists(
 
 
 def _followed(row: Row[Any]) -> FollowedList:
+    """How far a list was read, by its row."""
     return FollowedList(
         row.url,
         Validators(row.etag, row.last_modified),

@@ -89,9 +89,7 @@ def _upsert(conn: Connection, adds: bool) -> Insert:
 def statistics(
     conn: Connection, since: float, until: float, step: int
 ) -> dict[str, dict[int, int]]:
-    """The stored numbers of a time, by name and by when a step of ``step`` seconds begins: see
-    ``IStatistics.statistics``.
-    """
+    """The stored numbers of a time by name and step: see ``IStatistics.statistics``."""
     width = MINUTE if step < HOUR else HOUR
     # The number is part of the statement: see ``counting``.
     begin = statistic.c.begin // literal(step, BigInteger, literal_execute=True)

@@ -264,9 +264,7 @@ class Store(ComposedMethods, Service):
     def unpublish(
         self, url: str, reason: str, at: float, operation: Operation[T]
     ) -> Deferred[tuple[T, bool]]:
-        """End a topic that the broker itself serves: as ``end_topic``, together with what an
-        operation stores.
-        """
+        """End a topic that the broker serves: ``end_topic``, and what an operation stores."""
         return self._database.write(
             lambda conn: (operation(conn), topics.end_topic(conn, url, reason, at, self._bounds))
         )

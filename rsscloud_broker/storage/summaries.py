@@ -42,9 +42,7 @@ _COUNTS = select(_PROTOCOLS.c.protocol, func.count()).group_by(_PROTOCOLS.c.prot
 
 
 def subscription_counts(conn: Connection, url: str) -> dict[str, int]:
-    """The number of subscriptions of a topic by protocol.  Of a topic with more than 10,000
-    subscriptions, 10,000 are counted.
-    """
+    """How many subscriptions a topic has by protocol; at most 10,000 of them are counted."""
     return _count_by_protocol(conn, conn.execute(select(key_of(url))).scalar())
 
 
@@ -82,9 +80,7 @@ def _title(feed: str) -> str:
 
 
 def topic_titles(conn: Connection, urls: Collection[str]) -> dict[str, str]:
-    """The titles of the topics with these URLs, by the URLs; without those that have none, or that
-    strangers may not know.
-    """
+    """The titles of the topics with these URLs that strangers may know, by the URLs."""
     query = select(topic.c.url, topic.c.feed).where(topic.c.url.in_(urls), _MAY_BE_KNOWN)
     found = {row.url: _title(row.feed) for row in conn.execute(query)}
     return {url: title for url, title in found.items() if title}

@@ -119,7 +119,10 @@ _Found: TypeAlias = tuple[list[int], int | None]
 
 
 def find_lost(conn: Connection, after: int) -> _Found:
-    """The ids of some topics that have lost their last subscriptions, behind an id."""
+    """The ids of some topics that have lost their last subscriptions.
+
+    :param after: the last id that was looked at in the portion before.
+    """
     until = end_of_portion(conn, topic.c.id, after)
     lost = select(topic.c.id).where(within(topic.c.id, after, until), _IS_LOST).order_by(topic.c.id)
     keys = list(conn.execute(lost.limit(PORTION)).scalars())

@@ -202,9 +202,7 @@ def is_followed(conn: Connection, feed_id: int) -> bool:
 
 
 def followed_feeds(conn: Connection, account_id: int) -> list[tuple[FeedRecord, float, bool]]:
-    """The feeds that an account follows, with the times at which it began, and whether it has muted
-    them.
-    """
+    """The feeds that an account follows, each with when that began and whether it is muted."""
     more = (follow.c.added_at, follow.c.is_muted)
     wanted = select(*_COLUMNS, *more).join(follow, follow.c.feed_id == feed.c.id)
     rows: Iterable[Row[Any]] = conn.execute(wanted.where(follow.c.account_id == account_id))

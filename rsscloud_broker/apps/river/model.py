@@ -91,7 +91,29 @@ def new_keys() -> Mapping[str, str]:
 
 @frozen
 class FeedRecord:
-    """What is stored of a feed; ``schema`` says what each column means."""
+    """What is stored of a feed.
+
+    :ivar url: in normal form.
+    :ivar is_found: whether the URL has been found to be that of a feed, and not that of a page.
+    :ivar offers: the hubs and clouds of the feed.
+    :ivar offer: the position of the one in use.
+    :ivar key: the last segment of the callbacks' paths, which only the hub knows.
+    :ivar secret: that with which the hub signs.
+    :ivar asked_at: when the river last asked the hub or the cloud.
+    :ivar verified_at: when that last confirmed.
+    :ivar pushes_until: until when it will push.
+    :ivar push_due_at: when the river has to do something about it next.
+    :ivar pinged_at: when it last said that the feed changed.
+    :ivar pushed: how many items came by a push first.
+    :ivar found_by_poll: how many a poll found although there should have been a push.
+    :ivar missed: how many times in a row that happened.
+    :ivar reads_until: until when the broker reads the feed for the river; None if it does not.
+    :ivar read_due_at: when the river subscribes to it anew.
+    :ivar failures: how many attempts to begin that failed in a row.
+    :ivar problem: why, for people.
+    :ivar push_problem: why nothing is pushed, for people.
+    :ivar turn: how many documents of the feed were stored.
+    """
 
     id: int
     url: str

@@ -104,6 +104,7 @@ def _html_size(items: tuple[SubItem, ...]) -> int:
 def _read_xml_items(root: etree._Element, url: str) -> list[Item]:
     """The items of a feed in RSS or Atom, as feedparser reads them."""
     elements = list(_item_elements(root))
+    # Of too many, both ends are read, since the newest may be at either.
     half = MAX_ENTRIES // 2
     kept = elements if len(elements) <= MAX_ENTRIES else elements[:half] + elements[-half:]
     below = [take_out_sub_items(element, url) for element in kept]

@@ -24,39 +24,26 @@ from rsscloud_broker.interfaces import AppTables
 
 metadata = new_metadata()
 
+#: See ``FeedRecord``.  The offers are JSON.
 feed = Table(
     "river_feed",
     metadata,
     Column("id", Key, primary_key=True),
-    # In normal form.
     *required(Text, "url", "title", "link"),
-    # Whether the URL has been found to be that of a feed, and not that of a page.
     Column("is_found", Boolean, nullable=False),
-    # The hubs and clouds of the feed as JSON, and the position of the one in use.
     Column("offers", Text, nullable=False),
     Column("offer", Integer, nullable=False),
-    # The last segment of the callbacks' paths, which only the hub knows, and the secret with which
-    # it signs.
     *required(Text, "key", "secret"),
-    # When the river last asked the hub or the cloud, when that last confirmed, until when it will
-    # push, and when the river has to do something about it next.
     Column("asked_at", BigInteger),
     Column("verified_at", BigInteger),
     Column("pushes_until", BigInteger),
     Column("push_due_at", BigInteger, index=True),
-    # When the hub or the cloud last said that the feed changed.
     Column("pinged_at", BigInteger),
-    # How many items came by a push first, how many were found by a poll although there should have
-    # been a push, and how many times in a row that happened.
     *required(Integer, "pushed", "found_by_poll", "missed"),
-    # Until when the broker itself reads the feed for the river; null if it does not.  And when the
-    # river subscribes to it anew.
     Column("reads_until", BigInteger),
     Column("read_due_at", BigInteger, nullable=False, index=True),
-    # How many attempts to begin that failed in a row, and what went wrong, for people.
     Column("failures", Integer, nullable=False),
     *required(Text, "problem", "push_problem"),
-    # How many documents of the feed were stored.
     Column("turn", Integer, nullable=False),
     UniqueConstraint("url"),
     UniqueConstraint("key"),
