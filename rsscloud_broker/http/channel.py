@@ -127,9 +127,7 @@ class Channel(HTTPChannel):
         return persistent
 
     def writeHeaders(self, version: bytes, code: bytes, reason: bytes, headers: Headers) -> None:
-        """Send the head of an answer.  If the broker stops, it is the last one on the connection,
-        and says so.
-        """
+        """Send the head of an answer, which is the last on its connection if the broker stops."""
         if self.transport.factory.limits.closing:
             self.persistent = False
             headers.setRawHeaders(b"connection", [b"close"])

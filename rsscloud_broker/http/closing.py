@@ -41,9 +41,7 @@ class Answering(Service):
         return Deferred.fromCoroutine(self._wait())
 
     async def _wait(self) -> None:
-        """Wait until all requests are answered or the time is over; close idle connections after a
-        second.
-        """
+        """Wait for the end of all requests, or of the time; close idle connections in a second."""
         now = self._clock.seconds()
         until, idle_until = now + self._within, now + min(1.0, self._within)
         while (idle := self._idle_connections()) or self._has_unanswered():

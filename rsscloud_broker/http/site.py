@@ -40,7 +40,7 @@ from rsscloud_broker.http.security import SECURITY_HEADERS
 from rsscloud_broker.http.shown_exchange import FORM
 from rsscloud_broker.http.soap import SoapRoot
 from rsscloud_broker.http.xmlrpc import XMLRPCRoot
-from rsscloud_broker.interfaces import IFrontDoor, Parsing, Route, parse_directly
+from rsscloud_broker.interfaces import IFrontDoor, Parsing, Route, SoapService, parse_directly
 from rsscloud_broker.wire import soap, xml, xmlrpc
 
 #: Headers of the answers that a script of any site may read: browsers add no cookies to such
@@ -95,12 +95,7 @@ class Root(Resource):
         limits += [handler.body_limit for handler in offers.handlers.values()]
         self._call_limit = max(limits, default=0)
         for service in services:
-            description = service.description
-            for path in description.paths if description else ():
-                assert description is not None
-                document = description.document(f"{public_url}{path}", service.described)
-                page = Data(document, soap_door.CONTENT_TYPE)
-                self._add_route(Route(path, "GET", page, frozenset({"wsdl"})))
+            self._add_description(service, public_url)
         self._methods_at = self._find_methods()
         self._known_as = {_folded(path): path for path in self._methods_at}  # as people type them
         self._depth = max(  # slashes in the deepest path that ends in /*
@@ -111,6 +106,15 @@ class Root(Resource):
         for route in offers.routes:
             if route.body_limit:
                 self._large_routes.setdefault(route.path, []).append(route)
+
+    def _add_description(self, service: SoapService, public_url: str) -> None:
+        """Serve the WSDL of a SOAP service, if it has one, at its paths with ``?wsdl``."""
+        description = service.description
+        if description is not None:
+            for path in description.paths:
+                document = description.document(f"{public_url}{path}", service.described)
+                page = Data(document, soap_door.CONTENT_TYPE)
+                self._add_route(Route(path, "GET", page, frozenset({"wsdl"})))
 
     @property
     def pages(self) -> frozenset[str]:

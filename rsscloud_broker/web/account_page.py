@@ -151,9 +151,7 @@ class AccountPage:
         return redirect("/account?done=session")
 
     async def _end_sessions(self, request: Request, caller: Caller) -> Answer:
-        """End all sessions, and remove all tokens if that box is ticked; lead to the form to sign
-        in.
-        """
+        """End all sessions, and all tokens if that box is ticked; then lead to the sign-in form."""
         if parameter(request, "tokens"):
             await self._accounts.remove_tokens(caller)  # first: afterwards nobody could try again
         await self._accounts.end_sessions(caller)

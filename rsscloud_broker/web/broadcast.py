@@ -227,6 +227,7 @@ class Broadcast(Generic[P, F_contra]):
 
     def _wake(self, *, is_beat: bool) -> None:
         """Wake those who wait, some in each turn of the reactor; they get ``is_beat``."""
+        waiting, self._waiting = self._waiting, []
 
         async def wake() -> None:
             for start in range(0, len(waiting), AT_ONCE):
@@ -235,7 +236,6 @@ class Broadcast(Generic[P, F_contra]):
                 for each in waiting[start : start + AT_ONCE]:
                     each.callback(is_beat)
 
-        waiting, self._waiting = self._waiting, []
         Deferred.fromCoroutine(wake())
 
     async def _wait_for_news(self) -> bool:

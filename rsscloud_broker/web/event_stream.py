@@ -106,7 +106,7 @@ class LogSource:
 
     def _passing(self, wanted: LogFilter, after: int) -> Sequence[_ShownEntry]:
         """The entries after a position that pass a filter."""
-        if after == self._before:
+        if after == self._before:  # the watcher has had all but the entries that were read last
             self._index = self._index or _index_by_filters(self._news)
             return self._index.get(_fields(wanted), [])
         # Anybody may ask for any position, so no index is made for it.

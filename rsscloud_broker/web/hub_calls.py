@@ -32,9 +32,7 @@ class HubCallbacks(Answers):
         self._subscriber = subscriber
 
     async def _answer(self, request: Request) -> Answer:
-        """Confirm a verification of intent, or accept a content.  The answer does not say whether
-        the signature of the content is right.
-        """
+        """Confirm a verification or accept a content; do not say if its signature is right."""
         key = callback_key(request)
         if request.method == b"POST":
             content = PushedContent(

@@ -176,6 +176,7 @@ def _subscription_granted(entry: LogEntry) -> tuple[str, str]:
 
 
 def _subscription_removed(entry: LogEntry) -> tuple[str, str]:
+    """Whose subscription has ended and why, or how many more have."""
     what = "has expired" if entry.outcome == "expired" else "was removed"
     if more := count_of(entry, "subscriptions"):
         many = what.replace("has", "have").replace("was", "were") if more > 1 else what
@@ -200,6 +201,7 @@ def _fan_out_ended(entry: LogEntry) -> tuple[str, str]:
 
 
 def _notification_failed(entry: LogEntry) -> tuple[str, str]:
+    """Who was not notified and why, and whether there is another attempt."""
     reason = entry.reason.strip().rstrip(".") or "it did not accept the notification"
     if entry.outcome == "given up":
         what_next = "the broker makes no further attempt"

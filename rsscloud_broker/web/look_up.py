@@ -75,36 +75,34 @@ class LookUp:
         """What is found; the page of the topic itself, if the address is that of one."""
         wanted = clean(parameter(request, "q")).strip()
         viewer = await viewer_of(self._callers, request)
-        is_whole = not fault_of(wanted)
-        if is_whole and self._has_topic_page and await self._topics.overview(wanted) is not None:
-            return redirect(_topic_page(wanted))
+        link: Flattenable = ""
+        if self._has_topic_page and not fault_of(wanted):
+            page = _topic_page(wanted)
+            if await self._topics.overview(wanted) is not None:
+                return redirect(page)
+            link = tags.p(tags.a("What the broker can say of this address", href=page))
         begins = beginning_of(wanted)
         topics = await self._find_topics(begins)
         name = begins.rpartition("://")[2].partition("/")[0]
         hosts = dict.fromkeys(map(_host_of, topics))
         if name and self._shows_entries and await self._entries.get(name):
             hosts = {name: None} | hosts
-        said: Flattenable = ""
+        hint = ""
         if len(begins) < SHORTEST:
-            said = (
+            hint = (
                 "Write how the address of a topic or host begins: three characters at least, with "
                 "or without https:// and www."
             )
         elif not topics and not hosts:
-            said = "The broker knows no host of that name, and no topic whose address begins so."
-        ask: Flattenable = ""
-        if is_whole and self._has_topic_page:
-            ask = tags.p(
-                tags.a("What the broker can say of this address", href=_topic_page(wanted))
-            )
+            hint = "The broker knows no host of that name, and no topic whose address begins so."
         return await self._page(
             viewer,
             "Look up",
-            said,
+            hint,
             _section("Topics", [self._topic_item(each) for each in topics]),
             tags.p(f"These are the first {FOUND}.", class_="quiet") if len(topics) == FOUND else "",
             _section("Hosts", [_host_item(host) for host in hosts if host]),
-            ask,
+            link,
             wanted=wanted,
         )
 
@@ -117,11 +115,14 @@ class LookUp:
         entries = await self._entries.get(name) if self._shows_entries else ()
         topics = [
             each
-            for end in "/:"
+            for end in "/:"  # a path or a port follows the name
             for each in await self._find_topics(beginning_of(f"{name}{end}"))
             if _host_of(each) == name
         ]
-        nothing = "" if entries or topics else "The broker knows nothing of this host."
+        if entries or topics:
+            lead = "What this host has published, and what the broker has sent to it."
+        else:
+            lead = "The broker knows nothing of this host."
         happened: Flattenable = ""
         if entries:
             now = self._clock.wall_seconds()
@@ -134,19 +135,18 @@ class LookUp:
         changes = sum((Counter(each.status.change_days) for each in topics), Counter[int]())
         # A sum of the first topics alone would be wrong.
         plot = changes_plot(changes, self._clock.wall_seconds()) if len(topics) < FOUND else ""
-        said = nothing or "What this host has published, and what the broker has sent to it."
-        return await self._page(viewer, name, said, happened, topics_here, plot)
+        return await self._page(viewer, name, lead, happened, topics_here, plot)
 
     async def _page(
         self,
         viewer: Caller | None,
         heading: str,
-        said: Flattenable,
+        lead: Flattenable,
         *found: Flattenable,
         wanted: str = "",
     ) -> Answer:
         body = await self._pages.render(
-            heading, "look_up.html", viewer, heading=heading, said=said, found=found, wanted=wanted
+            heading, "look_up.html", viewer, heading=heading, said=lead, found=found, wanted=wanted
         )
         return Answer(body, headers=private(viewer))
 

@@ -91,9 +91,7 @@ class _Page(Element):
 
     @renderer
     def include(self, request: IRequest | None, tag: Tag) -> Element:
-        """Put another template, which is named by the attribute ``template``, in place of an
-        element.  It has the same slots.
-        """
+        """Replace an element by the template that its attribute ``template`` names."""
         return _Page(str(tag.attributes["template"]), self._slots)
 
     @renderer

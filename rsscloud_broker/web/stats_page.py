@@ -91,9 +91,7 @@ class StatsDoor(RoutesOnly):
         return respond
 
     async def _show(self, request: Request) -> Answer:
-        """The page.  For those who have signed in it is made anew, since it names them; its plots
-        are not.
-        """
+        """The page.  It names those who have signed in, so only its plots are kept for them."""
         viewer = await viewer_of(self._parts.callers, request)
         period = PERIODS.get(parameter(request, "period") or "day")
         if viewer is None or period is None:

@@ -108,8 +108,8 @@ class Places:
     def acquire(self, shares: Mapping[str, int]) -> bool:
         """Take a place for a stream, if there is one.
 
-        :param shares: the keys of the client; each with the part of the connections of one
-            address that may be streams with this key: 10 for a tenth.
+        :param shares: under which keys the stream counts, such as the client's address; each with
+            the share of one address's connections that may be such streams: 10 for a tenth.
         """
         limits = {key: max(1, self._most_of_each() // share) for key, share in shares.items()}
         if self._all >= self._most() // 2 or any(self._taken[key] >= limits[key] for key in limits):

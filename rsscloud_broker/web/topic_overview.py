@@ -98,7 +98,9 @@ def _watch_sentence(topic: Topic) -> Tag:
     if topic.subscribers == 1:
         text = "One subscriber is notified when it changes."
     else:
-        text = f"{_subscriber_count(topic.subscribers)} subscribers are notified when it changes."
+        is_many = topic.subscribers >= COUNTED
+        count = f"At least {COUNTED:,}" if is_many else f"{topic.subscribers:,}"
+        text = f"{count} subscribers are notified when it changes."
     return tags.p(f"The broker watches this feed or page (a topic). {text}")
 
 
@@ -126,10 +128,11 @@ def _list_of(pairs: Iterable[tuple[str, Flattenable]]) -> Tag:
 
 
 def _address_facts(overview: TopicOverview) -> Iterator[tuple[str, Flattenable]]:
-    """The addresses of a topic and its subscriptions: names, and sentences."""
+    """What the page says of the addresses of a topic and of its subscriptions: names and values."""
     topic = overview.status.topic
-    address = tags.code(topic.url, class_="copy") if len(topic.url) <= _LONG else ""
-    yield "Topic", linked(topic.url, address or strangers_text(topic.url, _LONG))
+    is_long = len(topic.url) > _LONG
+    address = strangers_text(topic.url, _LONG) if is_long else tags.code(topic.url, class_="copy")
+    yield "Topic", linked(topic.url, address)
     old = overview.status.moved_from
     if old:
         yield "Moved from", _bullets([linked(url, strangers_text(url, _LONG)) for url in old])
@@ -252,7 +255,3 @@ def _hints_fact(hints: Mapping[str, Any]) -> str:
 
 def _bullets(items: Sequence[Flattenable]) -> Tag:
     return tags.ul(*(tags.li(item) for item in items))
-
-
-def _subscriber_count(subscribers: int) -> str:
-    return f"At least {COUNTED:,}" if subscribers >= COUNTED else f"{subscribers:,}"

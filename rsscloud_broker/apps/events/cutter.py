@@ -173,9 +173,7 @@ class Cutter(Service):
         return True
 
     async def _parse_content(self, change: KeptChange) -> EntryContent | None:
-        """The content of an entry, or None if the store keeps none; as bytes if it cannot be
-        parsed.
-        """
+        """The content of an entry; None if the store keeps none; bytes if it cannot be parsed."""
         read = change.content
         if read is None:
             return None

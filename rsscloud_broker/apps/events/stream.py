@@ -176,7 +176,7 @@ class EntrySource:
         self._pages = TimedCache(self._read_between, clock, 60.0, 32)
 
     async def newest(self, before: StreamPosition | None) -> StreamPosition:
-        """The position behind all entries; reads those since ``before`` ahead, for many clients."""
+        """The position behind all entries; reads the page since ``before`` for many clients."""
         position: StreamPosition = await self._database.read(newest)
         if before is not None and before != position:
             with suppress(Exception):  # those who want the page learn what is wrong

@@ -45,9 +45,9 @@ class MissingHours:
         # How many reads in a row failed, and when the next one may be.
         self._failures = 0
         self._not_before = 0.0
-        # The first missing hour since all were done last; then the first and the last hour to read
-        # once more, and when; and whether that is what is read now.
+        # The first hour that was missing since all hours were done last.
         self._first_missing: int | None = None
+        # The first and the last hour to read a second time, and when; whether it reads them now.
         self._second_look: tuple[int, int, float] | None = None
         self._is_second_look = False
 

@@ -79,7 +79,7 @@ class PingTaker:
         self._parts = parts
         self._on_success = on_success
         self._source = site_of(feed.url)
-        # Whether a fault was logged, and each batch of entries since had one, too.
+        # Whether a fault was logged, and no batch of entries has been without one since.
         self._faulty = False
 
     async def handle(self, entries: Sequence[Entry], document: str) -> None:

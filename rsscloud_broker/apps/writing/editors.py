@@ -97,7 +97,7 @@ class Editors:
     async def read(
         self, request: Request, sent: Mapping[str, Any]
     ) -> tuple[EditorCall, Mapping[str, Any]]:
-        """Find out who calls and which message is meant: see `editing`.
+        """Find out who calls and which message is meant.
 
         :param sent: the parameters by name.
         :returns: the call, and the arguments of the method that answers it.
@@ -109,7 +109,7 @@ class Editors:
         if "post_id" in given:
             number = given.pop("post_id")
             given["post"] = await self.writing.post(caller, id_in(number))
-            if given["post"] is None:  # messages of others are none
+            if given["post"] is None:  # or the message is another account's
                 raise no_such_post(number)
         return EditorCall(caller, source), given
 
@@ -223,7 +223,7 @@ class EditorAPI(XMLRPC):
         return await self._writing.store.all_posts(call.caller.account.id, count_in(count, 100))
 
     async def _categories(self, call: EditorCall) -> list[dict[str, Any]]:
-        """The categories as structs, with the members that one or the other editor looks for."""
+        """The categories as structs with all members that any of the editors looks for."""
         feeds = self._writing.feeds
         names = await self._writing.store.categories(call.caller.account.id)
         home, rss = feeds.home_url(call.caller.name), feeds.url(call.caller.name)

@@ -95,9 +95,7 @@ class AccountFeeds:
         }
 
     def write_rss(self, author: Author, posts: Sequence[Post]) -> bytes:
-        """Messages as one RSS feed, not compressed, for an author who takes them away.  Call it in
-        a thread, too.
-        """
+        """Messages as one RSS feed, not compressed, for their author.  Call it in a thread, too."""
         _, encode, _ = FORMATS["rss.xml"]
         return encode(self._document(author, "rss.xml", tuple(map(self._entry, posts))))
 

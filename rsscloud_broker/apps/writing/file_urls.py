@@ -110,9 +110,7 @@ class FileUrls:
         return self.parse_path(urlsplit(rest).path) if rest.startswith("/") else None
 
     def as_stored(self, url: str) -> str:
-        """A URL as it is stored in messages: that of a file here is spelled as `url` spells it, so
-        that it can be found.
-        """
+        """A URL as messages store it: one of a file here is spelled as ``url`` spells it."""
         return (
             url if self.parse_url(url) is None else f"{self.public_url}{self._rest_of_own_url(url)}"
         )

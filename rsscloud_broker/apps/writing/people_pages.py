@@ -153,9 +153,7 @@ class PeoplePages:
         return Answer(page, headers=private(viewer))
 
     def _alternates(self, author: Author) -> list[Tag]:
-        """Links for the head of a page, by which feed readers find the feeds, and editors the
-        APIs.
-        """
+        """Links for the head of a page, by which readers find the feeds, and editors the APIs."""
         urls = {file: self._writing.feeds.url(author.name, file) for file in FORMATS}
         about = rsd_url(self._public_url, author.name)
         return [

@@ -46,7 +46,7 @@ def properties_of_form(fields: Iterable[tuple[str, str]]) -> dict[str, list[Any]
     """The properties in the fields of a form, in which ``[]`` marks lists.
 
     ``content[html]``, ``photo[value]`` and the like make objects.  Fields for the endpoint itself
-    are left out: ``h``, ``q``, ``action``, ``access_token`` and those that begin with ``mp-``.
+    are left out, such as ``h``, ``access_token`` and those that begin with ``mp-``.
     """
     found: dict[str, list[Any]] = {}
     for name, value in fields:

@@ -279,6 +279,7 @@ def apply(conn: Connection, change: ChangeOfPosts) -> None:
 
 
 def _columns_of(given: Post) -> dict[str, object]:
+    """The columns of the row of a message."""
     file = given.enclosure
     return {
         "account_id": given.account_id,

@@ -79,9 +79,7 @@ class Uploads:
         return True
 
     async def sweep(self) -> None:
-        """Delete what is left over of uploads that a crash has interrupted, and of those that
-        were removed with their accounts.
-        """
+        """Delete what is left of uploads that a crash interrupted, or whose account is removed."""
         # An upload that is not whole after an hour is given up: its node has crashed.
         await self._store.drop_unfinished(self._clock.wall_seconds() - 3600.0)
         # Of how many uploads one look takes care.

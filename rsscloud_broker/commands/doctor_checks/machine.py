@@ -45,11 +45,10 @@ def data(patient: CheckContext) -> Iterator[Result]:
     yield Result("ok", "data", f"{config.data} {state}")
     if note := start_checks.root_warning(config):
         yield Result("warn", "data", note)
-    secret = {
-        storage.database_file(config.database_url): "the secrets of subscribers",
-        patient.config_file and Path(patient.config_file): _secrets_of(patient),
-    }
-    for file, what in secret.items():
+    secrets = [(storage.database_file(config.database_url), "the secrets of subscribers")]
+    if patient.config_file:
+        secrets.append((Path(patient.config_file), _secrets_of(patient)))
+    for file, what in secrets:
         if file and what and file.exists() and stat.S_IMODE(file.stat().st_mode) & stat.S_IROTH:
             yield Result(
                 "warn", "data", f"every user of this machine may read {file}, which holds {what}",

@@ -50,9 +50,7 @@ def table(
 
 
 def _cell(column: str, content: Flattenable) -> Tag:
-    """A cell; one with a button, or a link that says its name, needs no name on a phone, where the
-    rows are cards.
-    """
+    """A cell.  One with a button or a telling link has no name on a phone, where rows are cards."""
     if isinstance(content, Tag) and (content.tagName == "form" or content.children == [column]):
         return tags.td(content)
     return tags.td(content, **{"data-label": column})
