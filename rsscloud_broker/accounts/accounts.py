@@ -355,9 +355,7 @@ class Accounts:
         self.log.info("{name} has removed the account.", name=caller.name)
 
     async def _check_once_more(self, caller: Caller, password: str, source: str) -> None:
-        """Check the password that somebody who has signed in types once more; raises if it is
-        wrong.
-        """
+        """Check the password that a signed-in person types once more; raises if it is wrong."""
         self._limit_in_session(caller, source)
         try:
             found = await self._account_of(caller.name, password)

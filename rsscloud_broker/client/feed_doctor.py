@@ -83,6 +83,7 @@ class Examination:
         found = [one for one in judgement.findings if (one.kind, one.subject) not in named]
         others = services
         if self.broker is not None:
+            # What it finds of each service that is this broker's own; None for the others.
             own = [own_finding(service, self.broker) for service in services]
             found += filter(None, own)
             found += stranger_findings(services, own, self.broker)

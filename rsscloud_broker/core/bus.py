@@ -131,7 +131,7 @@ class EventBus(Service):
         self._queues[sink.name] = queue
         self._counters.begin_sink(sink.name)
         self._counters.events.labels(sink.name).set_function(lambda: len(queue.waiting))
-        self._takers.clear()
+        self._takers.clear()  # the new sink may handle a class that was looked up before
 
     def wants(self, kind: type[Event]) -> bool:
         """Whether any sink handles a class of events."""

@@ -231,9 +231,7 @@ class IntentQueue(Service):
         settling.addBoth(clean_up)
 
     async def _settle_or_stop(self, pending: PendingIntent) -> None:
-        """Verify an intent until it is settled, and remove it from the store; stop if that is
-        cancelled.
-        """
+        """Verify an intent until it is settled, then remove it; stop if that is cancelled."""
         try:
             await self._try_until_settled(pending)
             await self._store_retry(partial(self._store.remove_intent, pending.id))

@@ -197,10 +197,10 @@ class TopicReader:
         """The cached topic, if recording this result would not change its row; else None."""
         last = self._cached_lately(fetched.url)
         if last is None or (fetched.pinged and not last.pinged):
-            return None
+            return None  # the row would say that the topic was pinged
         topic = last.topic
         if topic.shows(fetched.way) and topic.public_digest != topic.digest:
-            return None
+            return None  # strangers would see what only private followers have seen yet
         was = topic.digest, topic.size, topic.validators
         return topic if was == (fetched.digest, fetched.size, fetched.validators) else None
 

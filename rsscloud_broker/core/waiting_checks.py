@@ -222,7 +222,10 @@ class WaitingChecks:
         return wanted, await self._store.claim_checks(wanted)
 
     def _what_to_claim(self) -> WantedChecks:
-        """How many checks to claim, and of whom: not of sources and hosts that have their share."""
+        """How many checks to claim, and of whom: not of sources and hosts that have their share.
+
+        It counts checks both by source, a text, and by the pair of a source and a host.
+        """
         busy_sources = {
             key
             for key in self._counts

@@ -42,6 +42,7 @@ def host_name(what: str) -> str:
     if "://" not in what:
         bare = what.strip("[]")
         host = f"[{bare}]" if ":" in bare and is_address(bare) else _PORT.sub("", what)
+        # The URL of that host; empty, which is refused below, if there is more than a name.
         what = f"http://{host}/" if not _DELIMITERS.intersection(host) else ""
     found = host_of(normal_form(what))
     if not (is_address(found) or _NAME.fullmatch(found)) or fault_of(what):

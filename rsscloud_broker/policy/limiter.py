@@ -137,7 +137,9 @@ class _Queue:
         for _ in range(min(len(self._sources), LOOK)):
             source, quotas = next(iter(self._sources.items()))
             self._sources.move_to_end(source)
-            for _ in range(len(quotas) if under_way.has_capacity(source) else 0):
+            if not under_way.has_capacity(source):
+                continue
+            for _ in range(len(quotas)):
                 quota, calls = next(iter(quotas.items()))
                 quotas.move_to_end(quota)
                 if under_way.has_capacity_at(quota, source):

@@ -151,9 +151,7 @@ def writer(store: Store) -> Callable[[], str]:
 
 
 def clock(store: Store) -> Callable[[], str]:
-    """A check that says whether the computer's clock is right; it never fails, since the broker
-    follows the clock of the database.
-    """
+    """A check of the computer's clock, which never fails: the broker follows the database's."""
 
     def check() -> str:
         ahead = store.clock_ahead

@@ -157,7 +157,7 @@ def _with_id(system: str, event: LogEvent) -> str:
 
 
 def _with_system_and_id(event: LogEvent) -> LogEvent:
-    """An event whose system, if it is none of its own, has the id of its line."""
+    """Put the id of an event's line into its system, unless the event names a system itself."""
     if log_id(event) is None or "log_system" in event:
         return event
     level = getattr(event.get("log_level"), "name", "-")

@@ -63,9 +63,7 @@ _OURS = "rsscloud_broker"
 
 
 class PluginError(Exception):
-    """Plugins cannot be used.  The text says which and why, a line for each, and which other
-    plugins were found.
-    """
+    """Plugins cannot be used.  Its lines say which and why, and which other ones were found."""
 
 
 @frozen

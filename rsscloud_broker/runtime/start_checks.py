@@ -70,9 +70,7 @@ def examine(config: Config, apps: Mapping[str, AppTables] = NO_APPS) -> Findings
 
 
 def root_warning(config: Config) -> str:
-    """A sentence for root, to whom every file seems well; empty for other users, and if root owns
-    the data directory.
-    """
+    """A warning to root, to whom all files seem well; empty for others, and for data of root's."""
     if os.geteuid() != 0 or not os.path.isdir(config.data):
         return ""
     owner = Path(config.data).stat().st_uid
@@ -125,9 +123,7 @@ def try_endpoint(description: str, data: str, findings: Findings) -> None:
 
 
 def file_faults(config: Config) -> list[str]:
-    """Why the data directory, the database file or the access log cannot be used, a sentence for
-    each fault.
-    """
+    """Why the data directory, the database file or the access log is unusable, in sentences."""
     data = Path(config.data)
     faults = list(_faults_of_directory(data, "--data names another directory"))
     if not faults and data.is_dir():

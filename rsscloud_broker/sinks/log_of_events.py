@@ -193,6 +193,7 @@ def _denied(event: SubscriptionDenied, now: float) -> Iterator[LogEntry]:
 
 
 def _stored(event: SubscriptionStored, now: float) -> Iterator[LogEntry]:
+    """An entry for a subscription that is new or renewed, as its callback has confirmed."""
     subscription = event.subscription
     yield _of_callback(
         "subscription",
@@ -206,6 +207,7 @@ def _stored(event: SubscriptionStored, now: float) -> Iterator[LogEntry]:
 
 
 def _removed(event: SubscriptionRemoved, now: float) -> Iterator[LogEntry]:
+    """An entry for a subscription that its subscriber has ended, or an administrator."""
     outcome, reason = ("dropped", REMOVED) if event.account else ("unsubscribed", "")
     entry = _of_callback(
         "subscription", outcome, event.topic, event.callback, now, event.source, reason
@@ -260,6 +262,7 @@ def _begun(event: FanOutBegun, now: float) -> Iterator[LogEntry]:
 
 
 def _ended(event: FanOutEnded, now: float) -> Iterator[LogEntry]:
+    """An entry for the end of a fan-out: how many subscribers were notified, and how soon."""
     numbers = {
         "delivered": event.delivered,
         "failed": event.failed,

@@ -126,6 +126,7 @@ class Mirror(EachPeriod):
         return True
 
     def _log(self, error: Exception) -> None:
+        """Log why a file was not copied; what is not expected, as a bug."""
         if isinstance(error, OSError):
             self.log.error(
                 "A file for crawlers cannot be copied: {error}; it is tried again later.",

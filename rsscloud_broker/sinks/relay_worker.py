@@ -211,9 +211,10 @@ class Worker:
     # --- the next ping
 
     async def _wait_for_next(self) -> Ping:
-        """Wait for the next ping: one that is due again, or a new one, in turns."""
+        """Wait for the next ping.  Pings that are due again take turns with new ones."""
         while True:
-            ping = None if self._was_due_again and self._upcoming else await self._read_due()
+            is_turn_of_new = self._was_due_again and bool(self._upcoming)
+            ping = None if is_turn_of_new else await self._read_due()
             self._was_due_again = ping is not None
             ping = ping or await self._read_new()
             if ping is not None:
@@ -270,6 +271,7 @@ class Worker:
             self._sleeping = None
 
     def _log_full(self) -> None:
+        """Log that there is no room for new pings, once until there is."""
         if not self._is_full:
             self._is_full = True
             self.log.warn(
@@ -328,6 +330,7 @@ class Worker:
         return True
 
     def _report_too_old(self) -> None:
+        """Log how many pings were too old since the last report, and publish an event."""
         if not self._too_old:
             return
         count, self._too_old = self._too_old, 0

@@ -140,9 +140,7 @@ class StatisticsSink(EachPeriod):
         self._minute = now
 
     async def _each_hour(self, due_at: float) -> None:
-        """Store which topics were pinged most in each hour since the last run, of the last day at
-        most, and remove old numbers.
-        """
+        """Store the most pinged topics of each hour, of a day at most, and remove old numbers."""
         now = self._clock.wall_seconds()
         end = int(now // HOUR)  # the hour that is not over yet
         first = max(int(due_at // HOUR) - 1, end - 24)

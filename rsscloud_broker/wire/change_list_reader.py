@@ -206,9 +206,7 @@ class _Reader:
         return Ping(name, url, at, rss_url=feed, origin=extended(via, self.source)), is_exact
 
     def _time_of(self, said: _Attributes) -> tuple[float, bool]:
-        """The time of a ping, corrected by ``ahead``, and whether it is exact; ValueError if it has
-        a fault.
-        """
+        """The time of a ping, corrected by ``ahead``, and whether it is exact; else ValueError."""
         exact = read_time(said.get("ts", ""))
         if exact is not None:
             return exact - self.ahead, not self.ahead

@@ -100,9 +100,7 @@ def read_hints(texts: HintTexts) -> tuple[Hints, list[str]]:
 def _read_number(
     name: str, unit: str, text: str | None, largest: int, problems: list[str]
 ) -> int | None:
-    """The number in a text; None without a text.  If it is no such number: None, and a problem is
-    added.
-    """
+    """The number in a text; None without a text, or with a problem if it is no such number."""
     if text is None:
         return None
     digits = text.strip()
@@ -146,9 +144,7 @@ def _read_update_seconds(texts: HintTexts, problems: list[str]) -> float | None:
 
 
 def _read_update_base(text: str | None, problems: list[str]) -> float | None:
-    """The moment to count updates from; None without a text.  If it is no date: None, and a
-    problem is added.
-    """
+    """The moment to count updates from; None without a text, or with a problem if it is no date."""
     if text is None:
         return None
     given = text.strip()
