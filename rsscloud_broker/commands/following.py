@@ -212,7 +212,7 @@ class _Process(ProcessProtocol):
         self.ended: Deferred[None] = Deferred()
 
     def connectionMade(self) -> None:
-        """Send the request that waits; end the connection if it was cancelled meanwhile."""
+        """Give the command its standard input, all at once."""
         assert self.transport is not None
         self.transport.write(self._stdin)
         self.transport.closeStdin()

@@ -279,7 +279,7 @@ class _ObservedProducer:
     _connection: Connection
 
     def pauseProducing(self) -> None:
-        """There is nothing to pause: all has been written."""
+        """The buffers are full: from now on the client must read."""
         self._connection.await_reader()
         self._producer.pauseProducing()
 

@@ -69,7 +69,7 @@ class LoopDelay(Service):
             self._timer = None
 
     def _set_timer(self) -> None:
-        """Look again when the period ends, or in five seconds, as the wall clock may be set."""
+        """Have ``_measure`` called in a moment, and remember when exactly."""
         self._due_at = self._clock.seconds() + LOOP_PERIOD
         self._timer = self._clock.callLater(LOOP_PERIOD, self._measure)
 

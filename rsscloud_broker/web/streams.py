@@ -73,7 +73,7 @@ class Stream:
             self.request.channel.forceAbortClient()
 
     def pauseProducing(self) -> None:
-        """There is nothing to pause: all has been written."""
+        """The connection has no room: ``send`` waits until it has."""
         self._paused = True
 
     def resumeProducing(self) -> None:
