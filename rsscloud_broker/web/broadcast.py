@@ -193,10 +193,11 @@ class Broadcast(Generic[P, F_contra]):
         beat_at = self._clock.seconds() + HEARTBEAT
         while self._streams:
             self._hinted = False
-            before, has_failed, self._page_failed = self._newest, self._page_failed, False
+            before, page_failed = self._newest, self._page_failed
+            self._page_failed = False
             try:
                 self._newest = await self._source.newest(before)
-                self._failing = has_failed
+                self._failing = page_failed
             except Unavailable as error:
                 self._log_failure(error)
             except Exception:  # log a bug, and try again
@@ -204,7 +205,7 @@ class Broadcast(Generic[P, F_contra]):
             is_beat = self._clock.seconds() >= beat_at
             if is_beat:
                 beat_at = self._clock.seconds() + HEARTBEAT
-            if is_beat or has_failed or self._newest != before:
+            if is_beat or page_failed or self._newest != before:  # failed pages are tried again
                 self._wake(is_beat=is_beat)
             if self._streams and not self._hinted:
                 self._pause = deferLater(self._clock, self._period)
@@ -302,9 +303,7 @@ class Broadcast(Generic[P, F_contra]):
 
 
 def address_of(request: Request) -> str:
-    """The key of a client's address in `Places`: its IPv4 address, or its IPv6 network of 64 bits,
-    which one client may have to itself.
-    """
+    """The key of a client in `Places`: its IPv4 address, or its IPv6 network of 64 bits."""
     return bucket_of(client_address(request))
 
 

@@ -115,9 +115,7 @@ class LogSource:
 
 
 def _index_by_filters(shown: Iterable[_ShownEntry]) -> _Index:
-    """Entries by filters.  Those who keep up may have a thousand different ones, so each entry is
-    put under all that it passes, once for all.
-    """
+    """Entries by all filters that they pass, so that many different watchers cost no more."""
     found = defaultdict(list)
     for one in shown:
         for key in product(*({"", value} for value in _fields(one.entry))):

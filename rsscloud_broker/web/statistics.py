@@ -138,9 +138,7 @@ class Statistics:
         return {f"p{share}": percentile(buckets, share) for share in _PERCENTILES}
 
     def latencies(self, latency: str, share: int) -> list[float | None]:
-        """The seconds within which a share of the notifications of each step came; None if there
-        was none.
-        """
+        """The seconds within which a share of each step's notifications came; None without any."""
         buckets = self._buckets(latency)
         return [
             percentile({bound: values[step] for bound, values in buckets.items()}, share)

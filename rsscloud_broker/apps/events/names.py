@@ -23,9 +23,9 @@ def recent_path(name: str) -> str:
         return f"{PREFIX}/recent"
     if name == PINGS:
         return f"{PREFIX}/pings/recent"
-    kind, _, of = name.partition(":")
+    kind, _, host_or_url = name.partition(":")
     parameter = "name" if kind == "host" else "url"
-    return f"{PREFIX}/{kind}?{parameter}={quote(of, safe='')}"
+    return f"{PREFIX}/{kind}?{parameter}={quote(host_or_url, safe='')}"
 
 
 def urls_of(public_url: str, name: str) -> FeedUrls:

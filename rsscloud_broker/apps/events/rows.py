@@ -161,11 +161,11 @@ def _kept_of(options: EventsOptions, name: str) -> tuple[int, float]:
 
     :param name: the name of the log, such as ``changes`` or ``host:example.org``.
     """
-    kind, _, of = name.partition(":")
+    kind, _, host_or_url = name.partition(":")
     if kind == "host":
         return 0, HOSTS_DAYS
     if kind == "topic":
-        kept = options.kept(of)
+        kept = options.kept(host_or_url)
         return kept.entries, kept.days
     return 0, {"changes": options.days, "pings": options.pings_days}.get(kind, 0.0)
 

@@ -310,8 +310,12 @@ def _charset_of(body: bytes, content_type: str) -> str:
         if body.startswith(mark):
             return charset
     declared = _DECLARED.match(body[:300].decode("latin-1"))
-    found = declared or _CHARSET.search(content_type)
-    name = found[found.lastindex or 0].lower() if found else "utf-8"
+    in_type = _CHARSET.search(content_type)
+    name = "utf-8"
+    if declared is not None:
+        name = declared[2].lower()
+    elif in_type is not None:
+        name = in_type[1].lower()
     return "utf-8" if name.startswith("utf-16") else name
 
 

@@ -67,10 +67,10 @@ class Gate:
         :raises NotSaid: there is none, or its token is not valid.
         :raises NotConfidential, SignInFailed, TooMany: as for ``by_password``.
         """
-        said = header(request, "authorization")
-        if basic := _BASIC.fullmatch(said):
+        credentials = header(request, "authorization")
+        if basic := _BASIC.fullmatch(credentials):
             return await self.by_password(request, *_parse_basic(basic[1]))
-        caller = await self._callers.caller(request) if said else None
+        caller = await self._callers.caller(request) if credentials else None
         if caller is None or caller.session is not None:
             raise NotSaid(
                 "Say who you are: send your name and password (Basic), or an API token with the "

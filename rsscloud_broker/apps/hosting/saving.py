@@ -73,7 +73,10 @@ _ADD_VERSIONS = insert(version).returning(version.c.id, sort_by_parameter_order=
 _ADD_TO_COUNTS = (
     update(feed)
     .where(feed.c.id == bindparam("key"))
-    .values(stored=feed.c.stored + bindparam("more"), versions=feed.c.versions + bindparam("one"))
+    .values(
+        stored=feed.c.stored + bindparam("added_bytes"),
+        versions=feed.c.versions + bindparam("added_versions"),
+    )
 )
 _DELETE_VERSION = delete(version).where(version.c.id == bindparam("key"))
 _NEWEST_FIRST = (
@@ -192,8 +195,8 @@ def _add_versions(conn: Connection, places: Sequence[_Place]) -> None:
     present = [
         {
             "key": each.feed_id,
-            "more": len(each.save.document.body),
-            "one": 1,
+            "added_bytes": len(each.save.document.body),
+            "added_versions": 1,
             "version_id": key,
             "size": len(each.save.document.body),
             "is_topic": each.save.document.is_topic,
@@ -305,5 +308,6 @@ def _delete_versions(conn: Connection, rows: Sequence[Any]) -> None:
     """Delete versions, given their rows."""
     conn.execute(_DELETE_VERSION, [{"key": row.id} for row in rows])
     conn.execute(
-        _ADD_TO_COUNTS, [{"key": row.feed_id, "more": -row.size, "one": -1} for row in rows]
+        _ADD_TO_COUNTS,
+        [{"key": row.feed_id, "added_bytes": -row.size, "added_versions": -1} for row in rows],
     )

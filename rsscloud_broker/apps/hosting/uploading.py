@@ -59,6 +59,7 @@ class FilesDoor(RoutesOnly):
         ]
 
     async def _put(self, prefix: str, request: Request) -> Answer:
+        """Save the body as a file."""
         try:
             caller, path = await self._caller_and_path(prefix, request)
             said = header(request, "content-type")
@@ -73,6 +74,7 @@ class FilesDoor(RoutesOnly):
         return Answer(b"", PLAIN, 201 if saved.created else 204, headers)
 
     async def _delete(self, prefix: str, request: Request) -> Answer:
+        """Delete a file."""
         try:
             caller, path = await self._caller_and_path(prefix, request)
             was_there = await self._hosting.remove(caller, path, client_address(request))

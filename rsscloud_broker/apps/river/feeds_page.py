@@ -268,13 +268,13 @@ def _feed_item(feed: Feed, caller: Caller, clock: IClock) -> Tag:
     hidden = [tags.input(type="hidden", name=name, value=value) for name, value in fields.items()]
     buttons = [
         tags.button(
-            word,
+            verb,
             name="do",
             value=do,
             class_=class_,
-            **{"aria-label": f"{word} {clipped(clean(feed.title), _TITLE)}"},
+            **{"aria-label": f"{verb} {clipped(clean(feed.title), _TITLE)}"},
         )
-        for word, do, class_ in (
+        for verb, do, class_ in (
             (
                 "Unmute" if feed.is_muted else "Mute",
                 "unmute" if feed.is_muted else "mute",

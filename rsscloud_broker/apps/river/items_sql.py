@@ -179,20 +179,22 @@ def _next_items(account_id: int, edge: int, limit: int, *, forwards: bool) -> Se
     def in_order(keys: Select[Any], key: ColumnElement[int], most: int) -> Select[Any]:
         return keys.order_by(key.asc() if forwards else key.desc()).limit(most)
 
-    def number(place: int, feed_id: ColumnElement[int]) -> ColumnElement[int]:
+    def id_at(place: int, feed_id: ColumnElement[int]) -> ColumnElement[int]:
         """The id of an item of a feed, by its place behind the edge; the last id if none."""
-        key = (one := item.alias()).c.id
+        one = item.alias()
+        key = one.c.id
         behind = key > edge if forwards else key < edge
         keys = select(key).where(one.c.feed_id == feed_id, behind)
         found = in_order(keys, key, 1).offset(place).scalar_subquery()
         return func.coalesce(found, _LAST if forwards else 0)
 
-    first = number(0, follow.c.feed_id).label("first")
-    heard = (follow.c.account_id == account_id, ~follow.c.is_muted)
-    mine = select(follow.c.feed_id, first).where(*heard)
+    first = id_at(0, follow.c.feed_id).label("first")
+    is_shown = (follow.c.account_id == account_id, ~follow.c.is_muted)
+    mine = select(follow.c.feed_id, first).where(*is_shown)
     feeds = in_order(mine, first, limit).subquery()
-    last = number(limit - 1, feeds.c.feed_id)
-    key = (one := item.alias()).c.id
+    last = id_at(limit - 1, feeds.c.feed_id)
+    one = item.alias()
+    key = one.c.id
     near = (key > edge, key <= last) if forwards else (key < edge, key >= last)
     keys = select(key).join_from(feeds, one, and_(one.c.feed_id == feeds.c.feed_id, *near))
     wanted = select(item).where(item.c.id.in_(in_order(keys, key, limit)))

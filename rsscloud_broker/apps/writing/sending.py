@@ -69,9 +69,7 @@ async def send_upload(request: Request, upload: StoredUpload, read: ReadChunk) -
 
 
 def _wanted_part(request: Request, size: int, etag: str) -> tuple[int, int]:
-    """The first byte that a request asks for, and the one after the last; all bytes of a file if it
-    names no part, or another version.
-    """
+    """The first byte that is asked for, and the one after the last; without a range, all."""
     part = asked_part(header(request, "range"), size)
     if part is None or request.method == b"HEAD" or header(request, "if-range") not in {"", etag}:
         return 0, size

@@ -139,18 +139,18 @@ class Writing:
         others = None if self.files.parse_url(url) else Enclosure(url, "", 0)
         at = self._clock.wall_seconds()
         return Post(
-            0,
-            "",
-            caller.account.id,
-            post.text,
-            post.title,
-            post.link,
-            await self._enclosures.of(post, others),
-            post.categories,
-            post.items,
-            at,
-            at,
-            0,
+            id=0,
+            guid="",
+            account_id=caller.account.id,
+            text=post.text,
+            title=post.title,
+            link=post.link,
+            enclosure=await self._enclosures.of(post, others),
+            categories=post.categories,
+            items=post.items,
+            created_at=at,
+            changed_at=at,
+            position=0,
             author=caller.name,
         )
 

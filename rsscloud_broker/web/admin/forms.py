@@ -96,9 +96,7 @@ def form(
 
 
 def _find_fault(operations: Sequence[Operation], filled_in: Callable[[str], str]) -> InvalidField:
-    """What is wrong in a form that was sent; an error with empty texts if nothing is, or if none of
-    the operations was asked for.
-    """
+    """The fault of a form that was sent; with empty texts if it has none, or was another form."""
     sent = [each for each in operations if each.name == filled_in("do")]
     try:
         for each in sent:
