@@ -339,9 +339,7 @@ class Server(Foundation):
 
     @part
     def takers(self) -> Mapping[str, Taker]:
-        """What takes changed keys of the configuration while the broker runs, by these keys; a name
-        may also be the beginning of several keys.
-        """
+        """What takes changed keys of the configuration, by the keys or their beginnings."""
         takers: dict[str, Callable[[Config], object]] = {
             "[egress] allow_topics": lambda new: self.topic_clients.allow(
                 new.egress.topic_networks

@@ -119,7 +119,7 @@ def plan(state: PollState, now: float, pace: PollIntervals) -> Plan:
 
     :param now: seconds since the epoch.
     """
-    # From 0 to 1, and always the same for a URL.
+    # From 0 to 1, always the same for a URL: the polls of many topics are spread by it.
     share = crc32(state.url.encode("utf-8", "surrogatepass")) / 2**32
     interval = _interval(state, pace)
     if state.last_polled_at is None:
@@ -173,6 +173,8 @@ def _pause(
     """Seconds from the last poll to the next, and why.
 
     Freshness and skipped hours are left to the caller.
+
+    :param share: from 0 to 1; it keeps topics with the same interval from being polled together.
     """
     asked, asking = _asked_pause(state)
     least = min(asked, pace.ceiling)

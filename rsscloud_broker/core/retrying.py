@@ -167,7 +167,10 @@ class FetchRetries:
     async def _plan_or_give_up(
         self, retry: Retry, error: TopicUnreadable, asked_until: float
     ) -> None:
-        """Plan the next attempt after a failed fetch; withdraw the check if none remains."""
+        """Plan the next attempt after a failed fetch; withdraw the check if none remains.
+
+        :param asked_until: when somebody last asked for the fetch that failed.
+        """
         try:
             delay = await self._store_retry(partial(self._next_delay, retry, error), retry.url)
             if delay is None and not retry.asked_again:

@@ -72,7 +72,8 @@ def visible_ids(conn: Connection, table: str) -> int | None:
     """
     if conn.dialect.name != postgresql.DIALECT:
         return None
-    # In this order.  Who has drawn an id up to ``last`` and has no lock any more has committed.
+    # In this order: a transaction that has drawn an id up to ``last`` then has its lock, or ended.
     last = int(conn.execute(_LAST_ID[table]).scalar_one())
     announced = conn.execute(_ANNOUNCED, {"class": _CLASSES[table]}).scalars()
+    # A lock has only the low bits of an id: the id is the last one up to ``last`` with these bits.
     return min([last, *(last - (last - int(low)) % _MODULUS for low in announced)])

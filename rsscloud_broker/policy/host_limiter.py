@@ -47,7 +47,7 @@ class HostLimiter:
         return self._counts[key]
 
     def has_capacity(self, source: str | None = None) -> bool:
-        """Whether one more may begin, at some host.
+        """Whether one more call may begin, at some host.
 
         :param source: the source that requested it; None to ignore the shares of sources.
         """

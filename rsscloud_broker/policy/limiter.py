@@ -257,9 +257,7 @@ class FairLimiter:
         self._give_slots()
 
     def _has_free_slot(self) -> bool:
-        """Whether a slot is free.  If none is, the call that has held its slot longest gives it up,
-        provided that it is slow.
-        """
+        """Whether a slot is free; if not, the slow call that has held one longest gives it up."""
         if not self._under_way.has_capacity():
             return False
         if len(self._holding) < self._slots:

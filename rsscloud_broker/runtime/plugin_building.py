@@ -51,9 +51,7 @@ from rsscloud_broker.wire.text import clean
 
 @frozen
 class _Kind:
-    """What the makers of one kind make: its name for people, its interface, and the class that
-    describes what it may need.
-    """
+    """What makers of a kind make: its name for people, its interface, the class of its parts."""
 
     word: str
     interface: InterfaceClass
@@ -187,9 +185,7 @@ def kept_history(
 
 
 def _is_prefix(value: object) -> bool:
-    """Whether a value is the beginning of URLs with a whole host; a shorter one would keep the
-    broker from fetching topics of others.
-    """
+    """Whether a value begins URLs with a whole host; else topics of others are not fetched."""
     return isinstance(value, str) and "://" in value and value.count("/") >= 3
 
 

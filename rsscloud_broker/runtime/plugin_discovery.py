@@ -122,9 +122,7 @@ class Makers:
     _locations: dict[int, PluginLocation] = field(factory=dict, eq=False, repr=False)
 
     def package_of(self, maker: IPluginMaker) -> str:
-        """The distribution that installed a maker, and its version, for people; the maker's module
-        if that is not known.
-        """
+        """The distribution of a maker and its version, for people; its module if not known."""
         location = self._locations.get(id(maker))
         return location.package if location else type(maker).__module__
 

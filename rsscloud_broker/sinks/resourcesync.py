@@ -249,7 +249,10 @@ class SourceFiles:
     def _changes(
         self, known: _Known, paths: Collection[str] | None, at: str
     ) -> list[ResourceEntry]:
-        """The changes since the lists were written.  They are applied to ``known``, too."""
+        """The changes since the lists were written.  They are applied to ``known``, too.
+
+        :param paths: the files that may have changed; None for all archives.
+        """
         found = (
             self._archives(known.entries) if paths is None else self._described(sorted(paths), {})
         )

@@ -124,8 +124,6 @@ def record_deliveries(
     another pending notification.  A subscriber that is gone loses its subscription.
     Deliveries of removed subscriptions are ignored.  So are those of a subscription that
     ``claim_due`` returned, if this process has lost the claim since.
-
-    Deliveries of subscriptions that were removed meanwhile find no row.
     """
     # In the order of subscriptions, so that no two nodes wait for each other's rows.
     deliveries = sorted(deliveries, key=lambda each: each.subscription.id or 0)

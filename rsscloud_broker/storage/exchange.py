@@ -301,6 +301,7 @@ def _store_subscriptions(
     if renewed:
         conn.execute(update(subscription).where(table.id == bindparam("key")), renewed)
         conn.execute(MATCH_PENDING, [{"key": one["key"]} for one in renewed])
+    # The polls of topics that had no subscription are due at once.
     make_due(conn, {one.topic_id for one in locations.values()}, 0)
     return len(renewed)
 

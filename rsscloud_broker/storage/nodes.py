@@ -186,8 +186,8 @@ def leave(conn: Connection, key: int | None) -> bool:
 def remove_dead(conn: Connection) -> Removed:
     """Free a portion of the claims of nodes that are dead, and remove those nodes after the last.
 
-    A node in the middle of a transaction that claims something is left for the next time, and so
-    is a claim under which one just records something.
+    A node whose transaction is just claiming something is left for the next time, and so is a claim
+    whose row another transaction has locked.
     """
     latest = database_clock(conn) - to_micros(DEAD_AFTER)
     dead = select(node.c.id).where(node.c.beat_at < latest).with_for_update(skip_locked=True)

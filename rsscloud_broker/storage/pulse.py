@@ -310,6 +310,7 @@ class Pulse(Service):
         )
         after, own_after = time.monotonic(), time.time()
         self._follow(shown, before, after)
+        # The difference is between these two.  If they have the same sign, it is the smaller one.
         return max(0.0, own_before - shown) + min(0.0, own_after - shown)
 
     def _remove_dead(self, engine: Engine) -> None:

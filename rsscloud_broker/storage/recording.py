@@ -70,7 +70,7 @@ _WANT_CONTENT = OfMany(
 
 @frozen
 class Publishing:
-    """A call of ``Store.publish``."""
+    """A call of ``Store.publish``; the ping is that of the first topic."""
 
     fetched: Sequence[FetchResult]
     ping: Ping
@@ -206,10 +206,8 @@ def publish(
     As ``record_fetch`` for each, together with what an operation stores: see ``IDatabase``.
     A topic that has ended is revived.
 
-    For several callers; with an exception for each that is refused.
-
-    :param ping: the ping of the first topic.
-    :returns: what the operation returned, and the records in the order of the topics.
+    :returns: for each caller what the operation returned, and the records in the order of the
+        topics; or the exception by which it is refused.
     """
     outcomes: list[tuple[Any, list[FetchRecord]] | Exception] = []
     for together in in_turns(asked, lambda each: (fetched.url for fetched in each.fetched)):

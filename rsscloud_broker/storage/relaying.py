@@ -139,9 +139,7 @@ def _as_text(waiting: Sequence[WaitingPing]) -> str:
 def followed_lists(
     conn: Connection, urls: Collection[str], forget_before: float
 ) -> list[FollowedList]:
-    """Read how far each list was read, in the order of the URLs.  Forget other lists, if they were
-    last read before ``forget_before``.
-    """
+    """How far each list was read, by URL; forget others, last read before ``forget_before``."""
     _delete_unused(conn, followed_list, followed_list.c.url, urls, forget_before)
     query = select(followed_list).where(followed_list.c.url.in_(urls))
     known = {row.url: row for row in conn.execute(query)}

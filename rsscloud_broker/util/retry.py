@@ -38,10 +38,11 @@ class StoreRetry:
     _logged_at: float = field(default=float("-inf"), init=False)
     log = Logger()
 
-    async def __call__(self, operation: Callable[[], Awaitable[T]], of: str = "") -> T:
+    async def __call__(self, operation: Callable[[], Awaitable[T]], about: str = "") -> T:
         """Run an operation of the store until it succeeds, and return its result.
 
-        :param of: the topic or thing that the operation is about, for the log.
+        :param about: the topic or thing that the operation is about, as the log names it after
+            the work, such as ``of https://feed.example/``.
         :raises CancelledError: the store is unavailable, and the service stops.
         """
         failures = 0
@@ -49,7 +50,7 @@ class StoreRetry:
             try:
                 result = await operation()
             except Unavailable as error:
-                self._log_put_off(error, of)
+                self._log_put_off(error, about)
             else:
                 if failures:
                     self._logged_at = float("-inf")  # the next failure of the store is another one
@@ -75,12 +76,12 @@ class StoreRetry:
                 self.log.failure("{what} failed; it is tried again.", what=what)
             await self.pause()
 
-    def _log_put_off(self, error: Unavailable, of: str) -> None:
+    def _log_put_off(self, error: Unavailable, about: str) -> None:
         """Log that the work is put off, once a minute, however many operations wait."""
         now = self._clock.seconds()
         if now - self._logged_at >= 60.0:
             self._logged_at = now
-            what = " ".join(filter(None, (self._what, of)))
+            what = " ".join(filter(None, (self._what, about)))
             self.log.error("{what} is put off: {error}", what=what, error=error)
 
     async def pause(self, seconds: float = UNAVAILABLE_PAUSE) -> None:

@@ -128,9 +128,7 @@ def _read_day(text: str, problems: list[str]) -> int | None:
 
 
 def _read_update_seconds(texts: HintTexts, problems: list[str]) -> float | None:
-    """Seconds between two updates; None if the feed gives neither a period nor a frequency, or a
-    faulty period, for which a problem is added.
-    """
+    """Seconds between updates; None if the feed gives none, or with a problem if it is faulty."""
     if texts.period is None and texts.frequency is None:
         return None
     # A larger ``updateFrequency`` is not believed: in a year, it is an update every half minute.
