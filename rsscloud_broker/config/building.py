@@ -117,6 +117,7 @@ def _convert(hint: Any, value: Any, path: tuple[str, ...], name: str, problems: 
     """The value of one key; None if it is faulty, with the faults added to ``problems``."""
     if attrs.has(hint) and isinstance(value, dict):
         return _make_or_report(hint, value, (*path, name), problems)
+    # Of ``tuple[X, ...]``, the type of the elements.
     inside = get_args(hint)[:1] if get_args(hint)[1:] == (...,) else ()
     if inside and attrs.has(inside[0]) and isinstance(value, list):
         return tuple(

@@ -158,8 +158,8 @@ def _hosts_in_turn(
     def next_after(after: str | None) -> str | None:
         """The next host of the source; ``found`` gets the topic that waits there longest."""
         query = _FIRST_HOST if after is None else _NEXT_HOST
-        given = {"source": source} | ({} if after is None else {"after": after})
-        row = conn.execute(query, given).first()
+        parameters = {"source": source} | ({} if after is None else {"after": after})
+        row = conn.execute(query, parameters).first()
         if row is None:
             return None
         found[row.check_host] = row.id

@@ -238,8 +238,10 @@ def _add_pending(
             inserts.append(_row_values(one, content_topic, node))
         elif one.pause is not None:
             restarted.append({"key": key, "due": _due_at(one), "pause": to_micros(one.pause)})
+        elif one.outcome is None:
+            put_off.append(_attempt_parameters(one, node))
         else:
-            (put_off if one.outcome is None else tried).append(_attempt_parameters(one, node))
+            tried.append(_attempt_parameters(one, node))
     for statement, values in ((_RESTART, restarted), (_PUT_OFF, put_off), (_RECORD_ATTEMPT, tried)):
         if values:
             conn.execute(statement, values)

@@ -101,19 +101,19 @@ def find_due(
     :param after: the ``after`` of the last time, to go on with the hosts behind it.
     """
     # How many notifications of busy hosts are passed over before the hosts are searched instead.
-    given = {"now": to_micros(now), "most": limit + (1000 if busy else 0)}
+    most, at = limit + (1000 if busy else 0), to_micros(now)
     first = _FIRST_ON_SQLITE if sqlite.serves(conn) else _FIRST
-    found = conn.execute(first, given).all()
+    found = conn.execute(first, {"now": at, "most": most}).all()
     keys = [key for key, host in found if host not in busy][:limit]
-    if len(keys) == limit or len(found) < given["most"]:
+    if len(keys) == limit or len(found) < most:
         return Due(keys)
     known = set(keys)
     for _ in range(_TIMES):
-        hosts = conn.execute(WAITED_FOR, given | {"after": after, "most": _HOSTS}).all()
+        hosts = conn.execute(WAITED_FOR, {"now": at, "after": after, "most": _HOSTS}).all()
         for host, is_due in hosts:
             if is_due and host not in busy:
-                due = conn.execute(OF_HOST, given | {"of_host": host, "most": limit - len(keys)})
-                keys += [key for _, key in due if key not in known]
+                rest = {"now": at, "of_host": host, "most": limit - len(keys)}
+                keys += [key for _, key in conn.execute(OF_HOST, rest) if key not in known]
             if len(keys) == limit:
                 return Due(keys, host)
         if len(hosts) < _HOSTS:

@@ -23,10 +23,10 @@ from rsscloud_broker.storage.hints import FREED, hint
 from rsscloud_broker.storage.shared_schema import job
 
 
-def claim_job(conn: Connection, name: str, now: float, period: float, here: int) -> JobTurn:
+def claim_job(conn: Connection, name: str, now: float, period: float, node: int) -> JobTurn:
     """Claim a job, if it is due and no other node has claimed it: see ``IJobs.claim_job``.
 
-    :param here: the id of this process.
+    :param node: the node id of this process.
     :returns: since when the job is due or when it will be, and whether this process has the claim.
     """
     row = _find_job(conn, name)
@@ -37,7 +37,7 @@ def claim_job(conn: Connection, name: str, now: float, period: float, here: int)
     due_at = to_seconds(row.due_at)
     # A time that is too far away was set by a clock that was wrong.
     is_due = due_at <= now or due_at > now + period
-    claimed = is_due and (row.node_id == here or (row.node_id is None and _claim(conn, row, here)))
+    claimed = is_due and (row.node_id == node or (row.node_id is None and _claim(conn, row, node)))
     return JobTurn(due_at, claimed, is_others=is_due and not claimed)
 
 

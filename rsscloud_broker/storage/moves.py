@@ -108,7 +108,8 @@ def move_topic(
         there = conn.execute(select(topic).where(topic.c.id == there.moved_to_id)).one()
     if url == to or (there is not None and there.ended):
         return False
-    if here is not None and (here.ended or here.url == (to if there is None else there.url)):
+    target = to if there is None else there.url
+    if here is not None and (here.ended or here.url == target):
         return False
     old = topic_row(conn, url)
     key = _move_or_merge(conn, old, there, to, moved_at)
@@ -134,10 +135,10 @@ def _move_or_merge(
     :returns: the id of the row of the topic from now on; None if the topic stays.
     :param there: the row of the new URL, or of the topic that it leads to; None if it has none.
     """
-    if there is not None and there.moved_to_id:
+    if there is not None and there.moved_to_id:  # a topic has left the new URL
         if there.moved_to_id != old.id and not _restore_topic(conn, there):
             return None
-        if there.moved_to_id == old.id:
+        if there.moved_to_id == old.id:  # it was this topic, which comes back
             conn.execute(delete(topic).where(topic.c.id == there.id))
             there = None
         else:
@@ -145,6 +146,7 @@ def _move_or_merge(
     if there is None:
         _change_url(conn, old, to, {"etag": "", "last_modified": ""}, moved_at)
         return int(old.id)
+    # The subscriptions of the topic that has few are moved to the row of the other.
     values = _merged_values(old, there)
     if _has_few(conn, old.id):
         _absorb(conn, old, there)

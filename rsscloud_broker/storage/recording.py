@@ -272,7 +272,7 @@ def _lock_active_rows(conn: Connection, urls: Sequence[str]) -> dict[str, Row[An
 
 
 def _record(conn: Connection, found: Sequence[_Found], bounds: Bounds) -> list[FetchRecord]:
-    """Record what was found of some topics, each given once."""
+    """Record what was found of some topics, each given once.  Outdated fetches change nothing."""
     outdated = {each.key for each in found if each.is_outdated}
     if outdated:
         others = iter(_record(conn, [each for each in found if each.key not in outdated], bounds))

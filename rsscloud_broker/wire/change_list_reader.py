@@ -109,10 +109,10 @@ def read_list(
             f"its root element is {xml.local_name(root)[:60]!r}; that of a change list is "
             "'weblogUpdates'"
         )
-    said = http_date(str(root.get("updated", "")))
-    ahead = _seconds_ahead(said, date, now)
+    own_time = http_date(str(root.get("updated", "")))
+    ahead = _seconds_ahead(own_time, date, now)
     # The list itself is believed first, then the caller, then the answer.
-    known = [None if time is None else time - ahead for time in (said, made_at, date)]
+    known = [None if time is None else time - ahead for time in (own_time, made_at, date)]
     believed = [time for time in known if time is not None and time <= now + AHEAD]
     made = next(iter(believed), now)
     reader = _Reader(now, made, _SECONDS_IN[unit], source, ahead)
