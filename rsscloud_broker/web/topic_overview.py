@@ -241,16 +241,16 @@ def _hub_fact(named: Sequence[str], this_broker: ThisBroker) -> Flattenable:
 
 def _hints_fact(hints: Mapping[str, Any]) -> str:
     """What a feed asks of those who poll it."""
-    said = []
+    clauses = []
     if minutes := hints.get("ttl_minutes"):
-        said.append(f"keep it for {counted(minutes, 'minute')} (ttl)")
+        clauses.append(f"keep it for {counted(minutes, 'minute')} (ttl)")
     if seconds := hints.get("update_seconds"):
-        said.append(f"it is updated every {counted(round(seconds / 60), 'minute')}")
+        clauses.append(f"it is updated every {counted(round(seconds / 60), 'minute')}")
     if hours := hints.get("skip_hours"):
-        said.append(f"skip the hours {', '.join(map(str, hours))} (GMT)")
+        clauses.append(f"skip the hours {', '.join(map(str, hours))} (GMT)")
     if days := hints.get("skip_days"):
-        said.append(f"skip {', '.join(DAYS[day] for day in days)}")
-    return "; ".join(said) or "It says nothing about when to poll it."
+        clauses.append(f"skip {', '.join(DAYS[day] for day in days)}")
+    return "; ".join(clauses) or "It says nothing about when to poll it."
 
 
 def _bullets(items: Sequence[Flattenable]) -> Tag:

@@ -167,14 +167,14 @@ class Cache:
 
         :returns: None if there never was such a file; a ``StoredFile`` if it was deleted.
         """
-        read = self._reads[key] = object()
+        token = self._reads[key] = object()
         known = self._entries.get(key)
         at = self._clock.seconds()
         try:
             stored = await self._present(*key, known.version if known else 0)
-            may_keep = self._reads.get(key) is read and not self._changing[key]
+            may_keep = self._reads.get(key) is token and not self._changing[key]
         finally:
-            if self._reads.get(key) is read:
+            if self._reads.get(key) is token:
                 del self._reads[key]
         if stored is None or stored.version == 0:
             self._entries.drop(key)

@@ -220,8 +220,8 @@ def arrivals(
         for row in conn.execute(select(feed).where(feed.c.id.in_(feeds)))
     }
     accounts = defaultdict(set)
-    heard = (follow.c.feed_id.in_(feeds), ~follow.c.is_muted)
-    for row in conn.execute(select(follow).where(*heard)):
+    is_shown = (follow.c.feed_id.in_(feeds), ~follow.c.is_muted)
+    for row in conn.execute(select(follow).where(*is_shown)):
         accounts[row.feed_id].add(row.account_id)
     followers = {key: frozenset(some) for key, some in accounts.items()}
     return [

@@ -163,7 +163,9 @@ class RiverPageDoor(RoutesOnly):
         """Render the page.
 
         :param seen: the newest item that was seen before this visit.
+        :param is_live: whether it is the newest page, on which new items appear.
         :param stopped: the newest item below the line where somebody stopped; None without a line.
+        :param is_here: whether that line is on this page.
         """
         feeds = {feed.id: feed for feed in await self._river.feeds(caller.account.id)}
         line = stopped if is_here else None
@@ -174,6 +176,10 @@ class RiverPageDoor(RoutesOnly):
             about["data-stream"] = f"/river/events?after={newest}"
         older = f"/river?before={items[-1].id}" if items and has_older else ""
         newer = f"/river?after={items[0].id}" if items else "/river"
+        to_line = ""
+        if stopped is not None:
+            to_line = "#stopped" if is_here else f"/river?before={stopped + 1}"
+        followed = "the feed" if len(feeds) == 1 else f"the {len(feeds):,} feeds"
         return await self._pages.render(
             "River",
             "rsscloud_broker.apps.river:river.html",
@@ -183,12 +189,8 @@ class RiverPageDoor(RoutesOnly):
             items=tags.div(made, id="river", **about),
             nothing="" if items else "nothing",
             csrf=caller.csrf,
-            stopped=""
-            if stopped is None
-            else "#stopped"
-            if is_here
-            else f"/river?before={stopped + 1}",
-            feeds="the feed" if len(feeds) == 1 else f"the {len(feeds):,} feeds" if feeds else "",
+            stopped=to_line,
+            feeds=followed if feeds else "",
             no_feeds="" if feeds else "none",
             older=_link("Older items", older, "next"),
             newer="" if is_live else _link("Newer items", newer, "prev"),

@@ -333,8 +333,11 @@ def feed_view(record: FeedRecord, added_at: float, now: float, *, own: bool) -> 
     :param own: whether this broker serves it, or is its hub or its cloud.
     """
     offer = record.current
-    pushed = offer is not None and record.is_pushed(now)
-    how: How = "own" if own else offer.kind if offer is not None and pushed else "polled"
+    how: How = "polled"
+    if own:
+        how = "own"
+    elif offer is not None and record.is_pushed(now):
+        how = offer.kind
     return Feed(
         id=record.id,
         url=record.url,

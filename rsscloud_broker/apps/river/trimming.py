@@ -156,9 +156,9 @@ def markup(element: etree._Element, length: int) -> str:
         name = xml.local_name(each)
         if event == "start":
             attributes = "".join(
-                f' {name}="{escape(str(value))}"'
-                for name, value in each.attrib.items()
-                if not str(name).startswith("{")
+                f' {attribute}="{escape(str(value))}"'
+                for attribute, value in each.attrib.items()
+                if not str(attribute).startswith("{")
             )
             part = f"<{name}{attributes}>{escape(each.text or '')}"
         else:

@@ -109,12 +109,12 @@ class WritePage:
         if kept:
             restored = moment(kept[1], self._clock.wall_seconds())
         done, about = parameter(request, "done"), number_parameter(request, "about")
-        said: Flattenable = _DONE.get(done, "")
+        message: Flattenable = _DONE.get(done, "")
         what = _PUBLIC.get(done, "")
         if what and about and (made := await self._writing.post(caller, about)):
             url = urlsplit(self._writing.feeds.page_url(made)).path
-            said = [f"{what}: ", tags.a(clipped(title_of(made), 60), href=url)]
-        return await self._render(request, caller, post, fields, done=said, restored=restored)
+            message = [f"{what}: ", tags.a(clipped(title_of(made), 60), href=url)]
+        return await self._render(request, caller, post, fields, done=message, restored=restored)
 
     async def act(self, request: Request) -> Answer:
         """Do what a form asks for, which may have a file in it.

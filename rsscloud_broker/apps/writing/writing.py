@@ -305,7 +305,8 @@ class Writing:
         new = make(snapshot, at)
         old = snapshot.old
         is_public = any(each is not None and not each.is_draft for each in (old, new))
-        number = new.id if new else old.id if old else 0
+        present = new or old
+        number = present.id if present else 0
         at = later_second(at, snapshot.author.changed_at)
         change = ChangeOfPosts(snapshot.author, number, new, is_public, at)
         if not is_public:
