@@ -117,6 +117,7 @@ class Server(Foundation):
 
     @part
     def verifier(self) -> core.Verifier:
+        """Asks callbacks whether they want their subscriptions."""
         return core.Verifier(
             self.store,
             self.bus,

@@ -40,11 +40,9 @@ def _line_of(path: Sequence[str | int], document: str) -> int | None:
     name = re.compile(rf"\b{re.escape(last)}\b.*[=\]]")
     for number, line in enumerate(lines):
         if name.search(line) and _has(lines[:number], path) is False:
-            for end in range(number + 1, len(lines) + 1):
-                has = _has(lines[:end], path)
-                if has is not None:
-                    break
-            if has:
+            # Does the document have the key after this line, or after further ones of its value?
+            parts = (_has(lines[:end], path) for end in range(number + 1, len(lines) + 1))
+            if next((has for has in parts if has is not None), False):
                 return number + 1
     return None
 

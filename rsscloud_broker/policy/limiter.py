@@ -263,7 +263,7 @@ class FairLimiter:
         if len(self._holding) < self._slots:
             return True
         longest, since = next(iter(self._holding.items()))
-        left = since + 0.1 - self._clock.seconds()
+        left = since + 0.1 - self._clock.seconds()  # until it is slow: after a tenth of a second
         if left > 0 or not self._may_leave:
             self._wake_after(left)
             return False

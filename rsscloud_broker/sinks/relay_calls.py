@@ -128,7 +128,7 @@ def _with_parameters(url: str, ping: Ping) -> str:
 def judge(protocol: Protocol, reply: OutboundReply) -> RelayAnswer:
     """Judge the answer of a target."""
     if protocol == "soap" and reply.status == 500:  # faults have this status
-        return _judge_weblog_updates(_decode_soap, reply)
+        return _judge_weblog_updates(soap.decode_response, reply)
     if not reply.success:
         pause = retry_after(reply.headers)
         again = reply.status >= 500 or reply.status in PASSING or pause is not None
@@ -138,14 +138,10 @@ def judge(protocol: Protocol, reply: OutboundReply) -> RelayAnswer:
         case "xml-rpc":
             return _judge_weblog_updates(xmlrpc.decode_response, reply)
         case "soap":
-            return _judge_weblog_updates(_decode_soap, reply)
+            return _judge_weblog_updates(soap.decode_response, reply)
         case "rsscloud":
             return _judge_rsscloud(reply)
     return RelayAnswer(accepted=True, text=f"status {reply.status}")
-
-
-def _decode_soap(document: bytes) -> Any:
-    return soap.decode_response(document)
 
 
 def _judge_weblog_updates(decode: Callable[[bytes], Any], reply: OutboundReply) -> RelayAnswer:

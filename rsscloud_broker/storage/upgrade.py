@@ -192,7 +192,7 @@ def check_fitness(connection: Connection, apps: Mapping[str, AppTables] = NO_APP
 def _check_fitness(connection: Connection, tables: _Tables) -> list[str]:
     """Check tables, and return their revisions; none if they are not there yet."""
     revisions = _revisions(connection, tables.version)
-    _check_known(revisions, tables)
+    check_known(revisions, tables)
     if not revisions:
         _check_empty(connection, tables)
     elif not set(inspect(connection).get_table_names()) & set(tables.metadata.tables):
@@ -301,15 +301,7 @@ def _revisions(connection: Connection, version: Table) -> list[str]:
     return list(connection.execute(select(version.c.version_num)).scalars())
 
 
-def check_known(revisions: Iterable[str]) -> None:
-    """Check that this version knows the revisions of a database.
-
-    :raises UnfitDatabase: the database is newer than this code.
-    """
-    _check_known(revisions, _OF_BROKER)
-
-
-def _check_known(revisions: Iterable[str], tables: _Tables) -> None:
+def check_known(revisions: Iterable[str], tables: _Tables = _OF_BROKER) -> None:
     """:raises UnfitDatabase: this version does not know one of the revisions of these tables."""
     known = {f"{number:04}" for number in range(1, int(tables.latest) + 1)}
     unknown = set(revisions) - known

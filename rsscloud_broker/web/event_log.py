@@ -174,6 +174,7 @@ class _LogPages:
         )
 
     async def _page(self, asked: LogQuery, viewer: Caller | None) -> bytes:
+        """The page with the entries that a query asks for, as far as strangers may see them."""
         wanted, before = asked.wanted, asked.number
         newest = await self._newest_id() if before is None else 0
         # The stream goes on after the newest entry, so the page has no entry after that.

@@ -129,7 +129,7 @@ class FeedsPage:
         request.args |= {name.encode(): [data] for name, _, data in form.files}
 
     async def _subscribe(self, request: Request, caller: Caller) -> Answer:
-        """Follow a feed, and answer with what is known of it, as JSON."""
+        """Follow the feed at an address; the page says which feed that is."""
         source = client_address(request)
         feed = await self._river.subscribe(caller, parameter(request, "url").strip(), source)
         when = " now." if feed.is_new else " already."
@@ -137,7 +137,7 @@ class FeedsPage:
         return await self._render(caller, done=done)
 
     async def _unsubscribe(self, request: Request, caller: Caller) -> Answer:
-        """Follow a feed no more; 404 if the caller did not follow it."""
+        """Follow a feed no more; the page says so."""
         if not await self._river.unsubscribe(caller, number_parameter(request, "id")):
             raise InvalidFeed("you do not follow this feed; you may have left it already")
         return await self._render(caller, done="You do not follow this feed any more.")

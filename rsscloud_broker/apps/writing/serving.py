@@ -104,6 +104,7 @@ class FeedTopics:
         yield await self._writing.rss_of(author, posts)
 
     async def _pieces(self, upload: StoredUpload) -> AsyncIterator[bytes]:
+        """The bytes of a file, a piece at a time."""
         for number in range(-(-upload.size // CHUNK)):  # rounded up
             piece = await self._writing.store.get_chunk(upload.id, number)
             if piece is None:
