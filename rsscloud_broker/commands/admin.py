@@ -111,19 +111,16 @@ _OPTIONS: Final = (
 
 
 def _make_parameter(name: str, schema: Mapping[str, Any], *, required: bool) -> click.Parameter:
-    """The parameter for a value with a JSON schema: an argument if it is required, and an option
-    for any other, and for reasons.
-    """
+    """A parameter for a JSON schema: an argument if it is required and no reason, or an option."""
     kind: click.ParamType[Any] = click.STRING
+    metavar: str | None = "TIME" if "anyOf" in schema else "TEXT"
     if "enum" in schema:
-        kind = click.Choice([word for word in schema["enum"] if word])
+        kind, metavar = click.Choice([word for word in schema["enum"] if word]), None
     elif schema.get("type") == "integer":
-        kind = click.IntRange(schema["minimum"], schema["maximum"])
+        kind, metavar = click.IntRange(schema["minimum"], schema["maximum"]), "NUMBER"
     if required and name != "reason":
         return click.Argument([name], type=kind, metavar=name.upper())
     text = str(schema.get("description", "")).replace("`", "")
-    metavar = None if "enum" in schema else "TIME" if "anyOf" in schema else "TEXT"
-    metavar = "NUMBER" if schema.get("type") == "integer" else metavar
     return click.Option([f"--{name}"], type=kind, required=required, help=text, metavar=metavar)
 
 

@@ -217,6 +217,7 @@ def _remove_nodes(conn: Connection, keys: Sequence[int], *, ended: bool = False)
         more = _free_claims(conn, keys, ALL_CLAIMS, ended=ended)
         have_claims = more or conn.execute(_HAVE_CLAIMS, {"nodes": keys}).scalar_one()
     if have_claims:
+        # They count as living no more: see ``_IS_NOT_LEAVING``.
         conn.execute(update(node).where(of_nodes, _IS_NOT_LEAVING).values(beat_at=-node.c.beat_at))
         return Removed(nodes=0, more=more)
     conn.execute(delete(node).where(of_nodes))

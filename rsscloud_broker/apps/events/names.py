@@ -38,12 +38,12 @@ def urls_of(public_url: str, name: str) -> FeedUrls:
 
 def description_of(name: str, public_url: str) -> Description:
     """The description of a log."""
-    kind, _, of = name.partition(":")
+    kind, _, host_or_url = name.partition(":")
     titles = {
         "changes": f"Everything that changed at {public_url}",
         "pings": f"Pings at {public_url}",
-        "host": f"Changes at {of}",
-        "topic": f"History of {of}",
+        "host": f"Changes at {host_or_url}",
+        "topic": f"History of {host_or_url}",
     }
     # How many entries a document of a topic has, since they have contents.
     number = min(PER_DOCUMENT, 10) if kind == "topic" else PER_DOCUMENT
