@@ -181,6 +181,7 @@ def kept_history(
         return None
     left_out = set(found[0].left_out).intersection(*(each.left_out for each in found))
     contents = chain.from_iterable(each.contents for each in found)
+    # A topic names one feed of its contents: that of the first front door.
     return History(tuple(sorted(left_out)), tuple(contents), found[0].feeds)
 
 

@@ -59,7 +59,7 @@ class Written:
 
 
 @frozen
-class Filed:
+class ArchivedFile:
     """An archived document, which never changes.
 
     :ivar file: the file with the document.  Its twin is beside it, and its time is that of the
@@ -182,7 +182,7 @@ class Feeds:
         self._written[name] = document.log, written
         return written
 
-    async def document(self, name: str, number: int) -> Written | Filed | None:
+    async def document(self, name: str, number: int) -> Written | ArchivedFile | None:
         """A document of a log at its permanent URL.
 
         :returns: None if there is no such log or document.
@@ -193,13 +193,13 @@ class Feeds:
         if found is None or not 1 <= number <= found.document:
             return None
         if number < found.document and self._archive.has(found.feed_id, number):
-            return Filed(self._archive.file(found.feed_id, number))
+            return ArchivedFile(self._archive.file(found.feed_id, number))
         document: LogDocument | None = await self._read(name, number)
         if document is None:
             return None
         if not document.archived:
             return await self._render(document, recent=False)
-        return await self._make_filed(document)
+        return await self._archive_file(document)
 
     async def _render(self, document: LogDocument, *, recent: bool) -> Written:
         """Render a document in a thread; no file is written."""
@@ -210,7 +210,7 @@ class Feeds:
         etag = f'"{blake2b(body, digest_size=12).hexdigest()}"'
         return Written(body, etag, document.updated, document.log.count)
 
-    async def _make_filed(self, document: LogDocument) -> Filed:
+    async def _archive_file(self, document: LogDocument) -> ArchivedFile:
         """Make the file of an archived document.
 
         :raises DocumentGone: its entries are nowhere.
@@ -224,7 +224,7 @@ class Feeds:
         async with self._writing:
             if not self._archive.has(feed_id, number):
                 await self._in_thread(_make_file, self._archive, document, self._urls)
-        return Filed(file)
+        return ArchivedFile(file)
 
 
 def _make_file(archive: Archive, document: LogDocument, urls: Callable[[str], FeedUrls]) -> None:

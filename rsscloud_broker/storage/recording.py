@@ -382,23 +382,22 @@ def _keep_contents(
     stored: dict[int, int | None] = {}
     fanouts = []
     for each in changed:
-        key, content = each.key, each.fetched.content
-        stored[key] = content_key = (
-            insert_content(conn, key, each.fetched.url, content, bounds)
-            if key in wanting and content is not None
-            else None
-        )
+        key, content, content_key = each.key, each.fetched.content, None
+        if key in wanting and content is not None:
+            content_key = insert_content(conn, key, each.fetched.url, content, bounds)
+        stored[key] = content_key
         if content_key is None and key in keeping:
             remove_outdated(conn, key)
-        if not each.is_idle:
-            carried = None if content_key is None else content
-            lacks = key in wanting and content_key is None
-            at = to_micros(_asked_at(each.fetched))
-            fanouts.append(a_fanout(key, at, content_key, carried, lacks_content=lacks))
-            if carried is not None:
-                # At once: contents that no fan-out carries make room for the next one.
-                begin_fanouts(conn, fanouts)
-                fanouts.clear()
+        if each.is_idle:
+            continue
+        carried = None if content_key is None else content
+        lacks = key in wanting and content_key is None
+        at = to_micros(_asked_at(each.fetched))
+        fanouts.append(a_fanout(key, at, content_key, carried, lacks_content=lacks))
+        if carried is not None:
+            # At once: contents that no fan-out carries make room for the next one.
+            begin_fanouts(conn, fanouts)
+            fanouts.clear()
     if fanouts:
         begin_fanouts(conn, fanouts)
     if renewed := [each.fetched.url for each in changed if stored[each.key] is not None]:

@@ -129,4 +129,5 @@ def archive_path(hour: int) -> tuple[str, ...]:
     :param hour: whole hours since the epoch.
     """
     day = datetime.fromtimestamp(hour * HOUR, UTC)
+    # The hours of a day count from 1 to 24: the first one ends at 1 o'clock.
     return (f"{day:%Y}", f"{day:%m}", f"{day:%d}", f"{day.hour + 1:02}.xml")

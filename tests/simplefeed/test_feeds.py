@@ -15,7 +15,7 @@ from rsscloud_broker.simplefeed import feeds, log, pruning
 from rsscloud_broker.simplefeed.atom import FeedUrls
 from rsscloud_broker.simplefeed.documents import parse
 from rsscloud_broker.simplefeed.entries import EntryLink
-from rsscloud_broker.simplefeed.feeds import Archive, DocumentGone, Feeds, Filed, Written
+from rsscloud_broker.simplefeed.feeds import Archive, ArchivedFile, DocumentGone, Feeds, Written
 from rsscloud_broker.testing import Clock
 from tests.simplefeed.logs import NOON, in_memory, some
 
@@ -71,12 +71,12 @@ class FeedsTests(SynchronousTestCase):
         assert found is not None
         return found
 
-    def asked(self, number: int, name: str = "events") -> Deferred[Written | Filed | None]:
+    def asked(self, number: int, name: str = "events") -> Deferred[Written | ArchivedFile | None]:
         return Deferred.fromCoroutine(self.feeds.document(name, number))
 
     def filed(self, number: int) -> bytes:
         found = self.successResultOf(self.asked(number))
-        assert isinstance(found, Filed)
+        assert isinstance(found, ArchivedFile)
         return found.file.getContent()
 
     def titles(self, body: bytes) -> list[str]:
@@ -164,7 +164,7 @@ class FeedsTests(SynchronousTestCase):
         asked = [self.asked(1), self.asked(1)]
         self.waits.callback(None)
         for each in asked:
-            self.assertIsInstance(self.successResultOf(each), Filed)
+            self.assertIsInstance(self.successResultOf(each), ArchivedFile)
         self.assertEqual(self.in_thread, ["_make_file"])
 
     def test_what_there_is_not(self) -> None:

@@ -20,7 +20,7 @@ from rsscloud_broker.simplefeed import log, pruning
 from rsscloud_broker.simplefeed.atom import FeedUrls
 from rsscloud_broker.simplefeed.documents import parse
 from rsscloud_broker.simplefeed.entries import Entry
-from rsscloud_broker.simplefeed.feeds import Archive, DocumentGone, Feeds, Filed
+from rsscloud_broker.simplefeed.feeds import Archive, ArchivedFile, DocumentGone, Feeds
 from rsscloud_broker.testing import Clock
 from tests import examples
 from tests.machines import run_machine
@@ -160,8 +160,8 @@ class LogMachine(RuleBasedStateMachine):
             assert found is None
             return
         is_archived = number < len(self.documents)
-        assert isinstance(found, Filed) == is_archived
-        body = found.file.getContent() if isinstance(found, Filed) else found.body
+        assert isinstance(found, ArchivedFile) == is_archived
+        body = found.file.getContent() if isinstance(found, ArchivedFile) else found.body
         assert titles(body) == self.documents[number - 1]
         assert (b"next-archive" in body) == is_archived
         assert (b"prev-archive" in body) == (number > 1)

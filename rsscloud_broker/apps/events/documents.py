@@ -24,7 +24,7 @@ from rsscloud_broker.interfaces import FrontDoorParts
 from rsscloud_broker.model import Content, host_of
 from rsscloud_broker.model.work import MAX_HISTORY_URL
 from rsscloud_broker.simplefeed.atom import MEDIA_TYPE
-from rsscloud_broker.simplefeed.feeds import FRESH, DocumentGone, Feeds, Filed, Written
+from rsscloud_broker.simplefeed.feeds import FRESH, ArchivedFile, DocumentGone, Feeds, Written
 from rsscloud_broker.util.caches import ByteLimitedCache
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.web.feed_answers import FeedAnswers
@@ -231,7 +231,7 @@ class EventDocuments(Answers):
             written = await self._feeds.recent(wanted.name)
             return None if written is None else await self._prepare_recent(wanted, written)
         found = await self._feeds.document(wanted.name, wanted.number)
-        if isinstance(found, Filed):
+        if isinstance(found, ArchivedFile):
             return await self._prepare_archived(wanted, found)
         return None if found is None else await self._prepare_recent(wanted, found)
 
@@ -251,7 +251,7 @@ class EventDocuments(Answers):
         tag = written.etag.strip('"')
         return self._make_answers(wanted, written.body, packed, tag, at, RECENT, until, link)
 
-    async def _prepare_archived(self, wanted: DocumentQuery, found: Filed) -> ReadyDocument:
+    async def _prepare_archived(self, wanted: DocumentQuery, found: ArchivedFile) -> ReadyDocument:
         """An archived document, read from its file and from the compressed twin of that."""
         body, packed, at = await self._in_thread(_read_file_and_copy, found)
         tag = f"{found.file.parent().basename()}-{found.file.basename()}"
@@ -306,7 +306,7 @@ def _parse_target(path: bytes, query: bytes) -> DocumentQuery:
     return requested_document(path.decode("utf-8", "replace"), query.decode("utf-8", "replace"))
 
 
-def _read_file_and_copy(found: Filed) -> tuple[bytes, bytes, int]:
+def _read_file_and_copy(found: ArchivedFile) -> tuple[bytes, bytes, int]:
     """The body of a file, the same compressed, and its time."""
     file = found.file
     return (

@@ -88,7 +88,7 @@ class Writing:
         self._clock = parts.clock
         self._in_thread = parts.in_thread
         per_minute = options.posts_per_minute
-        self._changes = PerMinuteLimit(parts.clock, per_minute, "changes of messages")
+        self._limit_of_changes = PerMinuteLimit(parts.clock, per_minute, "changes of messages")
         self._upload_pace = PerMinuteLimit(parts.clock, per_minute, "uploads")
         self._locks: dict[int, DeferredLock] = {}  # by account, of which there are never many
         self._feeds_kept: BoundedDict[int, tuple[int, Mapping[str, WrittenFeed]]] = BoundedDict(
@@ -122,7 +122,7 @@ class Writing:
     async def add(self, caller: Caller, new: NewPost, source: str) -> Post:
         """Store a message.  Unless it is a draft, it is published and subscribers are notified."""
         post = check_and_tidy(new, self.options.max_characters)
-        self._changes.take(caller.account.id)
+        self._limit_of_changes.take(caller.account.id)
         file = await self._enclosures.of(post)
 
         def make(snapshot: Snapshot, at: float) -> Post:
@@ -172,7 +172,7 @@ class Writing:
             wanted = new if isinstance(new, NewPost) else await new(old)
             post = check_and_tidy(wanted, self.options.max_characters)
             if attempt == 0:
-                self._changes.take(caller.account.id)
+                self._limit_of_changes.take(caller.account.id)
             file = await self._enclosures.of(post, old.enclosure, file)
             with suppress(_Changed):
                 return await self._replace(caller, old, post, file, source)
@@ -201,7 +201,7 @@ class Writing:
         """Delete a message of the caller.  Returns whether there was such a message."""
         if await self.post(caller, post_id) is None:
             return False
-        self._changes.take(caller.account.id)
+        self._limit_of_changes.take(caller.account.id)
         return await self.remove(await self._ensure_author(caller), post_id, source)
 
     async def remove(
