@@ -221,7 +221,6 @@ LONG = frozenset(
     {
         "tests.core.test_broker.PublishTests"
         ".test_names_of_one_source_that_nobody_can_look_up_delay_no_other",
-        "tests.core.test_fairness",
         "tests.core.test_intents.AcceptTests.test_many_are_loaded_in_portions",
         "tests.policy.test_limiter.ShareTests",
         "tests.core.test_sharing.WaitTests",

@@ -8,7 +8,6 @@ from typing import Any
 from attrs import evolve
 from twisted.internet.defer import Deferred, fail
 from twisted.logger import capturedLogs
-from zope.interface.verify import verifyObject
 
 from rsscloud_broker.accounts import AccountAdministration
 from rsscloud_broker.core import Administration, Blocks
@@ -16,7 +15,7 @@ from rsscloud_broker.core.administration import MAX_LIMIT
 from rsscloud_broker.core.following import AT_ONCE, MAX_ANNOUNCEMENTS
 from rsscloud_broker.errors import Forbidden, TopicUnreadable, Unadministrable, Unavailable
 from rsscloud_broker.events import Administered, HostFreed, SubscriptionRemoved, TopicEnded
-from rsscloud_broker.interfaces import IAdministration, ServedTopics
+from rsscloud_broker.interfaces import ServedTopics
 from rsscloud_broker.model import Content
 from rsscloud_broker.model.administration import STATES, Change, SubscriptionFilter
 from rsscloud_broker.model.values import HIDDEN
@@ -81,9 +80,6 @@ class AdministrationTestCase(BrokerTestCase):
 
 
 class SubscriptionVerbTests(AdministrationTestCase):
-    def test_interface(self) -> None:
-        self.assertTrue(verifyObject(IAdministration, self.administration))
-
     def test_found_in_any_spelling(self) -> None:
         one = self.subscribe()
         for wanted in (

@@ -23,7 +23,6 @@ from rsscloud_broker.errors import (
     UnsupportedProtocol,
 )
 from rsscloud_broker.events import (
-    Event,
     PingReceived,
     SubscriptionRemoved,
     SubscriptionStored,
@@ -41,9 +40,9 @@ from rsscloud_broker.model import (
     host_of,
 )
 from rsscloud_broker.model.ways import Way
-from rsscloud_broker.model.work import Bounds, Fanout
+from rsscloud_broker.model.work import Bounds
 from rsscloud_broker.policy.access import NOT_ALLOWED, Access
-from rsscloud_broker.policy.limiter import LEAST_PAUSE, SLOTS, UNDER_WAY
+from rsscloud_broker.policy.limiter import LEAST_PAUSE, SLOTS
 from rsscloud_broker.policy.rate_limits import FAILED_PAUSE
 from rsscloud_broker.util.urls import normal_form
 from tests.core.house import CALLBACK, FEED, NOW, BrokerTestCase
@@ -156,11 +155,6 @@ class SubscribeTests(BrokerTestCase):
         self.assertEqual(self.fetcher.fetched, [])
         self.assert_nothing_stored()
 
-    def test_unavailable_store(self) -> None:
-        self.unavailable.add("record_fetch")
-        self.refusal(self.broker.subscribe(self.intent), Unavailable)
-        self.assertEqual((self.subscriptions(), self.bus.events), ([], []))
-
     def test_renewal(self) -> None:
         first = self.result(self.broker.subscribe(self.intent))
         self.clock.advance(1000)
@@ -175,13 +169,6 @@ class SubscribeTests(BrokerTestCase):
         assert isinstance(error, CallbackFailed)
         self.assertEqual((error.reason, error.refused), ("it is private", True))
         self.assert_nothing_stored()
-
-    def test_renewal_that_is_not_confirmed_changes_nothing(self) -> None:
-        first = self.result(self.broker.subscribe(self.intent))
-        self.notifier.outcomes[CALLBACK.url] = Outcome(False, "gone")
-        self.clock.advance(1000)
-        self.refusal(self.broker.subscribe(self.intent), CallbackFailed)
-        self.assertEqual(self.subscriptions(), [first])
 
     def test_change_found_while_subscribing_is_news_to_the_others(self) -> None:
         self.result(self.broker.subscribe(self.intent))
@@ -260,35 +247,6 @@ class SubscribeTests(BrokerTestCase):
         self.refusal(self.broker.subscribe(self.intent), CallbackFailed)
         self.assertEqual(self.successResultOf(self.store.topic(FEED)), before)
 
-    def test_verifications_at_a_time(self) -> None:
-        gates: list[Deferred[None]] = []
-
-        async def slow(intent: Intent) -> Outcome:
-            gates.append(Deferred())
-            await gates[-1]
-            return Outcome(True)
-
-        self.patch(self.notifier, "verify", slow)
-        wanted = [
-            Deferred.fromCoroutine(
-                self.broker.subscribe(
-                    evolve(
-                        self.intent,
-                        callback=evolve(CALLBACK, url=f"http://r{n}.example/"),
-                        source=f"192.0.2.{n % 3}",
-                    )
-                )
-            )
-            for n in range(UNDER_WAY)
-        ]
-        self.assertEqual(len(gates), SLOTS)
-        self.clock.pump([LEAST_PAUSE] * 100)
-        self.assertEqual(len(gates), UNDER_WAY * 3 // 4, "slow ones give their slots to others")
-        for gate in gates:  # the list grows meanwhile
-            gate.callback(None)
-        for subscription in wanted:
-            self.successResultOf(subscription)
-
     def test_a_host_that_says_nothing_holds_up_no_other(self) -> None:
         asked: list[str] = []
 
@@ -320,13 +278,6 @@ class SubscribeTests(BrokerTestCase):
         self.assertEqual(self.notifier.verified[-2:], [goodbye, goodbye])
         self.assertEqual(self.subscriptions(), [])
         self.assertEqual(self.bus.events, [SubscriptionRemoved(FEED, CALLBACK)])
-
-    def test_unsubscribing_needs_confirmation_too(self) -> None:
-        self.result(self.broker.subscribe(self.intent))
-        self.notifier.outcomes[CALLBACK.url] = Outcome(False, "it was not me")
-        goodbye = evolve(self.intent, unsubscribe=True)
-        self.refusal(self.broker.unsubscribe(goodbye), CallbackFailed)
-        self.assertEqual(len(self.subscriptions()), 1)
 
     def test_terms_are_kept_and_replaced(self) -> None:
         callback = evolve(CALLBACK, protocol="carrier")
@@ -453,25 +404,6 @@ class PingTopicTests(BrokerTestCase):
         self.assertFalse(self.result(self.broker.ping_topic(FEED, CALLER)))
         self.assertEqual(len(self.pings()), 1)
 
-    def test_fan_out_is_stored_before_it_is_published(self) -> None:
-        self.subscribe()
-        walks: list[Fanout] = []
-
-        def look(event: Event) -> None:
-            if isinstance(event, TopicChanged):
-                walks.extend(self.successResultOf(self.store.fanouts(10)))
-
-        self.bus.on_publish = look
-        self.assertTrue(self.result(self.broker.ping_topic(FEED, CALLER)))
-        self.assertEqual([walk.topic for walk in walks], [FEED])
-
-    def test_unreadable(self) -> None:
-        error = self.refusal(
-            self.broker.ping_topic("http://gone.example/", CALLER), TopicUnreadable
-        )
-        self.assertIn("status 404", str(error))
-        self.assertEqual((self.pings(), self.bus.events), ([], []))
-
     def test_unreadable_is_read_again_if_that_is_asked_for(self) -> None:
         """A publisher whose ping was answered "true" need not ping again."""
         self.result(self.broker.subscribe(Intent(FEED, CALLBACK, 90_000)))
@@ -587,13 +519,6 @@ class PublishTests(BrokerTestCase):
         self.assertEqual(error.retry_after, 60)
         self.assertEqual(self.due(), urls[:2])
         self.assertEqual(self.result(self.broker.publish(urls[:1], CALLER)), {})
-
-    def test_what_the_broker_would_not_read(self) -> None:
-        private = "http://10.0.0.1/"
-        self.topic_policy.refused.add(private)
-        error = self.refusal(self.broker.publish([private], CALLER), TopicUnreadable)
-        self.assertIn("private network", str(error))
-        self.assertEqual((self.due(), self.fetcher.fetched), ([], []))
 
     def test_one_of_several(self) -> None:
         """A topic that is refused does not keep the broker from accepting the others."""

@@ -55,10 +55,6 @@ class CheckTests(CoreTestCase):
         self.assertEqual((ping.name, ping.url, ping.rss_url), (FEED, FEED, FEED))
         self.assertEqual(self.bus.events, [PingReceived(ping), TopicChanged(FEED, NOW)])
 
-    def test_check_without_a_ping_records_none(self) -> None:
-        self.successResultOf(self.detector.check_now(FEED))
-        self.assertEqual(self.pings(), [])
-
     def test_a_ping_that_shares_a_check_is_recorded(self) -> None:
         self.fetcher.held = []
         checks = [self.detector.check_now(FEED), self.detector.check_now(FEED)]
@@ -93,18 +89,6 @@ class CheckTests(CoreTestCase):
         self.assertEqual(len(self.fetcher.fetched), 2)
         self.assertEqual(sum(self.successResultOf(check).changed for check in checks), 1)
         self.assertEqual([type(event) for event in self.bus.events].count(TopicChanged), 1)
-
-    def test_a_ping_during_a_fetch_makes_one_more(self) -> None:
-        self.fetcher.held = []
-        first = self.detector.check_now(FEED)
-        second = self.detector.check_now(FEED)
-        self.fetcher.held[0].callback(None)
-        self.successResultOf(first)
-        self.assertNoResult(second)
-        self.fetcher.contents[FEED] = b"<rss>2</rss>"  # after the first fetch read the feed
-        self.fetcher.held[1].callback(None)
-        self.assertTrue(self.successResultOf(second).changed)
-        self.assertEqual(len(self.fetcher.fetched), 2)
 
     def test_started_at_is_when_the_fetch_began(self) -> None:
         self.fetcher.held = []
@@ -226,13 +210,6 @@ class AskTests(CoreTestCase):
     def ask(self) -> None:
         self.detector.schedule(FEED, self.store_ping())
 
-    def test_asked_topic_is_read_and_answered(self) -> None:
-        self.start()
-        self.change()
-        self.ask()
-        self.assertEqual(self.bus.events, [TopicChanged(FEED, NOW + 100)])
-        self.assertEqual(self.due(), [])
-
     def test_those_that_wait_are_counted(self) -> None:
         self.start()
         self.fetcher.held = []
@@ -240,14 +217,6 @@ class AskTests(CoreTestCase):
         self.assertEqual(self.counters.registry.get_sample_value("rsscloud_pending_fetches"), 1)
         self.fetcher.held[0].callback(None)
         self.assertEqual(self.counters.registry.get_sample_value("rsscloud_pending_fetches"), 0)
-
-    def test_topics_that_waited_are_read_at_start(self) -> None:
-        self.store_ping()
-        self.change()
-        self.start()
-        self.assertEqual(self.fetcher.fetched, [FEED])
-        self.assertEqual(self.bus.events, [TopicChanged(FEED, NOW + 100)])
-        self.assertEqual(self.due(), [])
 
     def test_request_of_a_clock_that_is_ahead_makes_few_fetches(self) -> None:
         """Each fetch seems to have begun before the request."""
@@ -308,17 +277,6 @@ class AskTests(CoreTestCase):
         self.clock.advance(UNAVAILABLE_PAUSE)
         self.assertEqual(self.fetcher.fetched, [FEED])
         self.assertEqual(self.due(), [])
-
-    def test_many_who_ask_during_a_fetch_make_one_more(self) -> None:
-        self.start()
-        self.fetcher.held = []
-        for _ in range(50):
-            self.ask()
-        self.fetcher.held[0].callback(None)
-        self.fetcher.held[1].callback(None)
-        self.assertEqual(len(self.fetcher.held), 2)
-        self.ask()
-        self.assertEqual(len(self.fetcher.held), 3)
 
     def publish(self) -> None:
         """Ping a topic as the hub does: the ping is recorded if the topic has changed."""
@@ -460,24 +418,6 @@ class AskTests(CoreTestCase):
         self.assertEqual(len(self.fetcher.fetched), 4)
         self.assertEqual(self.due(), [])
 
-    def test_topic_that_can_be_read_again_is_answered(self) -> None:
-        self.start()
-        content = self.fetcher.contents.pop(FEED)
-        self.ask()
-        self.fetcher.contents[FEED] = content + b"new"
-        self.clock.advance(5)
-        self.assertEqual(self.bus.events, [TopicChanged(FEED, NOW + 105)])
-        self.assertEqual(self.due(), [])
-
-    def test_a_dropped_topic_is_read_when_it_is_asked_for_again(self) -> None:
-        self.start()
-        content = self.fetcher.contents.pop(FEED)
-        self.ask()
-        self.clock.pump([5, 30, 120])
-        self.fetcher.contents[FEED] = content + b"new"
-        self.ask()
-        self.assertEqual(len(self.bus.events), 1)
-
     def test_asked_for_during_the_last_try_is_not_dropped(self) -> None:
         self.start()
         del self.fetcher.contents[FEED]
@@ -596,24 +536,6 @@ class AskTests(CoreTestCase):
         self.assertEqual(self.due(), [FEED])
         self.fetcher.held[0].callback(None)  # the fetch may end
         self.assertEqual(self.flushLoggedErrors(), [])
-
-    def test_what_is_asked_of_a_stopped_service_waits_in_the_store(self) -> None:
-        self.ask()
-        self.assertEqual(self.fetcher.fetched, [])
-        self.start()
-        self.assertEqual(self.fetcher.fetched, [FEED])
-
-    def test_topics_do_not_wait_for_each_other(self) -> None:
-        other = "http://feeds.example/other.xml"
-        self.fetcher.contents[other] = b"other"
-        self.subscribe(other)
-        self.start()
-        self.fetcher.held = []
-        self.ask()
-        self.store_ping(other)
-        self.detector.schedule(other)
-        self.fetcher.held[1].callback(None)
-        self.assertEqual(self.bus.events, [TopicChanged(other, NOW + 100)])
 
     def test_check_and_ask_share_fetches(self) -> None:
         self.start()

@@ -9,13 +9,12 @@ from twisted.internet.defer import Deferred
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
-from zope.interface.verify import verifyObject
 
 from rsscloud_broker.core.bus import EventBus
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import Event, PingReceived, TopicChanged
-from rsscloud_broker.interfaces import IEventBus, IEventSink
+from rsscloud_broker.interfaces import IEventSink
 from rsscloud_broker.testing.clock import Clock
 
 
@@ -57,10 +56,6 @@ class EventBusTests(SynchronousTestCase):
     def attach(self, *sinks: Recorder) -> None:
         for sink in sinks:
             self.bus.attach(sink)
-
-    def test_interfaces(self) -> None:
-        verifyObject(IEventBus, self.bus)
-        verifyObject(IEventSink, Recorder("a"))
 
     def test_what_waits_is_a_metric(self) -> None:
         gate: Deferred[None] = Deferred()

@@ -40,6 +40,25 @@ class IntentsTestCase(BrokerTestCase):
     def answer(self, outcome: Outcome) -> None:
         self.carrier.outcomes[CALLBACK.url] = outcome
 
+    def replace_queue(self, **limits: int) -> IntentQueue:
+        """Stop the queue of the broker; another one on its store, with other limits."""
+        self.intents.stopService()
+        queue = IntentQueue(self.store, self.verifier, self.clock, **limits)
+        queue.startService()
+        self.addCleanup(queue.stopService)
+        return queue
+
+    def hold_verification(self) -> Deferred[None]:
+        """Make callbacks confirm only when the test fires what this returns."""
+        gate: Deferred[None] = Deferred()
+
+        async def verify(intent: Intent) -> Outcome:
+            await gate
+            return Outcome(True)
+
+        self.patch(self.carrier, "verify", verify)
+        return gate
+
     def waiting(self) -> list[PendingIntent]:
         self.unavailable.discard("intents")
         found: list[PendingIntent] = self.successResultOf(self.store.intents())
@@ -200,15 +219,6 @@ class AcceptTests(IntentsTestCase):
         self.assertEqual(self.waiting(), [])
         self.flushLoggedErrors()
 
-    def test_restarts_do_not_make_attempts_more(self) -> None:
-        self.answer(NO_ANSWER)
-        self.accept()
-        for _ in range(10):
-            self.restart()
-            self.clock.advance(100)
-        self.assertEqual(len(self.carrier.verified), 3)
-        self.assertEqual(self.waiting(), [])
-
     def test_the_time_that_a_callback_asked_for_outlives_a_restart(self) -> None:
         self.answer(Outcome(False, "status 503", retry_after=20.0))
         self.accept()
@@ -286,10 +296,7 @@ class AcceptTests(IntentsTestCase):
         self.assertEqual(self.flushLoggedErrors(), [])
 
     def test_a_host_that_does_not_answer_leaves_room_for_others(self) -> None:
-        self.intents.stopService()
-        intents = IntentQueue(self.store, self.verifier, self.clock, limit_of_host=2)
-        intents.startService()
-        self.addCleanup(intents.stopService)
+        intents = self.replace_queue(limit_of_host=2)
 
         def adding(url: str) -> Coroutine[Any, Any, None]:
             intent = evolve(WANTED, callback=evolve(CALLBACK, url=url))
@@ -311,12 +318,7 @@ class AcceptTests(IntentsTestCase):
         add(silent[2])  # the others were given up
 
     def test_sources_that_wait_leave_room_for_others(self) -> None:
-        self.intents.stopService()
-        intents = IntentQueue(
-            self.store, self.verifier, self.clock, limit=100, limit_of_host=40, limit_of_source=30
-        )
-        intents.startService()
-        self.addCleanup(intents.stopService)
+        intents = self.replace_queue(limit=100, limit_of_host=40, limit_of_source=30)
 
         def add(source: str, number: int, host: str, *, limited: bool = True) -> bool:
             """Whether an intent of a callback that says nothing is taken."""
@@ -338,10 +340,7 @@ class AcceptTests(IntentsTestCase):
         self.assertFalse(all(add("", n, "own.example", limited=False) for n in range(50)))
 
     def test_a_source_leaves_room_at_a_host_for_others(self) -> None:
-        self.intents.stopService()
-        intents = IntentQueue(self.store, self.verifier, self.clock, limit=100, limit_of_host=4)
-        intents.startService()
-        self.addCleanup(intents.stopService)
+        intents = self.replace_queue(limit=100, limit_of_host=4)
         for number, source in enumerate(("192.0.2.1", "192.0.2.1", "192.0.2.2")):
             url = f"http://silent.example/{number}"
             self.carrier.outcomes[url] = NO_ANSWER
@@ -364,13 +363,6 @@ class AcceptTests(IntentsTestCase):
         self.assertIn("from your address", str(error))
         self.accept(intent(2, ""))
         self.assertEqual(len(self.waiting()), 3)
-
-    def test_while_it_does_not_run_it_is_kept(self) -> None:
-        self.intents.stopService()
-        self.accept()
-        self.assertEqual(self.carrier.verified, [])
-        self.intents.startService()
-        self.assertEqual(len(self.subscriptions()), 1)
 
     def test_the_last_intent_counts(self) -> None:
         self.answer(NO_ANSWER)
@@ -493,13 +485,7 @@ class TopicTests(IntentsTestCase):
         self.assertEqual(self.waiting(), [])
 
     def test_change_while_it_was_verified_brings_its_content(self) -> None:
-        gate: Deferred[None] = Deferred()
-
-        async def slow(intent: Intent) -> Outcome:
-            await gate
-            return Outcome(True)
-
-        self.patch(self.carrier, "verify", slow)
+        gate = self.hold_verification()
         self.accept()
         self.fetcher.contents[FEED] = b"<rss>2</rss>"
         digest = Content(b"<rss>2</rss>").digest
@@ -512,16 +498,10 @@ class TopicTests(IntentsTestCase):
         self.assertEqual(kept.body, b"<rss>2</rss>")
 
     def test_change_while_it_was_verified_that_cannot_be_read_just_now(self) -> None:
-        gate: Deferred[None] = Deferred()
-
-        async def slow(intent: Intent) -> Outcome:
-            await gate
-            return Outcome(True)
-
         async def unavailable(*args: object) -> NoReturn:
             raise Unavailable("names cannot be looked up")
 
-        self.patch(self.carrier, "verify", slow)
+        gate = self.hold_verification()
         self.accept()
         digest = Content(b"<rss>2</rss>").digest
         reading = FetchResult(FEED, digest, 12, NOW + 1)
@@ -544,13 +524,7 @@ class TopicTests(IntentsTestCase):
 
     def test_ping_while_it_is_verified_is_news(self) -> None:
         """The topic may have been read for the first time after the change."""
-        gate: Deferred[None] = Deferred()
-
-        async def slow(intent: Intent) -> Outcome:
-            await gate
-            return Outcome(True)
-
-        self.patch(self.carrier, "verify", slow)
+        gate = self.hold_verification()
         self.accept()
         self.result(self.broker.publish([FEED], CALLER))
         gate.callback(None)

@@ -43,19 +43,3 @@ class PublishAllTests(CoreTestCase):
         )  # one, as the site has changed once
         accepted = [each for each in self.bus.logged if isinstance(each, PingAccepted)]
         self.assertEqual([(each.url, each.source) for each in accepted], [(RSS, SOURCE)])
-
-    def test_only_what_has_changed_is_told(self) -> None:
-        self.result(self.publish(rss=b"1", atom=b"2"))
-        self.changed()
-        self.result(self.publish(rss=b"1", atom=b"3"))
-        self.assertEqual(self.changed(), [ATOM])
-
-    def test_an_operation_that_fails_stores_nothing(self) -> None:
-        def fail(conn: object) -> None:
-            raise ValueError("no")
-
-        contents = {RSS: Content(b"1"), ATOM: Content(b"2")}
-        work = self.publisher.publish_all(contents, fail, SOURCE)
-        self.failureResultOf(Deferred.fromCoroutine(work), ValueError)
-        self.assertEqual((self.changed(), self.pings()), ([], []))
-        self.assertIsNone(self.successResultOf(self.store.topic(RSS)))

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import evolve
 from sqlalchemy import insert, select
 from twisted.internet.defer import Deferred
-from zope.interface.verify import verifyObject
 
 from rsscloud_broker.config import Topics
 from rsscloud_broker.core import Access, Publisher
@@ -19,7 +17,6 @@ from rsscloud_broker.events import (
     TopicEnded,
     TopicFetched,
 )
-from rsscloud_broker.interfaces import IPublisher
 from rsscloud_broker.model import Content
 from rsscloud_broker.model.administration import Block
 from rsscloud_broker.storage.schema import counter
@@ -87,9 +84,6 @@ class PublisherTestCase(CoreTestCase):
 
 
 class PublishTests(PublisherTestCase):
-    def test_interface(self) -> None:
-        self.assertTrue(verifyObject(IPublisher, self.publisher))
-
     def test_stored_together_with_the_change(self) -> None:
         self.subscribe()
         self.assertEqual(self.successResultOf(self.publish()), "stored")
@@ -107,21 +101,6 @@ class PublishTests(PublisherTestCase):
         assert isinstance(fetched, TopicFetched) and isinstance(accepted, PingAccepted)
         self.assertEqual((fetched.changed, accepted.source), (True, CALLER))
 
-    def test_content_is_kept_for_who_wants_it(self) -> None:
-        subscription = evolve(self.subscribe(), wants_content=True)
-        self.successResultOf(self.store.put_subscription(subscription))
-        self.successResultOf(self.publish())
-        found = self.successResultOf(self.store.newest_content(FEED))
-        self.assertEqual(found, content())
-
-    def test_same_content_notifies_nobody(self) -> None:
-        self.successResultOf(self.publish())
-        self.subscribe()
-        self.bus.events.clear()
-        self.successResultOf(self.publish())
-        self.assertEqual((self.stored(), self.walks(), self.kinds()), (2, [], []))
-        self.assertEqual(len(self.pings()), 1)
-
     def test_operation_that_raises_stores_nothing(self) -> None:
         self.subscribe()
         self.failureResultOf(self.publish(operation=self.broken), KeyError)
@@ -129,13 +108,6 @@ class PublishTests(PublisherTestCase):
         self.assertEqual((self.bus.events, self.bus.logged), ([], []))
         self.successResultOf(self.publish())
         self.assertEqual((self.stored(), self.walks()), (1, [FEED]))
-
-    def test_ended_topic_is_revived(self) -> None:
-        self.successResultOf(self.publish())
-        self.successResultOf(self.remove())
-        self.assertEqual(self.ended(), "its author")
-        self.successResultOf(self.publish())
-        self.assertEqual(self.ended(), "")
 
     def test_normal_form(self) -> None:
         self.successResultOf(self.publish(url="HTTP://Feeds.example:80/./rss.xml"))
@@ -176,8 +148,3 @@ class RemoveTests(PublisherTestCase):
         self.space.full = True
         self.successResultOf(self.remove())
         self.assertEqual(self.ended(), "its author")
-
-    def test_operation_that_raises_ends_nothing(self) -> None:
-        self.successResultOf(self.publish())
-        self.failureResultOf(self.remove(self.broken), KeyError)
-        self.assertEqual((self.stored(), self.ended()), (1, ""))

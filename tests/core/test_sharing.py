@@ -34,14 +34,6 @@ class SharedFetchesTests(SynchronousTestCase):
     def assert_urls(self, *urls: str) -> None:
         self.assertEqual([pending.url for pending, _ in self.fetches], list(urls))
 
-    def test_result(self) -> None:
-        waiter = self.ask("a")
-        self.assertNoResult(waiter)
-        self.assertIn("a", self.shared)
-        self.end(0, "first")
-        self.assertEqual(self.successResultOf(waiter), "first")
-        self.assertNotIn("a", self.shared)
-
     def test_those_who_ask_during_a_fetch_share_the_next(self) -> None:
         first = self.ask("a")
         later = [self.ask("a") for _ in range(5)]

@@ -7,10 +7,8 @@ from typing import Any
 
 from attrs import evolve
 from twisted.internet.defer import Deferred
-from zope.interface.verify import verifyObject
 
 from rsscloud_broker.core import TopicView
-from rsscloud_broker.interfaces import ITopicView
 from rsscloud_broker.model import Lease, Ping, Subscription
 from tests.core.house import CALLBACK, DAY, FEED, NOW, BrokerTestCase
 
@@ -30,9 +28,6 @@ class TopicViewTests(BrokerTestCase):
             return await asking
 
         return self.successResultOf(Deferred.fromCoroutine(waited()))
-
-    def test_interface(self) -> None:
-        self.assertTrue(verifyObject(ITopicView, self.view))
 
     def test_an_overview(self) -> None:
         self.assertIsNone(self.got(self.view.overview(FEED)))
