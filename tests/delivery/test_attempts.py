@@ -131,10 +131,6 @@ class OutcomeTests(AttemptsTestCase):
         self.assertIsNone(self.outcome(interrupted, 4).retry_at)
         self.assertIsNone(self.outcome(REFUSED, 4).retry_at)
 
-    def test_more_attempts_than_the_schedule_has(self) -> None:
-        """The schedule may have been longer before the last start."""
-        self.assertIsNone(self.outcome(REFUSED, 99).retry_at)
-
     def test_given_up_after_failing_for_longer_than_its_schedules(self) -> None:
         self.notifier.outcomes[HOST] = REFUSED
         longest = 1.5 * sum(RETRIES)
@@ -443,9 +439,6 @@ class PutOffTests(AttemptsTestCase):
         self.assertEqual({one.outcome for one in self.delivered}, {None})
         self.assertEqual((self.began, len(self.notifier.calls)), ([1, 2, 3], 1))
         self.assertEqual(self.breakers.take_changes(), [])
-
-    def test_idle_when_nothing_is_under_way(self) -> None:
-        self.successResultOf(Deferred.fromCoroutine(self.attempts.when_idle()))
 
 
 class LeftTests(AttemptsTestCase):

@@ -40,13 +40,6 @@ class BacklogTests(EngineTestCase):
         self.assertTrue(AT_A_TIME <= most < AT_A_TIME + BATCH_SIZE + 50, most)
         self.assertEqual((self.in_memory(), self.waiting()), (0, {}))
 
-    def test_thousands(self) -> None:
-        urls = self.wait_many(2000)
-        self.start()
-        self.advance(30, 0.5)
-        self.assertEqual(sorted(self.called()), sorted(urls))
-        self.assertEqual((self.in_memory(), self.waiting()), (0, {}))
-
     def test_slow_host_keeps_out_nobody(self) -> None:
         """It has its share of what is in memory, and of what is under way."""
         slow = self.wait_many(1000, host="slow.example")

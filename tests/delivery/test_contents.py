@@ -166,16 +166,6 @@ class LaterTests(EngineTestCase):
         self.advance(11)
         self.assertEqual(self.notifier.contents, [b"1", b"1"])
 
-    def test_content_is_told_once_it_is_there(self) -> None:
-        self.change()
-        self.advance(7200, 60.0)
-        del self.notifier.contents[:]
-        self.read_again()
-        self.advance(1)
-        self.assertEqual(self.notifier.contents, [b"1", b"1"])
-        self.assertEqual(self.waiting(), {})
-        self.assertIsNone(self.newest_content())
-
     def test_content_that_is_there_before_the_walk_is_over(self) -> None:
         self.notifier.holds.add(THIN)
         self.change()
@@ -206,20 +196,6 @@ class LaterTests(EngineTestCase):
 
 
 class PushedTests(EngineTestCase):
-    def test_each_is_carried_and_in_order(self) -> None:
-        self.subscribe(READER, content=True)
-        self.start()
-        self.notifier.holds.add(READER)
-        for body in (b"a", b"b", b"c"):
-            self.push(body)
-        self.assertEqual(self.notifier.contents, [b"a"])
-        self.notifier.holds.clear()
-        self.notifier.end()
-        self.advance(10)
-        self.assertEqual(self.notifier.contents, [b"a", b"b", b"c"])
-        self.assertEqual(self.walks(), [])
-        self.assertIsNone(self.newest_content())
-
     def carried_to(self, url: str) -> list[bytes | None]:
         """The contents that a callback received, in order."""
         calls = zip(self.notifier.calls, self.notifier.contents, strict=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -165,11 +164,6 @@ class WalkTests(DistributionTestCase):
         self.clock.advance(UNAVAILABLE_PAUSE)
         self.assertEqual(self.told(), ["1", "2"])
 
-    def test_nobody_is_told_of_nothing(self) -> None:
-        self.subscribe_many(2)
-        self.start()
-        self.assertEqual((self.told(), self.saved), ([], []))
-
     def test_subscriptions_are_read_in_slices(self) -> None:
         self.subscribe_many(5)
         self.tell(self.start(slice_size=2))
@@ -180,27 +174,6 @@ class WalkTests(DistributionTestCase):
         self.subscribe_many(4)
         self.tell(self.start(slice_size=2))
         self.assertEqual((self.walks(), self.saved), ([], [(4, 0, True, 0)]))
-
-    def test_walk_that_waits_in_the_store_begins_at_start(self) -> None:
-        self.subscribe_many(2)
-        self.change()
-        self.start()
-        self.assertEqual(self.told(), ["1", "2"])
-
-    def test_resumes_after_a_crash(self) -> None:
-        self.subscribe_many(6)
-        held = self.hold()
-        self.tell(self.start(in_flight=2, max_slow=0))
-        for gate in held[:2]:
-            gate.callback(None)
-        self.assertEqual(self.told(), ["1", "2", "3", "4"])
-        self.clock.advance(SAVE_WITHIN_SECONDS)
-        self.assertEqual(
-            [(walk.cursor, walk.outstanding) for walk in self.walks()], [(6, (3, 4, 5, 6))]
-        )
-        self.notifier.held, self.notifier.notified = None, []
-        self.start()
-        self.assertEqual(self.told(), ["3", "4", "5", "6"])
 
     def test_cursor_and_outcomes_are_saved_together(self) -> None:
         self.subscribe_many(4)
@@ -251,11 +224,6 @@ class WalkTests(DistributionTestCase):
 
 
 class OutcomeTests(DistributionTestCase):
-    def test_success_writes_nothing(self) -> None:
-        self.subscribe_many(3)
-        self.tell(self.start())
-        self.assertEqual(self.saved, [(3, 0, True, 0)])
-
     def test_three_failures_in_a_row_mark(self) -> None:
         self.subscribe_many(2)
         self.refuse(1, "connection refused")
@@ -267,16 +235,6 @@ class OutcomeTests(DistributionTestCase):
             self.assertEqual((bad.consecutive_errors, bad.dropping), (errors, dropping))
             self.assertEqual((bad.last_error, good.consecutive_errors), ("connection refused", 0))
             self.assertEqual(bad.last_error_at, About(self.clock.wall_seconds()))
-
-    def test_success_clears_failures(self) -> None:
-        self.subscribe_many(1)
-        self.refuse(1)
-        distribution = self.start()
-        self.tell(distribution)
-        self.assertEqual(self.errors(), [1])
-        del self.notifier.outcomes["http://reader1.example/"]
-        self.tell(distribution)
-        self.assertEqual(self.errors(), [0])
 
     def test_protocol_that_never_gives_up(self) -> None:
         self.notifier.drop_after_failures = None
@@ -312,22 +270,6 @@ class OutcomeTests(DistributionTestCase):
 
 
 class LimitTests(DistributionTestCase):
-    def test_in_flight(self) -> None:
-        for topic in (FEED, FEED + "?2"):
-            self.subscribe_many(10, topic)
-        held = self.hold()
-        distribution = self.start(in_flight=3)
-        for topic in (FEED, FEED + "?2"):
-            self.tell(distribution, topic)
-        waiting = deque(held)
-        while waiting:
-            finished = len(held) - len(waiting)
-            self.assertEqual(len(self.notifier.notified) - finished, min(3, 20 - finished))
-            waiting.popleft().callback(None)
-            waiting.extend(held[finished + 1 + len(waiting) :])
-        self.assertEqual(len(self.told()), 20)
-        self.assertEqual(self.walks(), [])
-
     def test_topics(self) -> None:
         topics = [f"{FEED}?{number}" for number in range(5)]
         held = self.hold()

@@ -11,7 +11,6 @@ from attrs import evolve
 from twisted.internet.defer import Deferred, succeed
 
 from rsscloud_broker.delivery.breakers import FIRST_PAUSE, THRESHOLD
-from rsscloud_broker.delivery.outcomes import JITTER
 from rsscloud_broker.events import SubscriptionRemoved, SubscriptionStored
 from rsscloud_broker.model import Lease, Notification, Outcome, SubscriptionOptions
 from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE
@@ -20,12 +19,18 @@ from tests.delivery.engine import FEED, NO_ANSWER, REFUSED, EngineTestCase
 URL = "http://reader0.example/0"
 
 
-class ScheduleTests(EngineTestCase):
-    def test_after_5_s_30_s_2_min_10_min_30_min_it_is_one_error(self) -> None:
+class RetriesTestCase(EngineTestCase):
+    def refuse_a_change(self) -> None:
+        """Notify the one subscriber of a change, which it refuses."""
         self.subscribe_many(1)
         self.notifier.outcomes[URL] = REFUSED
         self.start()
         self.change()
+
+
+class ScheduleTests(RetriesTestCase):
+    def test_after_5_s_30_s_2_min_10_min_30_min_it_is_one_error(self) -> None:
+        self.refuse_a_change()
         at, expected = 0.0, [0.0]
         for pause in self.retries:
             self.assertEqual(self.subscriptions()[0].consecutive_errors, 0)
@@ -39,27 +44,6 @@ class ScheduleTests(EngineTestCase):
         self.assertEqual((found.dropping, self.waiting()), (False, {}))
         self.assertEqual(self.count("notifications_given_up_total", protocol="http-post"), 1)
         self.advance(7200, 60)
-        self.assertEqual(len(self.notifier.calls), 6)
-
-    def test_jitter(self) -> None:
-        self.jitter = 1.0
-        self.subscribe_many(1)
-        self.notifier.outcomes[URL] = REFUSED
-        self.start()
-        self.change()
-        self.advance(120)
-        self.assert_times(URL, [0, 5 * (1 + JITTER), (5 + 30) * (1 + JITTER)])
-
-    def test_three_that_were_given_up_mark(self) -> None:
-        self.notifier.retries = (1.0,)
-        self.subscribe_many(1)
-        self.notifier.outcomes[URL] = REFUSED
-        self.start()
-        for errors, dropping in ((1, False), (2, False), (3, True)):
-            self.change()
-            self.advance(3)
-            (found,) = self.subscriptions()
-            self.assertEqual((found.consecutive_errors, found.dropping), (errors, dropping))
         self.assertEqual(len(self.notifier.calls), 6)
 
     def test_changes_during_each_last_attempt_hide_no_error(self) -> None:
@@ -96,25 +80,12 @@ class ScheduleTests(EngineTestCase):
         self.assertEqual((found.consecutive_errors, found.last_error), (0, ""))
         self.assertEqual((len(self.notifier.calls), self.waiting()), (6, {}))
 
-    def test_retry_after(self) -> None:
-        self.subscribe_many(1)
-        self.notifier.outcomes[URL] = Outcome(False, "status 503", retry_after=100.0)
-        self.start()
-        self.change()
-        self.advance(99)
-        self.notifier.outcomes.clear()
-        self.advance(2)
-        self.assert_times(URL, [0, 100])
-
     def claim_late(self) -> Callable[[], None]:
         """One subscriber refused, and the store has claimed the notification that waits for it.
 
         :returns: lets the store say so.
         """
-        self.subscribe_many(1)
-        self.notifier.outcomes[URL] = REFUSED
-        self.start()
-        self.change()
+        self.refuse_a_change()
         self.advance(self.retries[0] - 1)
         claim, held = self.store.claim_due, []
 
@@ -172,30 +143,8 @@ class ScheduleTests(EngineTestCase):
         self.advance(60)
         self.assertEqual(self.called(), [URL, urls[1], URL, urls[1]])
 
-    def test_protocol_with_a_schedule_of_its_own(self) -> None:
-        self.notifier.retries = (7.0, 7.0)
-        self.subscribe_many(1)
-        self.notifier.outcomes[URL] = REFUSED
-        self.start()
-        self.change()
-        self.advance(60)
-        self.assert_times(URL, [0, 7, 14], delta=0.5)
-
-    def test_subscription_that_is_removed_meanwhile(self) -> None:
-        self.subscribe_many(1)
-        self.notifier.outcomes[URL] = REFUSED
-        self.start()
-        self.change()
-        (found,) = self.subscriptions()
-        self.successResultOf(self.store.remove_subscription(FEED, found.callback))
-        self.advance(60)
-        self.assertEqual(len(self.notifier.calls), 1)
-
     def test_restart_goes_on_with_the_schedule(self) -> None:
-        self.subscribe_many(1)
-        self.notifier.outcomes[URL] = REFUSED
-        self.start()
-        self.change()
+        self.refuse_a_change()
         for _ in range(4):
             self.advance(9)
             self.crash()
@@ -205,10 +154,7 @@ class ScheduleTests(EngineTestCase):
         self.assertEqual(self.waiting(), {URL: 3})
 
     def test_what_was_due_while_nothing_ran_is_made_at_the_start(self) -> None:
-        self.subscribe_many(1)
-        self.notifier.outcomes[URL] = REFUSED
-        self.start()
-        self.change()
+        self.refuse_a_change()
         self.crash()
         self.advance(3600, 600)
         self.start()
@@ -216,7 +162,7 @@ class ScheduleTests(EngineTestCase):
         self.assert_times(URL, [0, 3600])
 
 
-class CoalescingTests(EngineTestCase):
+class CoalescingTests(RetriesTestCase):
     def test_changes_while_one_waits_make_no_second(self) -> None:
         self.subscribe_many(1)
         self.notifier.outcomes[URL] = REFUSED
@@ -258,10 +204,7 @@ class CoalescingTests(EngineTestCase):
 
     def test_change_begins_the_schedule_anew(self) -> None:
         """Who has come back does not wait for the end of a long pause."""
-        self.subscribe_many(1)
-        self.notifier.outcomes[URL] = REFUSED
-        self.start()
-        self.change()
+        self.refuse_a_change()
         self.advance(60)
         self.assert_times(URL, [0, 5, 35])
         self.change()
@@ -273,10 +216,7 @@ class CoalescingTests(EngineTestCase):
         self.assertEqual(self.waiting(), {})
 
     def test_change_right_after_a_failure_waits_for_the_first_pause(self) -> None:
-        self.subscribe_many(1)
-        self.notifier.outcomes[URL] = REFUSED
-        self.start()
-        self.change()
+        self.refuse_a_change()
         self.advance(36)
         for _ in range(3):
             self.change()
@@ -303,10 +243,7 @@ class CoalescingTests(EngineTestCase):
 
     def test_change_after_a_success_that_is_not_saved_yet(self) -> None:
         """The walk still reads that a notification waits, but none does any more."""
-        self.subscribe_many(1)
-        self.notifier.outcomes[URL] = REFUSED
-        self.start()
-        self.change()
+        self.refuse_a_change()
         self.slow = {"record_deliveries"}
         self.notifier.outcomes.clear()
         self.advance(6)
@@ -318,10 +255,7 @@ class CoalescingTests(EngineTestCase):
         self.assertEqual((self.waiting(), self.walks()), ({}, []))
 
     def test_changes_during_a_retry_make_exactly_one_more(self) -> None:
-        self.subscribe_many(1)
-        self.notifier.outcomes[URL] = REFUSED
-        self.start()
-        self.change()
+        self.refuse_a_change()
         self.notifier.holds, self.notifier.outcomes = {URL}, {}
         self.advance(6)
         for _ in range(3):
@@ -334,10 +268,7 @@ class CoalescingTests(EngineTestCase):
         self.assertEqual((self.waiting(), self.walks()), ({}, []))
 
     def test_claim_is_not_given_out_twice(self) -> None:
-        self.subscribe_many(1)
-        self.notifier.outcomes[URL] = REFUSED
-        self.start()
-        self.change()
+        self.refuse_a_change()
         self.notifier.holds, self.notifier.outcomes = {URL}, {}
         self.advance(120, 1)
         self.assertEqual(len(self.notifier.calls), 2)
@@ -346,7 +277,7 @@ class CoalescingTests(EngineTestCase):
         self.assertEqual((len(self.notifier.calls), self.waiting()), (2, {}))
 
 
-class ClosedHostTests(EngineTestCase):
+class ClosedHostTests(RetriesTestCase):
     def test_put_off_and_made_when_it_answers_again(self) -> None:
         urls = self.subscribe_many(50, host="dead.example")
         self.notifier.outcomes["dead.example"] = NO_ANSWER
@@ -416,12 +347,9 @@ class ClosedHostTests(EngineTestCase):
         self.assertEqual(len(self.waiting()) + given_up, 50)
 
 
-class CrashTests(EngineTestCase):
+class CrashTests(RetriesTestCase):
     def test_claims_come_up_again(self) -> None:
-        self.subscribe_many(1)
-        self.notifier.outcomes[URL] = REFUSED
-        self.start()
-        self.change()
+        self.refuse_a_change()
         self.notifier.holds, self.notifier.outcomes = {URL}, {}
         self.advance(6)
         self.assertEqual(len(self.notifier.calls), 2)
@@ -433,13 +361,10 @@ class CrashTests(EngineTestCase):
         self.assertEqual(self.waiting(), {})
 
 
-class UnavailableTests(EngineTestCase):
+class UnavailableTests(RetriesTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.subscribe_many(1)
-        self.notifier.outcomes[URL] = REFUSED
-        self.start()
-        self.change()
+        self.refuse_a_change()
         self.notifier.outcomes.clear()
 
     def test_store_that_cannot_be_used(self) -> None:

@@ -58,15 +58,6 @@ class SettleTests(EngineTestCase):
         self.advance(TICK)
         self.assertEqual(self.timers(), [])
 
-    def test_who_succeeds_late_waits_no_more(self) -> None:
-        self.start()
-        self.change()
-        self.advance(SETTLE_SECONDS)
-        self.notifier.end()
-        self.assertEqual(self.waiting(), {})
-        self.advance(120, 1)
-        self.assertEqual(self.called(), self.urls)
-
     def test_who_fails_late_is_tried_again(self) -> None:
         self.notifier.outcomes[self.urls[1]] = REFUSED
         self.start()
@@ -90,32 +81,6 @@ class SettleTests(EngineTestCase):
         self.assertEqual((self.waiting(), self.walks()), ({}, []))
         self.advance(120, 1)
         self.assertEqual(self.called(), self.urls)
-
-    def test_process_that_ends_meanwhile(self) -> None:
-        self.start()
-        self.change()
-        self.advance(SETTLE_SECONDS)
-        self.crash()
-        self.notifier.holds.clear()
-        self.start()
-        self.advance(2)
-        self.assertEqual((self.called(), self.waiting()), ([*self.urls, self.urls[1]], {}))
-
-    def test_change_while_one_takes_long(self) -> None:
-        """The slow subscriber is notified again after its answer, once for all changes."""
-        self.start()
-        self.change()
-        self.advance(1)
-        for _ in range(3):
-            self.change()
-            self.advance(1)
-        self.assertEqual(self.times(self.urls[1]), [0])
-        self.notifier.holds.clear()
-        self.notifier.end()
-        self.advance(1)
-        self.advance(120, 1)
-        self.assert_times(self.urls[1], [0, 4])
-        self.assertEqual((self.waiting(), self.walks()), ({}, []))
 
     def test_one_that_hangs_does_not_hold_up_the_others(self) -> None:
         others = self.urls[::2]
@@ -205,16 +170,6 @@ class SavingTests(EngineTestCase):
         self.advance(2 * SAVE_WITHIN_SECONDS)
         self.assertEqual(self.walks()[0].outstanding, (6, 7, 8, 9, 10))
         self.assertEqual((self.called(), self.waiting()), (urls[:6], {}))
-
-    def test_failures_are_saved_with_the_cursor(self) -> None:
-        urls = self.subscribe_many(3)
-        self.notifier.outcomes[urls[0]] = REFUSED
-        self.notifier.holds = {urls[2]}
-        self.start()
-        self.change()
-        self.assertEqual((self.walks()[0].cursor, self.waiting()), (0, {}))
-        self.advance(2 * SAVE_WITHIN_SECONDS)
-        self.assertEqual((self.walks()[0].cursor, self.waiting()), (3, {urls[0]: 1}))
 
     def test_walk_waits_for_a_slow_store(self) -> None:
         """Otherwise a kill would repeat more notifications than may be unsaved."""

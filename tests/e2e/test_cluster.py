@@ -137,7 +137,7 @@ class ClusterTests(EndToEndTestCase):
         return sum(count - 1 for count in self.heard.values())
 
     def test_two_nodes_share_one_fanout(self) -> None:
-        """That the other one is notified at once is tested in ``tests.delivery.test_two_nodes``."""
+        """That it is hinted at once is tested in ``tests.storage.test_nodes``."""
         self.pause = 0.002  # so that the fan-out lasts for some seconds
         self.start(2)
         for _ in range(2):
