@@ -11,8 +11,7 @@ from lxml import html
 from twisted.internet.defer import fail
 
 from rsscloud_broker.errors import DiskFull, Unavailable
-from rsscloud_broker.model import Callback
-from rsscloud_broker.model.administration import VERBS, SubscriptionFilter
+from rsscloud_broker.model.administration import VERBS
 from rsscloud_broker.web.admin.api import MAX_BODY
 from rsscloud_broker.web.admin.operations import OPERATIONS
 from tests.core.house import CALLBACK, FEED
@@ -228,18 +227,6 @@ class SubscriptionTests(ConsoleCase):
             found = self.asked("GET", "/subscriptions", query)
             self.assertEqual([one["id"] for one in found["items"]], ids, query)
 
-    def test_paging(self) -> None:
-        for number in range(5):
-            self.stored(Callback(f"http://r{number}.example/", "http-post"))
-        seen: list[int] = []
-        after = 0
-        while after is not None:
-            page = self.asked("GET", "/subscriptions", {"limit": 3, "after": after})
-            self.assertLessEqual(len(page["items"]), 3)
-            seen += [one["id"] for one in page["items"]]
-            after = page["next"]
-        self.assertEqual(seen, list(range(1, 8)))
-
     def test_details(self) -> None:
         self.let_fail(self.one)
         found = self.asked("GET", "/subscriptions/1")
@@ -252,21 +239,6 @@ class SubscriptionTests(ConsoleCase):
         self.assertEqual(failure["exchange"]["request_body"], f"\x00\ufffd<rss/>{BAD}")
         self.assertTrue(failure["at"].endswith("Z"))
         self.assertEqual((found["breakers"], found["block"]), ([], None))
-
-    def test_changes(self) -> None:
-        found = self.asked("POST", "/subscriptions/1/mark", {"reason": "why"})
-        self.assertEqual(found["subscription"]["states"], ["dropping"])
-        self.assertEqual(self.last_change(), ("dave", "mark", "1", "why"))
-        found = self.asked("POST", "/subscriptions/1/unmark")
-        self.assertEqual(found["subscription"]["states"], ["active"])
-        found = self.asked("POST", "/subscriptions/1/redeliver", {})
-        self.assertEqual(found["pending"]["attempts"], 0)
-        self.assertEqual(self.asked("POST", "/subscriptions/1/remove"), {"done": True})
-        self.assertEqual(self.last_change(), ("dave", "remove", "1", ""))
-        self.assertEqual(
-            self.result(self.verbs.find_subscriptions(SubscriptionFilter())).subscriptions,
-            (self.two,),
-        )
 
     def test_unknown_ids(self) -> None:
         for each in OPERATIONS:
@@ -311,12 +283,6 @@ class OtherTests(ConsoleCase):
         status, said = self.problem(self.call("GET", "/topic", {"url": "http://no.example/"}))
         self.assertEqual(status, 404)
 
-    def test_breakers(self) -> None:
-        (one,) = self.asked("GET", "/hosts")["items"]
-        self.assertEqual((one["host"], one["failures"]), ("reader.example:8000", 7))
-        self.asked("POST", "/hosts/close-breaker", {"host": "reader.example:8000"})
-        self.assertEqual(self.asked("GET", "/hosts")["items"], [])
-
     def test_blocks(self) -> None:
         for name in ("c", "a", "b"):
             body = {"kind": "host", "object": f"{name}.example", "reason": "spam"}
@@ -343,19 +309,6 @@ class OtherTests(ConsoleCase):
             self.asked("POST", f"/announcements/{made['id']}/withdraw"), {"done": True}
         )
         self.assertEqual(len(self.asked("GET", "/announcements")["items"]), 1)
-
-    def test_changes_newest_first(self) -> None:
-        verbs, after = [], 0
-        while after is not None:
-            page = self.asked("GET", "/changes", {"limit": 2, "after": after})
-            verbs += [one["verb"] for one in page["items"]]
-            after = page["next"]
-        self.assertEqual(verbs, ["announce", "block", "end", "read", "read", "read"])
-
-    def test_state(self) -> None:
-        found = self.asked("GET", "/state")
-        self.assertEqual(found["queues"], {"distribution": 3})
-        self.assertEqual(found["workers"], {"files": {"waiting": 0, "running": 0}})
 
     def test_every_verb_has_an_operation(self) -> None:
         names = {each.name.replace("-", " ") for each in OPERATIONS}

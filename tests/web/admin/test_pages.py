@@ -97,11 +97,6 @@ class AccessTests(PagesCase):
             self.assertEqual(self.browser().post(path, fields).status, 303)
         self.assertEqual(self.result(self.verbs.changes()), [])
 
-    def test_sign_in_leads_back(self) -> None:
-        browser = self.browser()
-        answer = browser.sign_in(path="/signin?next=/admin/subscription%3Fid%3D1")
-        self.assertEqual(answer.headers["location"], "/admin/subscription?id=1")
-
     def test_others_are_refused(self) -> None:
         anna = self.browser("anna")
         for page in PAGES:
@@ -232,23 +227,6 @@ class SubscriptionPageTests(PagesCase):
         for wrong in ("", "?id=999", "?id=x", f"?id={'9' * 40}"):
             self.assertEqual(self.dave_browser.get(f"/admin/subscription{wrong}").status, 404)
 
-    def test_mark_and_unmark(self) -> None:
-        self.get("/admin/subscription?id=1")
-        said = self.done(
-            self.dave_browser.send("Remove within the hour", do="mark", reason="too old")
-        )
-        self.assertIn("the next full hour", said)
-        self.assertEqual(self.last_change(), ("dave", "mark", "1", "too old"))
-        self.assertIn("will be removed", self.text())
-        self.done(self.dave_browser.send("Keep it", do="unmark"))
-        self.assertEqual(self.last_change(), ("dave", "unmark", "1", ""))
-
-    def test_redeliver(self) -> None:
-        self.get("/admin/subscription?id=1")
-        said = self.done(self.dave_browser.send("Notify now", do="redeliver"))
-        self.assertIn("is due", said)
-        self.assertIn("had 0 attempts", self.text())
-
     def test_remove_is_asked_once_more(self) -> None:
         self.get("/admin/subscription?id=1")
         answer = self.dave_browser.send("Remove", do="remove", reason=BAD)
@@ -305,15 +283,6 @@ class TopicPageTests(PagesCase):
         self.assertEqual(answer.status, 400)
         self.assertIn("reason is needed", self.alert())
 
-    def test_move(self) -> None:
-        new = f"{MOVING}?new"
-        self.get(f"/admin/topic?url={quote(MOVING)}")
-        self.dave_browser.send("Move it", to=new)
-        for url in (MOVING, new):
-            self.assertIn(url, self.text())
-        self.assertIn("has moved", self.done(self.dave_browser.send("Yes, do it")))
-        self.assertEqual(self.last_change(), ("dave", "move", f"{MOVING} {new}", ""))
-
     def test_unknown_topics(self) -> None:
         self.get("/admin/topic?url=http://no.example/", 404)
         self.assertIn("knows no topic", self.alert())
@@ -338,11 +307,6 @@ class OtherPageTests(PagesCase):
             self.assertIn(said, text)
         for said in ("Pings", "Hello", "alice"):
             self.assertIn(said, text)
-
-    def test_close_breaker(self) -> None:
-        self.get("/admin/hosts")
-        self.assertIn("is called again", self.done(self.dave_browser.send("Call it now")))
-        self.assertIn("Every host is called", self.text())
 
     def test_block_and_lift(self) -> None:
         self.get("/admin/blocks")
@@ -371,15 +335,6 @@ class OtherPageTests(PagesCase):
         self.get("/admin/announcements")
         self.assertIn("is withdrawn", self.done(self.dave_browser.send("Withdraw")))
         self.assertEqual(self.dave_browser.page.xpath("//aside"), [])
-
-    def test_announcements_on_the_front_page(self) -> None:
-        """It is not rendered for each request."""
-        stranger = self.browser()
-        stranger.get("/")
-        self.send("/admin/announcements", do="announce", text="Down")
-        self.clock.advance(1)
-        stranger.get("/")
-        self.assertIn("Down", stranger.page.xpath("string(//aside)"))
 
     def test_changes(self) -> None:
         text = self.get("/admin/changes")
