@@ -8,12 +8,8 @@ from typing import Any
 from attrs import define
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
-from zope.interface.verify import verifyObject
 
 from rsscloud_broker.interfaces import (
-    IEntryHandler,
-    IMarker,
-    IOutbound,
     OutboundRequest,
     Position,
     parse_directly,
@@ -91,11 +87,6 @@ class FollowerCase(SynchronousTestCase):
 
 
 class CatchUpTests(FollowerCase):
-    def test_interfaces(self) -> None:
-        verifyObject(IMarker, self.marker)
-        verifyObject(IEntryHandler, self.handler)
-        verifyObject(IOutbound, self.client)
-
     def test_from_the_oldest_entry(self) -> None:
         self.feed.append(8)
         self.catch_up()
@@ -112,10 +103,6 @@ class CatchUpTests(FollowerCase):
             self.catch_up()
             self.assertEqual(self.handler.titles, titles(len(self.handler.titles)))
         self.assertEqual(len(self.handler.titles), 28)
-
-    def test_empty_feed(self) -> None:
-        self.catch_up()
-        self.assertEqual((self.handler.titles, self.marker.position), ([], None))
 
     def test_goes_back_no_further_than_needed(self) -> None:
         self.feed.append(30)
@@ -388,12 +375,6 @@ class GoneTests(FollowerCase):
         self.catch_up(Begin.OLDEST)
         self.assertEqual(self.handler.titles, titles(8))
         self.assertIn("Beginning with the oldest entry", self.told[0])
-
-    def test_newest(self) -> None:
-        self.catch_up(Begin.NEWEST)
-        self.feed.append(1)
-        self.catch_up(Begin.NEWEST)
-        self.assertEqual(self.handler.titles, ["9"])
 
     def test_old_copy_of_the_recent_document(self) -> None:
         """A cache may have one.  That does not mean that entries are gone."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -73,18 +72,6 @@ class DocumentTests(SynchronousTestCase):
         self.house.ping("e")
         self.house.wait()
         self.assertEqual(self.house.ask(RECENT, {"If-Modified-Since": date}).status, 200)
-
-    def test_compressed(self) -> None:
-        for path in (RECENT, FIRST):
-            answer = self.house.ask(path, {"Accept-Encoding": "gzip"})
-            self.assertEqual(answer.headers["Content-Encoding"], "gzip")
-            self.assertEqual(gzip.decompress(answer.body), self.house.ask(path).body)
-            self.assertNotEqual(answer.headers["ETag"], self.house.ask(path).headers["ETag"])
-
-    def test_head(self) -> None:
-        whole, head = self.house.ask(FIRST), self.house.ask(FIRST, method="HEAD")
-        self.assertEqual((head.status, head.body), (200, b""))
-        self.assertEqual(head.headers["Content-Length"], str(len(whole.body)))
 
     def test_recent_document_is_made_once_per_change(self) -> None:
         made: list[object] = []

@@ -6,13 +6,10 @@ import json
 from typing import Any
 
 from twisted.internet.defer import Deferred
-from twisted.internet.testing import StringTransport
-from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.events import stream
 from rsscloud_broker.config import Http
-from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.simplefeed import pruning
 from rsscloud_broker.web.broadcast import HEARTBEAT
 from tests.apps.events.house import EventsHouse
@@ -200,58 +197,12 @@ class StreamTests(SynchronousTestCase):
         for reader in readers:
             reader.leave()
 
-    def test_nothing_is_read_when_nobody_watches(self) -> None:
-        self.watch().leave()
-        self.house.wait()
-        self.house.wait()
-        reads: list[object] = []
-        self.patch(stream, "newest", reads.append)
-        self.house.wait()
-        self.assertEqual(reads, [])
-
     def test_heartbeats(self) -> None:
         lines, events = self.watch(), self.watch("/events/stream")
         for _ in range(int(2 * HEARTBEAT) + 2):
             self.house.wait(0.5)
         self.assertEqual(lines.body, b"\n\n")
         self.assertEqual(events.body, b": the events\n\nid: 0-0\n\n")
-
-    def test_who_reads_slowly_gets_the_rest_later(self) -> None:
-        reader = self.watch(f"{LINES}?after=0-0")
-        self.house.wait()
-        producer = self.producer(reader)
-        producer.pauseProducing()
-        for number in range(10):
-            self.house.ping(f"n{number}" + "x" * 1000)
-            self.house.wait()
-        before = len(reader.body)
-        self.assertLess(len(reader.lines()), 3)
-        producer.resumeProducing()
-        self.house.wait(0)
-        self.assertGreater(len(reader.body), before)
-        self.assertEqual(len(reader.lines()), 10)
-
-    def producer(self, reader: Reader) -> Any:
-        transport: StringTransport = reader.exchange.transport
-        return transport.producer
-
-    def test_who_reads_nothing_is_cut_off(self) -> None:
-        reader = self.watch()
-        self.house.wait()
-        self.producer(reader).pauseProducing()
-        self.house.ping("a")
-        self.house.wait()
-        self.house.wait()
-        self.assertTrue(reader.exchange.open)
-        self.house.wait(60.0)
-        self.assertFalse(reader.exchange.open)
-
-    def test_as_many_as_may(self) -> None:
-        readers = [self.watch() for _ in range(3)]
-        answer = self.house.ask(LINES)
-        self.assertEqual((answer.status, answer.headers["Retry-After"]), (503, "60"))
-        readers[0].leave()
-        self.assertIn(b"200 ok", self.watch().head)
 
     def test_bad_parameters(self) -> None:
         for query, word in (
@@ -262,27 +213,6 @@ class StreamTests(SynchronousTestCase):
             answer = self.house.ask(f"{LINES}?{query}")
             self.assertEqual(answer.status, 400)
             self.assertIn(word, answer.text)
-
-    def test_database_that_is_away(self) -> None:
-        reader = self.watch()
-        self.house.wait()
-        read = self.house.database.read
-
-        def away(operation: object) -> object:
-            raise Unavailable("the disk is full")
-
-        self.house.ping("a")
-        self.house.wait(0.4)
-        self.house.database.read = away  # type: ignore[method-assign, assignment] # for a while
-        with capturedLogs() as logs:
-            for _ in range(4):
-                self.house.wait()
-        said = [event for event in logs if "who watch" in event["log_format"]]
-        self.assertEqual(len(said), 1)
-        self.house.database.read = read  # type: ignore[method-assign]
-        for _ in range(20):
-            self.house.wait()
-        self.assertEqual(reader.titles(), ["a"])
 
     def test_fault_ends_one_stream_only(self) -> None:
         first = self.watch()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Engine
-from twisted.internet.defer import Deferred, execute
+from twisted.internet.defer import execute
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -149,11 +149,6 @@ class FeedTests(FeedTestCase):
         ping, precision = self.intake.pings[0]
         self.assertEqual((ping.origin, precision), (THERE, 1.0))
 
-    def test_begins_with_the_oldest_if_told_so(self) -> None:
-        self.publish(*range(10))
-        self.start(begin="oldest")
-        self.assertEqual(self.intake.names, [f"Blog {number}" for number in range(10)])
-
     def test_nothing_is_missing_after_an_outage(self) -> None:
         self.start()
         self.publish(1)
@@ -250,15 +245,6 @@ class FeedTests(FeedTestCase):
             self.assertIn(reason, line)
             self.assertIn(f"{URLS.recent} cannot be followed as it should be", line)
         self.assertEqual(self.intake.pings, [])
-
-    def test_stops_in_the_middle_of_a_read(self) -> None:
-        waiting = Deferred[OutboundReply]()
-        self.web.otherwise = waiting
-        door = self.start()
-        self.successResultOf(door.stopService())
-        self.assertTrue(waiting.called)
-        self.pass_time(200)
-        self.assertEqual(len(self.web.requests), 1)
 
     def test_feed_that_nobody_names_is_forgotten_after_a_while(self) -> None:
         gone = "http://gone.example/recent"

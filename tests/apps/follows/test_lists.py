@@ -137,15 +137,6 @@ class FollowsTests(SynchronousTestCase):
         self.assertEqual(self.intake.names, ["Blog 2", "Blog 1", "Blog 3"])
         self.assertEqual((self.counted("taken"), self.counted("known")), (3, 0))
 
-    def test_requests_are_conditional(self) -> None:
-        self.serve(LIST, a_ping(1, NOON))
-        self.start()
-        tag = self.web.answers[LIST].headers["etag"]  # type: ignore[union-attr] # it is a reply
-        self.web.answers[LIST] = reply(304)
-        self.clock.advance(70)
-        self.assertEqual(self.asked(LIST)[1].headers, {"if-none-match": tag})
-        self.assertEqual(self.state().failures, 0)
-
     def test_restart_repeats_nothing(self) -> None:
         self.serve(LIST, a_ping(1, NOON - 60))
         self.start().stopService()

@@ -89,15 +89,6 @@ class PutTests(HostingTestCase):
             self.assertIn(answer.status, (400, 403), path)
         self.assert_nothing_stored()
 
-    def test_large_bodies(self) -> None:
-        """More than the broker accepts elsewhere, up to what is configured."""
-        large = a_feed(size=1_090_000)
-        self.assertEqual(self.house.put(large).status, 201)
-        self.assertEqual(self.house.get().body, large)
-        answer = self.house.put(a_feed(size=1100 * 1024))
-        self.assertEqual(answer.status, 413)
-        self.assertEqual(self.house.get().body, large)
-
     def test_full_account(self) -> None:
         for path in ("a.xml", "b.xml"):
             answer = self.house.put(a_feed(size=1_090_000), f"/feeds/dave/{path}")

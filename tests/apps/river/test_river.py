@@ -170,18 +170,6 @@ class FollowingTests(SynchronousTestCase):
             self.assertEqual(self.house.result(river.store.last_seen(dave.account.id)), newest)
         self.assertEqual(self.house.result(river.store.last_seen(self.house.anna.account.id)), 0)
 
-    def test_pages_of_items(self) -> None:
-        self.pages[BLOG] = rss("five", "four", "three", "two", "one")
-        self.house.follow()
-        river, dave = self.house.river, self.house.dave
-        first = self.house.result(river.store.items(dave.account.id, None, 2))
-        second = self.house.result(river.store.items(dave.account.id, first[-1].id, 2))
-        self.assertEqual(
-            [item.title for item in (*first, *second)], ["five", "four", "three", "two"]
-        )
-        after = self.house.result(river.store.items_after(dave.account.id, second[-1].id, 2))
-        self.assertEqual([item.title for item in after], ["three", "four"])
-
     def test_not_followed_if_it_cannot_be(self) -> None:
         self.pages["http://other.example/empty"] = b""
         self.pages["http://other.example/words"] = b"<p>Hello, world"

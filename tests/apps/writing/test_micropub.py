@@ -99,10 +99,6 @@ class RocksCreateTests(MicropubTestCase):
             answer = self.json({"type": ["h-entry"], "properties": properties})
             self.assert_error(answer, 400, "invalid_request", "nobody can read")
 
-    def test_203_photo_by_url_in_json(self) -> None:
-        url = self.create(content=["x"], photo=[PHOTO])
-        self.assertEqual(self.source(url)["properties"]["photo"], [PHOTO])
-
     def test_204_nested_object(self) -> None:
         weight = {"type": ["h-measure"], "properties": {"num": ["70.64"], "unit": ["kg"]}}
         self.create(**{"summary": ["Weighed 70.64 kg"], "x-weight": [weight]})
@@ -255,18 +251,6 @@ class RocksUpdateTests(MicropubTestCase):
         assert enclosure is not None
         self.assertEqual(enclosure.url, sound)
 
-    def test_two_updates_at_once(self) -> None:
-        url = self.create(content=["x"], category=["a"])
-        headers = {"Content-Type": "application/json", **self.bearer(None)}
-        updates = [
-            {"action": "update", "url": url, "add": {"category": [name]}} for name in ("b", "c")
-        ]
-        answers = self.ask_at_once(
-            *(("/micropub", json.dumps(each).encode(), headers) for each in updates)
-        )
-        self.assertEqual([each.status for each in answers], [204, 204])
-        self.assertEqual(self.only_post().categories, ("a", "b", "c"))
-
     def test_publish_a_draft(self) -> None:
         url = self.create(**{"content": ["x"], "post-status": ["draft"]})
         self.assertTrue(self.only_post().is_draft)
@@ -292,9 +276,6 @@ class RocksQueryTests(MicropubTestCase):
         self.assertEqual(config["categories"], ["cats", "News"])
         self.assertEqual(self.query("q=category")["categories"], ["cats", "News"])
         self.assertEqual(self.query("q=category&filter=new")["categories"], ["News"])
-
-    def test_601_syndication_targets(self) -> None:
-        self.assertEqual(self.query("q=syndicate-to"), {"syndicate-to": []})
 
     def test_602_source(self) -> None:
         text = "Test of querying the endpoint for the source content"
@@ -403,12 +384,6 @@ class SmallFileTests(MicropubTestCase):
 
 class RocksTokenTests(MicropubTestCase):
     """The tests 800 to 805."""
-
-    def test_800_in_the_header(self) -> None:
-        self.assert_created(self.form("h=entry&content=x"))
-
-    def test_801_in_the_body(self) -> None:
-        self.assert_created(self.form(f"h=entry&content=x&access_token={self.token}", token=""))
 
     def test_who_asks_is_known_before_a_large_body_is_read(self) -> None:
         """Strangers cannot have the broker parse files and JSON: broken ones are not looked at."""
@@ -584,12 +559,6 @@ class SlowDownTests(MicropubTestCase):
 
 class ClientTests(MicropubTestCase):
     """What clients send beside what the specification shows."""
-
-    def test_quill_note(self) -> None:
-        body = "h=entry&content=From+Quill&category%5B%5D=a&category%5B%5D=b&mp-slug=&in-reply-to="
-        self.assert_created(self.form(body))
-        post = self.only_post()
-        self.assertEqual((post.text, post.categories, post.link), ("From Quill", ("a", "b"), ""))
 
     def test_quill_bookmark_like_and_repost(self) -> None:
         page = "https://page.example/1"

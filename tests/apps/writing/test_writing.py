@@ -34,10 +34,6 @@ class WritingTests(WritingTestCase):
         feed = etree.fromstring(self.feed(url))
         return [str(each.findtext("description")) for each in feed.iter("item")]
 
-    def test_urls(self) -> None:
-        self.assertEqual(self.writing.feeds.url("dave"), FEED)
-        self.assertEqual(self.writing.feeds.home_url("dave"), f"{BROKER}/people/dave")
-
     def test_a_message(self) -> None:
         post = self.add("Hello", title="A title", categories=("news",))
         self.assertEqual(
@@ -184,11 +180,6 @@ class WritingTests(WritingTestCase):
         self.assertEqual(
             self.result(self.writing.store.categories(DAVE.account.id)), ["a", "b", "C"]
         )
-
-    def test_outlines_are_kept(self) -> None:
-        items = (OutlineItem("a", "T", "http://a.example/", (OutlineItem("b"),)), OutlineItem("ü"))
-        post = self.add(items=items)
-        self.assertEqual(self.result(self.writing.post(DAVE, post.id)).items, items)
 
     def test_what_breaks_a_rule_changes_nothing(self) -> None:
         post = self.add("a")
