@@ -9,10 +9,8 @@ from typing import Any
 
 from lxml import html
 from twisted.trial.unittest import SynchronousTestCase
-from zope.interface.verify import verifyObject
 
-from rsscloud_broker.front_doors.ping_sink import PingSinkDoor, PingSinkOptions
-from rsscloud_broker.interfaces import IFrontDoor
+from rsscloud_broker.front_doors.ping_sink import PingSinkOptions
 from rsscloud_broker.model import Ping
 from rsscloud_broker.wire.xmlrpc import INVALID_PARAMS
 from tests.front_doors.exchange import Answer, envelope
@@ -52,10 +50,6 @@ class _PingTests(SynchronousTestCase):
 
 
 class XMLRPCTests(_PingTests):
-    def test_interface(self) -> None:
-        door = PingSinkDoor(PingSinkOptions(), self.house.parts)
-        self.assertTrue(verifyObject(IFrontDoor, door))
-
     def test_procedures(self) -> None:
         changes, tags = "http://site.example/today", "News|  Weather ||Sport"
         three = ("News", "Weather", "Sport")

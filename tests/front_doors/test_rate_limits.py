@@ -8,11 +8,10 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.config import Http, RateLimitOptions
+from rsscloud_broker.config import RateLimitOptions
 from rsscloud_broker.front_doors.rsscloud import RssCloudOptions
 from rsscloud_broker.policy import rate_limits
 from rsscloud_broker.wire.xmlrpc import RSSCLOUD_FAULT
-from tests.front_doors.exchange import Answer
 from tests.front_doors.fixture import FEED, HOME, OTHER_FEED, PRIVATE, House
 
 #: One ping and one verification at once, and one more every ten seconds.
@@ -136,31 +135,6 @@ class PingTests(LimitsTestCase):
         self.assertIn("Try again in 10 seconds.", str(answer.xml.get("msg")))
         self.assertEqual(self.house.topics.fetched, [FEED])
 
-    def test_later(self) -> None:
-        self.ping()
-        self.house.clock.advance(10)
-        self.assertEqual(self.house.form("/ping", {"url": FEED}).xml.get("success"), "true")
-
-    def test_others(self) -> None:
-        self.ping()
-        answer = self.house.form("/ping", {"url": FEED}, peer="192.0.2.8")
-        self.assertEqual(answer.xml.get("success"), "true")
-
-    def test_callers_behind_a_trusted_proxy_are_told_apart(self) -> None:
-        http = Http(trusted_proxies=("10.0.0.0/8",))
-        house = House(self, limits=STRICT, http=http)
-
-        def ask(caller: str) -> Answer:
-            forwarded = {"X-Forwarded-For": caller}
-            return house.form("/ping", {"url": FEED}, forwarded, peer="10.0.0.1")
-
-        for caller, success in (
-            ("192.0.2.1", "true"),
-            ("192.0.2.2", "true"),
-            ("192.0.2.1", "false"),
-        ):
-            self.assertEqual(ask(caller).xml.get("success"), success)
-
 
 class PauseTests(LimitsTestCase):
     options = {"rsscloud": RssCloudOptions(ping_pause=60)}  # noqa: RUF012 # not changed
@@ -204,10 +178,6 @@ class RegistrationTests(LimitsTestCase):
         answer = self.house.form("/pleaseNotify", {**FIELDS, "url2": OTHER_FEED})
         self.assertEqual(answer.xml.items(), [("success", "false"), ("msg", TOO_MANY)])
         self.assertEqual(self.house.topics.fetched, [FEED])
-
-    def test_later(self) -> None:
-        self.house.clock.advance(10)
-        self.assertEqual(self.house.form("/pleaseNotify", FIELDS).xml.get("success"), "true")
 
 
 class RefusedAddressTests(SynchronousTestCase):

@@ -132,16 +132,6 @@ class XMLRPCTests(SynchronousTestCase):
         for url in (FEED, MISSING, "", "javascript:alert(1)"):
             self.assertIs(self.house.xmlrpc("rssCloud.ping", url), True)
 
-    def test_ping_notifies(self) -> None:
-        for protocol in ("http-post", "https-post", "xml-rpc", "soap"):
-            self.house.subscribe(protocol)
-        self.house.topics.pages[FEED] = b"<rss>2</rss>"
-        self.house.xmlrpc("rssCloud.ping", f" {FEED}\n")
-        bodies = [call.body for call in self.house.subscribers.calls]
-        self.assertEqual(len(bodies), 4)
-        self.assertIn(b"<methodName>river.notify</methodName>", bodies[2])
-        self.assertIn(b"<notify>", bodies[3])
-
     def test_unknown_procedures(self) -> None:
         for name in ("rssCloud.nothing", "nothing", "no.thing", "rssCloud.", ".ping", "x" * 250):
             self.assertEqual(

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 
 from twisted.trial.unittest import SynchronousTestCase
-from zope.interface.verify import verifyObject
 
 from rsscloud_broker.errors import StoreUnavailable
 from rsscloud_broker.front_doors import rsscloud as rsscloud_door
-from rsscloud_broker.front_doors.rsscloud import RssCloudDoor, RssCloudOptions
-from rsscloud_broker.interfaces import IFrontDoor
+from rsscloud_broker.front_doors.rsscloud import RssCloudOptions
 from rsscloud_broker.model import Callback
 from rsscloud_broker.testing.clock import About
 from rsscloud_broker.wire.rsscloud import MAX_OF_HOST, MAX_TOPICS
@@ -64,10 +62,6 @@ class _RestTests(SynchronousTestCase):
 
 
 class RegistrationTests(_RestTests):
-    def test_interface(self) -> None:
-        door = RssCloudDoor(RssCloudOptions(), self.house.parts)
-        self.assertTrue(verifyObject(IFrontDoor, door))
-
     def test_both_paths(self) -> None:
         for path in ("/rsscloud/pleaseNotify", "/pleaseNotify"):
             answer = self.house.form(path, FIELDS)
@@ -222,10 +216,6 @@ class VerificationTests(_RestTests):
         self.house.clock.advance(60)
         answer = self.house.form("/rsscloud/pleaseNotify", FIELDS)
         self.assertEqual(answer.headers["Rsscloud-Reason"], "nobody answers there")
-
-    def test_a_domain_that_fails(self) -> None:
-        self.house.subscribers.deaf = {"http://r.example:5337/notify"}
-        self.assert_refused(CALLBACK_FAILED, domain="r.example")
 
 
 class RefusalTests(_RestTests):

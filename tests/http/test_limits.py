@@ -112,14 +112,6 @@ class BodyTests(_LimitsTests):
         exchange.send(body)
         self.assertEqual(exchange.answer().status, 200)
 
-    def test_an_oversized_body_stores_nothing(self) -> None:
-        before = self.house.stored()
-        exchange = self.house.connect()
-        body = b"name=A&url=http://a.example/&x=" + b"x" * 1000
-        exchange.send(request_bytes("POST", "/pingSiteForm", body, {"Content-Type": FORM}))
-        self.assert_refused(exchange, 413, TOO_LARGE)
-        self.assertEqual(self.house.stored(), before)
-
 
 class CompressedTests(_LimitsTests):
     def ping(self, coding: str, body: bytes) -> Answer:
@@ -358,14 +350,6 @@ class DeadlineTests(_LimitsTests):
 
 
 class KeepAliveTests(_LimitsTests):
-    def test_several_requests_one_after_the_other(self) -> None:
-        exchange = self.house.connect()
-        for number in range(1, 4):
-            exchange.send(PING)
-            self.assertEqual([a.status for a in exchange.answers()], [200] * number)
-            self.advance(40)
-        self.assertTrue(exchange.open)
-
     def test_the_limit_is_for_each_body(self) -> None:
         exchange = self.house.connect()
         body = b"url=" + b"x" * 800

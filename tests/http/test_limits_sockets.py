@@ -19,11 +19,10 @@ from twisted.web.resource import Resource
 from twisted.web.server import Request
 
 from rsscloud_broker.config import Http
-from rsscloud_broker.http import limits
 from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import Route
 from tests.front_doors.exchange import Answer, Stream, request_bytes
-from tests.front_doors.fixture import FEED, PUBLIC_URL, House
+from tests.front_doors.fixture import PUBLIC_URL, House
 from tests.http.test_site import Door
 
 MIB = 1024 * 1024
@@ -106,19 +105,6 @@ class SocketsTestCase(TestCase):
 
 
 class SocketsTests(SocketsTestCase):
-    async def test_answers(self) -> None:
-        port = await self.listen()
-        client = await self.connect(port, request_bytes("GET", "/docs"))
-        answer = await client.answered
-        self.assertEqual((answer.status, answer.headers.get_content_type()), (200, "text/html"))
-
-    async def test_a_body_at_the_limit(self) -> None:
-        port = await self.listen()
-        client = await self.connect(port, request_bytes("POST", "/RPC2", b"<" + b" " * (MIB - 1)))
-        answer = await client.answered
-        self.assertEqual(answer.status, 200)
-        self.assertIn("<fault>", answer.text)
-
     async def test_a_body_over_the_limit(self) -> None:
         """The client can read the answer although it has not sent the whole body."""
         port = await self.listen()
@@ -143,32 +129,6 @@ class SocketsTests(SocketsTestCase):
         await second.ended
         self.assertFalse(first.ended.called)
         await self.assertFailure(second.answered, Exception)
-
-    async def test_one_answer_however_much_is_wrong(self) -> None:
-        """The client gets the first answer, and then the end of the connection."""
-        self.patch(limits, "REQUEST_TIMEOUT", 1.0)
-        port = await self.listen(Http())
-        for headers in (
-            b"Transfer-Encoding: identity\r\nContent-Length: %d\r\n\r\n" % (9 * MIB),
-            b"X: a\rb\r\nY: c\r\nZ: %s\r\n\r\n" % (b"z" * 20_000),
-            b"X: a\rb\r\nY: c\r\n",
-        ):
-            client = await self.connect(port, HEAD + headers)
-            self.assertEqual((await client.answered).status, 400)
-            self.house.clock.advance(1)
-            self.house.clock.advance(1)
-            await client.ended
-            self.assertEqual(client.received.count(b"HTTP/1.1 4"), 1, headers)
-
-    async def test_a_request_that_does_not_end(self) -> None:
-        port = await self.listen()
-        client = await self.connect(port, HEAD + b"Content-Length: 9\r\n\r\n<")
-        # An answer to another client shows that the site has read these bytes.
-        await (await self.connect(port, request_bytes("GET", "/docs"))).answered
-        self.house.clock.advance(30)
-        self.assertEqual((await client.answered).status, 408)
-        self.house.clock.advance(2)
-        await client.ended
 
     async def test_an_answer_that_nobody_reads(self) -> None:
         for connection in ("close", "keep-alive"):
@@ -198,12 +158,3 @@ class SocketsTests(SocketsTestCase):
         self.assertEqual(large, b"x" * (32 * MIB))
         self.assertEqual(head, b"HTTP/1.1 404")
         self.assertTrue(text.endswith(b"There is nothing at this address.\n"))
-
-    async def test_who_calls(self) -> None:
-        port = await self.listen()
-        body = b"port=80&path=/&protocol=http-post&url1=" + FEED.encode()
-        kind = {"Content-Type": "application/x-www-form-urlencoded"}
-        client = await self.connect(port, request_bytes("POST", "/pleaseNotify", body, kind))
-        self.assertEqual((await client.answered).status, 200)
-        (subscription,) = self.house.subscriptions()
-        self.assertEqual(subscription.callback.url, "http://127.0.0.1:80/")

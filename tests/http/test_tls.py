@@ -11,10 +11,8 @@ from typing import Any
 
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IOpenSSLServerConnectionCreator, IProtocolNegotiationFactory
 from twisted.internet.threads import deferToThread
 from twisted.trial.unittest import TestCase
-from zope.interface.verify import verifyObject
 
 from rsscloud_broker.config import ConfigError
 from rsscloud_broker.http.certificates import Certificate
@@ -58,9 +56,6 @@ class TLSTests(TestCase):
         )
         self.addCleanup(self.port.stopListening)
 
-    def test_interface(self) -> None:
-        verifyObject(IProtocolNegotiationFactory, self.house.factory)
-
     async def test_clients_that_let_us_choose_the_protocol(self) -> None:
         """Browsers and curl offer several protocols (ALPN); other clients offer none."""
         port = self.port.getHost().port
@@ -99,9 +94,6 @@ class CertificateTests(TestCase):
 
     def served(self) -> Deferred[bytes]:
         return deferToThread(served_certificate, self.port)
-
-    def test_interface(self) -> None:
-        verifyObject(IOpenSSLServerConnectionCreator, self.certificate)
 
     async def test_new_connections_get_the_new_certificate(self) -> None:
         before = await self.served()

@@ -10,7 +10,13 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.wire.codings import CONTENT_CODINGS, DecodingFailed, TooLong, decode_content
+from rsscloud_broker.wire.codings import (
+    CONTENT_CODINGS,
+    DecodingFailed,
+    TooLong,
+    allows_gzip,
+    decode_content,
+)
 
 DECOMPRESSOBJ = zlib.decompressobj
 TEXT = b"<rss>" + bytes(range(256)) + b"</rss>"
@@ -20,6 +26,24 @@ def raw_deflate(data: bytes, level: int = -1) -> bytes:
     """A raw deflate stream without zlib's header, as some programs send it."""
     packing = zlib.compressobj(level, wbits=-zlib.MAX_WBITS)
     return packing.compress(data) + packing.flush()
+
+
+class AllowsGzipTests(SynchronousTestCase):
+    def test_what_allows_it(self) -> None:
+        for accepted, allowed in {
+            b"gzip": True,
+            b"GZIP;q=0.5": True,
+            b"x-gzip": True,
+            b"*": True,
+            b"br;q=1, gzip ; q=0.001": True,
+            b"": False,
+            b"br": False,
+            b"gzip;q=0": False,
+            b"gzip; Q=0.000, *": False,
+            b"*;q=0": False,
+            b"gzip;q=high": False,
+        }.items():
+            self.assertIs(allows_gzip(accepted), allowed, accepted)
 
 
 class DecodeContentTests(SynchronousTestCase):
