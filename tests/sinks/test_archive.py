@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from twisted.application.service import IService
 from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs, formatEvent
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
-from zope.interface.verify import verifyObject
 
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import FilePublished, PingsTakenIn
-from rsscloud_broker.interfaces import IEventSink
 from rsscloud_broker.sinks.archive import ArchiveOptions, ArchiveSink
 from rsscloud_broker.testing import RecordingBus
 from rsscloud_broker.testing.clock import About, Clock
@@ -49,11 +46,6 @@ class ArchiveSinkTests(SynchronousTestCase):
     def advance(self, seconds: float) -> None:
         """Let time pass minute by minute."""
         self.clock.pump([60.0] * int(seconds // 60) + [seconds % 60])
-
-    def test_interfaces(self) -> None:
-        sink = self.start()
-        self.assertTrue(verifyObject(IEventSink, sink))
-        self.assertTrue(verifyObject(IService, sink))
 
     def test_hour_in_which_pings_were_taken_in_is_made_again(self) -> None:
         sink = self.start()

@@ -6,16 +6,13 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from twisted.application.service import IService
 from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs, formatEvent
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
-from zope.interface.verify import verifyObject
 
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import FilePublished, PingReceived
-from rsscloud_broker.interfaces import IEventSink
 from rsscloud_broker.model import Ping
 from rsscloud_broker.sinks import files
 from rsscloud_broker.sinks.change_list import ChangeListOptions, ChangeListSink
@@ -41,11 +38,6 @@ class ChangeListSinkTests(SynchronousTestCase):
         sink = ChangeListSink(options or ChangeListOptions(), parts)
         sink.startService()
         return sink
-
-    def test_interfaces(self) -> None:
-        sink = self.start()
-        self.assertTrue(verifyObject(IEventSink, sink))
-        self.assertTrue(verifyObject(IService, sink))
 
     def test_events_are_not_needed(self) -> None:
         sink = self.start()

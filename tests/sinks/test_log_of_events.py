@@ -10,7 +10,6 @@ from rsscloud_broker.events import (
     PingRelayed,
     RelayFailed,
     RelaySkipped,
-    SubscriptionRemoved,
 )
 from rsscloud_broker.model import Callback
 from rsscloud_broker.model.administration import VERBS
@@ -52,14 +51,6 @@ class AdministeredTests(SynchronousTestCase):
 
     def test_braces_in_objects_are_text(self) -> None:
         self.assertEqual(self.entry("announce", "{x} {}").reason, "announced: {x} {}")
-
-    def test_removed_subscriptions(self) -> None:
-        callback = Callback("http://reader.example/notify", "http-post")
-        (entry,) = entries_of(SubscriptionRemoved(FEED, callback, account="alice"), 9.0)
-        self.assertEqual((entry.outcome, entry.account), ("dropped", "alice"))
-        self.assertEqual(entry.reason, "an administrator removed it")
-        (entry,) = entries_of(SubscriptionRemoved(FEED, callback, "192.0.2.7"), 9.0)
-        self.assertEqual((entry.outcome, entry.account), ("unsubscribed", ""))
 
 
 class RelayTests(SynchronousTestCase):

@@ -157,14 +157,6 @@ class MirrorTests(SynchronousTestCase):
         self.same(ARCHIVE)
         self.assertEqual(self.lines, [], "nothing was left out")
 
-    def test_copied_when_it_is_asked_for(self) -> None:
-        mirror = Mirror(self.other)
-        self.publish(b"content", ARCHIVE)
-        self.assertTrue(self.wait(mirror.copy(ARCHIVE)))
-        self.same(ARCHIVE)
-        self.assertTrue(self.wait(mirror.copy(ARCHIVE)))
-        self.assertEqual(len(self.bus.events), 1)
-
     def test_copied_once_for_all_who_ask_for_it_at_the_same_time(self) -> None:
         """Otherwise anybody could have it copied very often, and keep other files waiting."""
         gate: Deferred[None] = Deferred()

@@ -66,10 +66,6 @@ class OptionsTests(SynchronousTestCase):
         error = self.assertRaises(ConfigError, self.build, targets=[{"url": SINK}] * 2)
         self.assertIn("name each target once", str(error))
 
-    def test_places_in_a_url(self) -> None:
-        target = {"url": "http://sink.example/?u={url}&n={name}", "protocol": "get"}
-        self.assertEqual(self.build(targets=[target]).targets[0].url, target["url"])
-
 
 class RelayTestCase(SynchronousTestCase):
     """A relay with a store in memory, a clock, and targets that answer as a test says."""
@@ -159,23 +155,6 @@ class RelayTests(RelayTestCase):
         self.assertEqual(relayed[0].url, "http://blog1.example/")
         self.assertEqual((relayed[0].target.url, relayed[0].answer), (SINK, "Thanks."))
         self.assertEqual(self.counted("delivered"), 7)
-
-    def test_rate_is_kept(self) -> None:
-        self.start(RelayTarget(SINK, rate=2.0, at_once=4))
-        for number in range(20):
-            self.ping(number)
-        self.pass_time(5)
-        self.assertIn(len(self.named()), range(9, 13))
-
-    def test_goes_on_where_the_last_process_was(self) -> None:
-        sink = self.start()
-        self.ping(1)
-        self.pass_time(1)
-        self.successResultOf(sink.stopService())
-        self.ping(2)
-        self.start()
-        self.pass_time(1)
-        self.assertEqual(self.named(), ["Blog 1", "Blog 2"])
 
     def test_call_under_way_at_the_end_is_made_again(self) -> None:
         sink = self.start()

@@ -7,13 +7,6 @@ import os
 from hashlib import sha256
 from typing import Any, cast
 
-from resync.capability_list import CapabilityList  # type: ignore[import-untyped] # has no types
-from resync.change_list import ChangeList  # type: ignore[import-untyped] # has no types
-from resync.resource_list import ResourceList  # type: ignore[import-untyped] # has no types
-from resync.source_description import (  # type: ignore[import-untyped] # has no types
-    SourceDescription,
-)
-from twisted.application.service import IService
 from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs, formatEvent
 from twisted.python.filepath import FilePath
@@ -117,11 +110,6 @@ class ResourceSyncTestCase(SynchronousTestCase):
 
 
 class DocumentsTests(ResourceSyncTestCase):
-    def test_interfaces(self) -> None:
-        sink = self.make()
-        self.assertTrue(verifyObject(IEventSink, sink))
-        self.assertTrue(verifyObject(IService, sink))
-
     def test_only_the_channel_is_pushed(self) -> None:
         maker, options = bundled.resourcesync_source, NoOptions()
         self.assertTrue(verifyObject(IPushesContent, maker))
@@ -435,49 +423,6 @@ class ChannelTests(ResourceSyncTestCase):
         for each in handled:
             self.successResultOf(each)
         self.assertEqual(self.resources(), [FIRST, SECOND])
-
-
-class DestinationTests(ResourceSyncTestCase):
-    """Reads the documents with the library of ResourceSync's authors."""
-
-    def read_by(self, kind: Any, path: str) -> Any:
-        found = kind()
-        found.parse(str_data=self.path(path).getContent().decode())
-        return found
-
-    def test_from_the_source_description_to_the_archives(self) -> None:
-        self.put(FIRST)
-        sink = self.start()
-        self.put(SECOND)
-        self.publish(sink, SECOND)
-        description = self.read_by(SourceDescription, DESCRIPTION)
-        (capability_list,) = description.resources
-        self.assertEqual(
-            (capability_list.uri, capability_list.capability),
-            (BROKER + CAPABILITY_LIST, "capabilitylist"),
-        )
-        with self.assertLogs(
-            "resync", "WARNING"
-        ) as logged:  # the library is older than notifications
-            offered = self.read_by(CapabilityList, CAPABILITY_LIST)
-        self.assertIn("'framework-notification'", logged.output[0])
-        self.assertEqual(offered.up, BROKER + DESCRIPTION)
-        for capability, path in (("resourcelist", RESOURCE_LIST), ("changelist", CHANGE_LIST)):
-            self.assertEqual(offered.capability_info(capability).uri, BROKER + path)
-        channel = offered.capability_info("framework-notification")
-        self.assertEqual(channel.uri, BROKER + CHANNEL)
-        self.assertEqual(channel.link_href("hub"), f"{BROKER}/websub")
-        resources = self.read_by(ResourceList, RESOURCE_LIST)
-        self.assertEqual(resources.md_at, iso_time(NOON + 30))
-        self.assertEqual(
-            {resource.uri for resource in resources}, {BROKER + FIRST, BROKER + SECOND}
-        )
-        for resource in resources:
-            content = self.path(resource.uri.removeprefix(BROKER)).getContent()
-            self.assertEqual(resource.sha256, sha256(content).hexdigest())
-            self.assertEqual((resource.length, resource.timestamp), (len(content), NOON))
-        (change,) = self.read_by(ChangeList, CHANGE_LIST)
-        self.assertEqual((change.uri, change.change), (BROKER + SECOND, "created"))
 
 
 def _fresh(case: TestCase) -> IEventSink:

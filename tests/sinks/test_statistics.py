@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from twisted.application.service import IService
 from twisted.internet.defer import fail
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
-from zope.interface.verify import verifyObject
 
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.interfaces import IEventSink
 from rsscloud_broker.model.work import PingedTopic
 from rsscloud_broker.sinks.statistics import StatisticsOptions, StatisticsSink
 from rsscloud_broker.testing.clock import Clock
@@ -37,11 +34,6 @@ class StatisticsSinkTests(SynchronousTestCase):
             for name, numbers in found.items()
             if not name.startswith("number_of_")
         }
-
-    def test_interfaces(self) -> None:
-        sink = self.start()
-        self.assertTrue(verifyObject(IEventSink, sink))
-        self.assertTrue(verifyObject(IService, sink))
 
     def test_counters_by_name(self) -> None:
         self.start()

@@ -15,16 +15,14 @@ from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.server import Request
 from zope.interface import implementer
-from zope.interface.verify import verifyObject
 
 import rsscloud_broker.web
 from rsscloud_broker.core.following import Following
 from rsscloud_broker.http.site import Root
-from rsscloud_broker.interfaces import Account, Caller, ICallers, IFrontDoor, IPages
-from rsscloud_broker.model import Ping
+from rsscloud_broker.interfaces import Account, Caller, ICallers
 from rsscloud_broker.model.administration import Announcement
 from rsscloud_broker.plugins import bundled
-from rsscloud_broker.testing import FakeBroker, front_door_parts
+from rsscloud_broker.testing import front_door_parts
 from rsscloud_broker.web.assets import ASSETS
 from rsscloud_broker.web.doctor import DoctorOptions
 from rsscloud_broker.web.front_page import FrontPageDoor, FrontPageOptions
@@ -63,9 +61,6 @@ class PagesTests(SynchronousTestCase):
         document = self.successResultOf(Deferred.fromCoroutine(rendering))
         self.assertTrue(document.startswith(b"<!DOCTYPE html>\n<html"))
         return html.document_fromstring(document.decode())
-
-    def test_interface(self) -> None:
-        self.assertTrue(verifyObject(IPages, PageRenderer()))
 
     def test_frame(self) -> None:
         page = self.render("A title", "error.html", heading="h", message="m")
@@ -163,11 +158,6 @@ class PagesTests(SynchronousTestCase):
             self.assertEqual(page.xpath("//select//option/@value"), ["soap", "xml-rpc"])
             self.assertEqual(page.xpath("//select//option[@selected]/@value"), [chosen])
 
-    def test_a_template_can_be_rendered_again(self) -> None:
-        for message in ("first", "second"):
-            page = self.render("t", "error.html", heading="h", message=message)
-            self.assertEqual(page.xpath("string(//p[@class='lead'])"), message)
-
     def test_an_error(self) -> None:
         page: Any = html.document_fromstring(PageRenderer().error(404, BAD).decode())
         self.assertEqual(page.xpath("string(//h1)"), "There is nothing at this address")
@@ -212,10 +202,6 @@ class FrontPageTests(SynchronousTestCase):
             (answer.status, answer.headers["content-type"]), (200, "text/html; charset=utf-8")
         )
         return html.document_fromstring(answer.text)
-
-    def test_interface(self) -> None:
-        door = FrontPageDoor(FrontPageOptions(), House(self).parts)
-        self.assertTrue(verifyObject(IFrontDoor, door))
 
     def test_endpoints_and_links(self) -> None:
         page = self.page("/")
@@ -369,16 +355,6 @@ class RecentPingsTests(SynchronousTestCase):
         self.assertEqual(long.xpath("a/@href"), [f"http://site.example/{'a' * 200}"])
         self.assertLess(len(long.text_content()), 200)
 
-    def test_only_the_web_is_linked(self) -> None:
-        """A plugin may have recorded a ping with any URL."""
-        broker = FakeBroker()
-        broker.recent = (Ping("A", "javascript:alert(1)", 0.0),)
-        parts = front_door_parts(broker=broker, pages=PageRenderer())
-        self.house = House(self, root=Root([FrontPageDoor(FrontPageOptions(), parts)], PUBLIC_URL))
-        (item,) = self.items()
-        self.assertEqual(item.xpath(".//a"), [])
-        self.assertEqual(item.xpath("string(span)"), "A")
-
     def test_many_views_make_one_query(self) -> None:
         self.ping("A")
         asked: list[object] = []
@@ -454,13 +430,6 @@ class RecentPingsTests(SynchronousTestCase):
                 shown[:] = [Announcement(text, 1.0, None, "alice") for text in announcements]
                 clock.advance(1)
                 self.assertEqual(house.get("/").text.count("We move."), number)
-
-    def test_a_bug_is_answered(self) -> None:
-        broker = FakeBroker()
-        broker.failures["recent_pings"] = KeyError("a bug")
-        door = FrontPageDoor(FrontPageOptions(), front_door_parts(broker=broker))
-        self.assertEqual(House(self, root=Root([door], PUBLIC_URL)).get("/").status, 500)
-        self.assertEqual(len(self.flushLoggedErrors(KeyError)), 1)
 
 
 class AssetsTests(SynchronousTestCase):

@@ -125,13 +125,6 @@ class ChangesTests(ListsTestCase):
             self.assertEqual(answer.status, 400, before)
             self.assertIn("leave it out", answer.text)
 
-    def test_a_version_is_sent_once(self) -> None:
-        self.pings(3)
-        tag = {"If-None-Match": self.house.get("/changes").headers["etag"]}
-        self.clock.advance(100)
-        self.assertEqual(self.house.ask("GET", "/changes", headers=tag).status, 304)
-        self.assertEqual(self.house.ask("HEAD", "/changes").body, b"")
-
     def test_a_real_ping(self) -> None:
         house = House(self, doors=ALL_DOORS | {"public_lists"})
         house.form("/pingSiteForm", {"name": "A site", "url": "http://site.example/"})

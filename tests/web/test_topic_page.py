@@ -179,12 +179,6 @@ class SentencesTests(TopicPageTestCase):
             facts["Feed"], "The broker cannot read its content as a feed: it is empty."
         )
 
-    def test_failures(self) -> None:
-        status = self.status(result="its server answered with status 500", failures=3)
-        facts = self.facts(self.shown(TopicOverview(status)))
-        self.assertIn("status 500", facts["Last fetch"])
-        self.assertEqual(facts["Failures"], "the last 3 fetches failed")
-
     def test_an_ended_topic(self) -> None:
         status = self.status(topic=Topic(FEED, ended="it is gone for good"))
         page = self.shown(TopicOverview(status))
@@ -464,14 +458,6 @@ class LookingUpTests(TopicPageTestCase):
         self.assertEqual(facts["Subscriptions"], "1 by http-post, 1 by xml-rpc")
         for hidden in ("/hidden", "192.0.2.7"):
             self.assertNotIn(hidden, answer.text)
-
-    def test_a_version_is_sent_once(self) -> None:
-        first = self.house.get("/topic", url=FEED)
-        headers = {"If-None-Match": first.headers["etag"]}
-        again = self.house.ask("GET", f"/topic?url={FEED}", headers=headers)
-        self.assertEqual((again.status, again.body), (304, b""))
-        head = self.house.ask("HEAD", f"/topic?url={FEED}")
-        self.assertEqual((head.status, head.body), (200, b""))
 
     def test_without_a_store(self) -> None:
         self.house.break_store()
