@@ -180,10 +180,6 @@ class ExportTests(SynchronousTestCase):
             },
         )
 
-    def test_empty_store(self) -> None:
-        with memory_database() as conn:
-            self.assertEqual(export_document(conn, NOW)["topics"], [])
-
     def test_text_is_laid_out_like_any_other(self) -> None:
         with memory_database() as conn:
             self.assert_laid_out(conn)
@@ -230,13 +226,6 @@ class ExportTests(SynchronousTestCase):
 
 
 class ImportTests(SynchronousTestCase):
-    def test_export_comes_in_again(self) -> None:
-        document = export_of_a_broker()
-        with memory_database() as conn:
-            imported = import_document(conn, document, NOW)
-            self.assertEqual(imported, ImportResult(1, 1, expired=0, dropping=1))
-            self.assertEqual(export_document(conn, NOW), document)
-
     def test_blocks_come_in_again(self) -> None:
         host = Block("host", "spam.example", "Ünï <spam>", "alice", NOW - 0.5)
         network = Block("source", "192.0.2.0/24", "flood", "bob", NOW)
@@ -391,16 +380,6 @@ class ImportTests(SynchronousTestCase):
             imported = import_document(conn, document, LEASE.expires_at)
             self.assertEqual(imported, ImportResult(topics=1, subscriptions=0, expired=1))
             self.assertEqual(subscriptions(conn, FEED, 0, 10), [])
-
-    def test_more_than_one_chunk(self) -> None:
-        entry = export_of_a_broker()["topics"][0]
-        topics = [{**entry, "url": f"http://feeds.example/{number}"} for number in range(1203)]
-        document = {"format": "rsscloud-broker", "version": 1, "topics": topics}
-        with memory_database() as conn:
-            for _ in range(2):
-                imported = import_document(conn, document, NOW)
-                self.assertEqual((imported.topics, imported.subscriptions), (1203, 1203))
-                self.assertEqual((count(conn, topic), count(conn, subscription)), (1203, 1203))
 
     def test_short_transactions(self) -> None:
         """Other processes can write between two transactions."""

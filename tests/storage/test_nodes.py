@@ -173,14 +173,6 @@ class NodeTests(NodesTestCase):
             conn.rollback()
         self.assertEqual(await self.remove_dead(other), 1)
 
-    async def test_node_that_stops_leaves(self) -> None:
-        one, other = self.stores
-        walk = await self.begin()
-        self.assertEqual(len(await one.claim_fanouts([walk.id])), 1)
-        self.assertEqual(await other.fanouts(10), [])
-        await one.stopService()
-        self.assertEqual(len(await other.fanouts(10)), 1)
-
 
 class CounterTests(NodesTestCase):
     """How many pings there were ever; each node that lives counts by itself."""
@@ -549,25 +541,6 @@ class PulseTests(NodesTestCase):
         said = [each for each in said if "clock" in each]
         self.assertRegex(said[0], r"clock of this computer is [56]\d\d seconds behind that of the")
         self.assertEqual(said[1:], ["The clock of this computer is right again."])
-
-    async def test_looks_without_hints(self) -> None:
-        events = self.pulse(self.stores[0])
-        for _ in range(2):
-            await self.until(events, WorkHinted())
-
-    async def test_claims_are_lost(self) -> None:
-        one, other = self.stores
-        events = self.pulse(one)
-        await self.until(events, WorkHinted())
-        await self.beat(one)
-        earlier = one.node
-        with self.engine.begin() as conn:
-            nodes.leave(conn, earlier)
-        await self.until(events, ClaimsLost())
-        await self.beat(other)
-        await one.check_writable()
-        self.assertNotEqual(one.node, earlier)
-        self.assertTrue(await self.beat(one))
 
     async def test_other_work_comes_before_the_heartbeat(self) -> None:
         """It registers the process anew; all the same its earlier claims are lost."""
