@@ -112,14 +112,6 @@ class SubscribeTests(BrokerTestCase):
         self.assertEqual((topic.read_at, topic.size), (NOW, 12))
         self.assertFalse(self.result(self.broker.ping_topic(FEED, CALLER)))
 
-    def test_topic_is_read_before_the_callback_is_called(self) -> None:
-        self.fetcher.held = []
-        subscribing = Deferred.fromCoroutine(self.broker.subscribe(self.intent))
-        self.assertEqual(self.notifier.verified, [])
-        self.fetcher.held[0].callback(None)
-        self.assertEqual(self.notifier.verified, [self.intent])
-        self.successResultOf(subscribing)
-
     def test_callback_that_fails_stores_nothing(self) -> None:
         self.notifier.outcomes[CALLBACK.url] = Outcome(False, "it said no")
         error = self.refusal(self.broker.subscribe(self.intent), CallbackFailed)
@@ -162,13 +154,6 @@ class SubscribeTests(BrokerTestCase):
         self.assertEqual(renewed, evolve(first, lease=Lease(NOW + 1000, LEASE)))
         self.assertEqual(self.subscriptions(), [renewed])
         self.assertEqual(len(self.notifier.verified), 2)
-
-    def test_callback_that_is_refused(self) -> None:
-        self.notifier.outcomes[CALLBACK.url] = Outcome(False, "it is private", refused=True)
-        error = self.refusal(self.broker.subscribe(self.intent), CallbackFailed)
-        assert isinstance(error, CallbackFailed)
-        self.assertEqual((error.reason, error.refused), ("it is private", True))
-        self.assert_nothing_stored()
 
     def test_change_found_while_subscribing_is_news_to_the_others(self) -> None:
         self.result(self.broker.subscribe(self.intent))

@@ -405,19 +405,6 @@ class AskTests(CoreTestCase):
             self.clock.advance(1000)
         self.assertEqual(self.fetcher.fetched, [other] * 3)
 
-    def test_unreadable_topic_is_tried_again_and_then_dropped(self) -> None:
-        self.start()
-        del self.fetcher.contents[FEED]
-        self.ask()
-        for delay, before in ((5, 1), (30, 2), (120, 3)):
-            self.clock.advance(delay - 1)
-            self.assertEqual(len(self.fetcher.fetched), before)
-            self.assertEqual(self.due(), [FEED])
-            self.clock.advance(1)
-        self.clock.advance(600.0)
-        self.assertEqual(len(self.fetcher.fetched), 4)
-        self.assertEqual(self.due(), [])
-
     def test_asked_for_during_the_last_try_is_not_dropped(self) -> None:
         self.start()
         del self.fetcher.contents[FEED]
@@ -456,21 +443,6 @@ class AskTests(CoreTestCase):
         self.unavailable.clear()
         self.clock.advance(UNAVAILABLE_PAUSE)
         self.assertEqual(self.due(), [])
-
-    def test_a_bug_does_not_leave_the_topic_unasked_for_ever(self) -> None:
-        self.start()
-        fetch = self.fetcher.fetch
-
-        async def broken(*args: object) -> object:
-            raise ZeroDivisionError
-
-        self.patch(self.fetcher, "fetch", broken)
-        self.ask()
-        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
-        self.patch(self.fetcher, "fetch", fetch)
-        self.change()
-        self.ask()
-        self.assertEqual(len(self.bus.events), 1)
 
     def test_what_a_bug_has_left_is_read_without_being_asked_for_again(self) -> None:
         self.start()

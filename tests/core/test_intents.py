@@ -40,7 +40,7 @@ class IntentsTestCase(BrokerTestCase):
     def answer(self, outcome: Outcome) -> None:
         self.carrier.outcomes[CALLBACK.url] = outcome
 
-    def replace_queue(self, **limits: int) -> IntentQueue:
+    def replace_queue(self, **limits: Any) -> IntentQueue:
         """Stop the queue of the broker; another one on its store, with other limits."""
         self.intents.stopService()
         queue = IntentQueue(self.store, self.verifier, self.clock, **limits)
@@ -218,16 +218,6 @@ class AcceptTests(IntentsTestCase):
         self.assertEqual(len(self.carrier.verified), 1)
         self.assertEqual(self.waiting(), [])
         self.flushLoggedErrors()
-
-    def test_the_time_that_a_callback_asked_for_outlives_a_restart(self) -> None:
-        self.answer(Outcome(False, "status 503", retry_after=20.0))
-        self.accept()
-        self.restart()
-        self.clock.advance(19)
-        self.assertEqual(len(self.carrier.verified), 1)
-        self.answer(Outcome(True))
-        self.clock.advance(1)
-        self.assertEqual(len(self.subscriptions()), 1)
 
     def test_wall_clock_that_is_set_back_does_not_hold_intents_for_ever(self) -> None:
         """Nobody waits longer after a restart than without one."""

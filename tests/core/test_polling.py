@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 
 from rsscloud_broker.config import Polling
 from rsscloud_broker.core import Poller, polling
-from rsscloud_broker.errors import EndedTopic, TopicUnreadable
+from rsscloud_broker.errors import EndedTopic
 from rsscloud_broker.events import TopicChanged
 from rsscloud_broker.model import TopicStatus
 from rsscloud_broker.model.work import PollPlan
@@ -104,15 +104,6 @@ class PollerTests(PollingTestCase):
         self.assertEqual(self.fetched(5900), 0)
         self.assertIn("ttl", self.account().poll_reason)
         self.assertEqual(self.fetched(900), 1)
-
-    def test_failures_make_it_rarer(self) -> None:
-        self.subscribe()
-        self.successResultOf(self.detector.check_now(FEED))
-        self.fetcher.failures[FEED] = TopicUnreadable(FEED, "status 503")
-        self.run_poller()
-        self.advance(3 * 7200)
-        self.assertGreaterEqual(self.account().failures, 2)
-        self.assertIn("failed", self.account().poll_reason)
 
     def test_ended_topic_is_polled_no_more(self) -> None:
         self.subscribe()
