@@ -144,14 +144,6 @@ class DistributionTestCase(SynchronousTestCase):
 
 
 class WalkTests(DistributionTestCase):
-    def test_everybody_is_told_once(self) -> None:
-        self.subscribe_many(5)
-        distribution = self.start()
-        self.tell(distribution)
-        self.assertEqual(self.told(), ["1", "2", "3", "4", "5"])
-        self.assertEqual({one.topic for one in self.notifier.notified}, {FEED})
-        self.assertEqual(self.walks(), [])
-
     def test_a_bug_does_not_keep_them_waiting_for_ever(self) -> None:
         self.subscribe_many(2)
         distribution = self.start()
@@ -235,16 +227,6 @@ class OutcomeTests(DistributionTestCase):
             self.assertEqual((bad.consecutive_errors, bad.dropping), (errors, dropping))
             self.assertEqual((bad.last_error, good.consecutive_errors), ("connection refused", 0))
             self.assertEqual(bad.last_error_at, About(self.clock.wall_seconds()))
-
-    def test_protocol_that_never_gives_up(self) -> None:
-        self.notifier.drop_after_failures = None
-        self.subscribe_many(1)
-        self.refuse(1)
-        distribution = self.start()
-        for _ in range(5):
-            self.tell(distribution)
-        (subscription,) = self.subscriptions()
-        self.assertEqual((subscription.consecutive_errors, subscription.dropping), (5, False))
 
     def test_protocol_without_a_notifier(self) -> None:
         self.subscribe(1, protocol="carrier-pigeon")
@@ -357,10 +339,6 @@ class StopTests(DistributionTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.subscribe_many(4)
-
-    def test_idle(self) -> None:
-        self.successResultOf(self.start().stopService())
-        self.assertEqual(self.clock.getDelayedCalls(), [])
 
     def test_waits_for_those_in_flight(self) -> None:
         held = self.hold()

@@ -61,10 +61,6 @@ class RefusedTests(HttpPostTestCase):
             self.assertTrue(outcome.refused)
             self.assertEqual(outcome.reason, "the address 10.1.2.3 is not public")
 
-    def test_nobody_there(self) -> None:
-        self.outbound.otherwise = OutboundError("nobody is there")
-        self.assertFalse(self.notify().refused)
-
 
 class NotifyTests(HttpPostTestCase):
     def test_request(self) -> None:

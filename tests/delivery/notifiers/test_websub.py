@@ -280,10 +280,6 @@ class DenialTests(WebSubTestCase):
             },
         )
 
-    def test_failure(self) -> None:
-        self.outbound.otherwise = reply(404)
-        self.assertEqual(self.deny(), Outcome(False, "the callback answered with status 404"))
-
     def test_some_failures_pass(self) -> None:
         """If the callback's server is busy or broken, the broker sends the denial again."""
         for status in (408, 429, 500, 503):
