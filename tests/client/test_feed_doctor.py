@@ -7,7 +7,6 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
-from zope.interface.verify import verifyObject
 
 from rsscloud_broker.client import feed_doctor
 from rsscloud_broker.client.feed_doctor import (
@@ -18,7 +17,7 @@ from rsscloud_broker.client.feed_doctor import (
 from rsscloud_broker.client.feed_push import OwnBroker
 from rsscloud_broker.client.feed_requests import make_ask
 from rsscloud_broker.errors import AddressRefused, OutboundError, OwnAddress, TooMany, Unavailable
-from rsscloud_broker.interfaces import FeedReport, IFeedDoctor, OutboundReply
+from rsscloud_broker.interfaces import FeedReport, OutboundReply
 from rsscloud_broker.interfaces.views import Kind
 from rsscloud_broker.testing import Clock, FakeOutbound
 from rsscloud_broker.testing.parsing import parse_here
@@ -262,9 +261,6 @@ class SubscribersTests(FeedDoctorTestCase):
 
 
 class AnswerTests(FeedDoctorTestCase):
-    def test_interface(self) -> None:
-        self.assertTrue(verifyObject(IFeedDoctor, self.doctor))
-
     def test_no_answer(self) -> None:
         self.outbound.answers[HERE] = OutboundError("no connection")
         self.assert_finding("wrong", "answer", "cannot be fetched", "no connection")

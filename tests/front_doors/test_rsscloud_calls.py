@@ -11,7 +11,7 @@ from rsscloud_broker.http.xmlrpc import MAX_CALLS
 from rsscloud_broker.wire.wsdl import RSSCLOUD
 from rsscloud_broker.wire.xmlrpc import INVALID_PARAMS, INVALID_REQUEST
 from tests.front_doors.exchange import envelope
-from tests.front_doors.fixture import FEED, OTHER_FEED, House
+from tests.front_doors.fixture import FEED, House
 
 REGISTRATION: list[Any] = ["", 5337, "/notify", "http-post", [FEED]]
 FIELDS = {"notifyProcedure": "", "port": "5337", "path": "/notify", "protocol": "http-post"}
@@ -36,12 +36,6 @@ class XMLRPCTests(SynchronousTestCase):
             values = ["", port, *REGISTRATION[2:]]
             self.assertIs(self.house.xmlrpc("rssCloud.pleaseNotify", *values), True)
         self.assertEqual(len(self.house.subscriptions()), 1)
-
-    def test_topics_are_a_list_or_a_string(self) -> None:
-        self.house.xmlrpc("rssCloud.pleaseNotify", *REGISTRATION[:4], FEED)
-        self.house.xmlrpc("rssCloud.pleaseNotify", *REGISTRATION[:4], [OTHER_FEED])
-        self.assertEqual(len(self.house.subscriptions(FEED)), 1)
-        self.assertEqual(len(self.house.subscriptions(OTHER_FEED)), 1)
 
     def test_domain(self) -> None:
         for domain in ("", "r.example"):
@@ -261,10 +255,6 @@ class SoapTests(SynchronousTestCase):
         self.assertIs(self.house.result(answer), True)
         self.assertIn('<Result xsi:type="xsd:boolean">true</Result>', answer.text)
         self.assertIn("<pleaseNotifyResponse>", answer.text)
-        self.assertEqual(len(self.house.subscriptions()), 1)
-
-    def test_topics_are_a_list_or_a_string(self) -> None:
-        self.house.result(self.house.soap("pleaseNotify", {**FIELDS, "urlList": FEED}))
         self.assertEqual(len(self.house.subscriptions()), 1)
 
     def test_actions_and_namespaces(self) -> None:

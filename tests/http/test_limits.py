@@ -316,14 +316,6 @@ class DeadlineTests(_LimitsTests):
         self.house.topics.waiting[0].callback(Content(b"<rss/>"))
         self.assertEqual(exchange.answer().status, 200)
 
-    def test_idle_connections_are_closed(self) -> None:
-        exchange = self.house.connect()
-        exchange.send(PAGE)
-        self.advance(59)
-        self.assertTrue(exchange.open)
-        self.clock.advance(1)
-        self.assertFalse(exchange.open)
-
     def test_the_times_can_change(self) -> None:
         early = self.house.connect()
         early.send(PAGE)

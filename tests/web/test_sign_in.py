@@ -77,16 +77,6 @@ class SignInTests(SiteTestCase):
         self.browser.cookies[SESSION] = secret
         self.assertEqual(self.browser.get("/account").status, 303)
 
-    def test_every_page_says_who_has_signed_in(self) -> None:
-        public = self.browser.get("/")
-        self.assertIsNone(public.headers["cache-control"])
-        self.browser.sign_in("anna")
-        answer = self.browser.get("/")
-        self.assertEqual(self.browser.viewer(), "anna")
-        self.assertEqual(answer.headers["cache-control"], "no-store")
-        other = Browser(self.site)
-        self.assertEqual(other.get("/").body, public.body)
-
     def test_who_has_signed_in_is_led_on(self) -> None:
         self.browser.sign_in()
         answer = self.browser.get("/signin?next=/log?kind=ping")

@@ -335,12 +335,6 @@ class BloggerTests(EditorTestCase):
         self.assertIs(self.call("blogger.deletePost", KEY, number, *WHO, True), True)
         self.assertEqual(self.posts(), [])
 
-    def test_drafts(self) -> None:
-        number = self.call("blogger.newPost", KEY, "1", *WHO, "x", False)
-        self.assertTrue(self.only_post().is_draft)
-        self.call("blogger.editPost", KEY, number, *WHO, "x", True)
-        self.assertFalse(self.only_post().is_draft)
-
 
 class MovableTypeTests(EditorTestCase):
     def test_categories(self) -> None:

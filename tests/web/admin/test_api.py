@@ -213,20 +213,6 @@ class RequestTests(ConsoleCase):
 
 
 class SubscriptionTests(ConsoleCase):
-    def test_found(self) -> None:
-        found = self.asked("GET", "/subscriptions")
-        self.assertEqual([one["id"] for one in found["items"]], [1, 2])
-        self.assertIsNone(found["next"])
-        for query, ids in (
-            ({"topic": FEED.upper()[:5] + FEED[5:]}, [1, 2]),
-            ({"host": "READER.example"}, [1]),
-            ({"protocol": "soap"}, [2]),
-            ({"state": "active"}, [1, 2]),
-            ({"state": "failing"}, []),
-        ):
-            found = self.asked("GET", "/subscriptions", query)
-            self.assertEqual([one["id"] for one in found["items"]], ids, query)
-
     def test_details(self) -> None:
         self.let_fail(self.one)
         found = self.asked("GET", "/subscriptions/1")
