@@ -110,7 +110,6 @@ LONGER = frozenset(
         "tests.e2e.test_writing.KeyboardTests.test_without_scripts",
         "tests.e2e.test_writing.KeyboardTests.test_a_picture_with_a_preview",
         "tests.e2e.test_river_page.MediaTests",
-        "tests.e2e.test_river_page.ReadingTests.test_import_and_export",
         "tests.e2e.test_river_page.ReadingTests.test_keys",
         "tests.e2e.test_river_page.ReadingTests.test_stopping_and_muting",
         "tests.e2e.test_river_page.StrangersTests",

@@ -237,31 +237,6 @@ class ReadingTests(RiverTestCase):
         broker.ping(feed)
         expect(tab.locator(".river-item h3")).to_have_text(["New: Item 2", "Item 1"])
 
-    def test_import_and_export(self) -> None:
-        broker, origin = self.started(), self.origin()
-        feed = origin.feed(elements=shown(1))
-        tab = self.signed_in(broker, "/river/feeds")
-        document = f'<opml version="2.0"><body><outline text="x" xmlUrl="{feed}"/></body></opml>'
-        tab.set_input_files(
-            "[type=file]",
-            {"name": "my.opml", "mimeType": "text/x-opml", "buffer": document.encode()},
-        )
-        with tab.expect_navigation():
-            tab.click("form[aria-labelledby=import] button")
-        expect(tab.get_by_role("status")).to_contain_text("You follow 1 feed more now")
-        # The page follows the progress by itself.
-        expect(tab.locator(".rows li")).to_contain_text("Night Train Diary")
-        expect(tab.locator("#progress")).to_have_count(0)
-        with tab.expect_download() as download:
-            tab.click("text=Export yours")
-        self.assertIn(feed, download.value.path().read_text())
-        tab.goto(f"{broker.url}/river")
-        expect(tab.locator(".river-item h3")).to_have_text([re.compile("^(New: )?Item 1$")])
-        tab.goto(f"{broker.url}/river/feeds")
-        with tab.expect_navigation():
-            tab.click("text=Unfollow")
-        expect(tab.locator(".rows li")).to_have_count(0)
-
 
 class MediaTests(RiverTestCase):
     def test_pictures_and_sounds_of_others(self) -> None:
