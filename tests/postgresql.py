@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 import psycopg
-from sqlalchemy import Dialect, create_engine, make_url, text
+from sqlalchemy import create_engine, make_url, text
 
 from rsscloud_broker.storage import migrate
 from rsscloud_broker.storage.schema import metadata
@@ -81,15 +81,6 @@ def _migrated() -> tuple[str, psycopg.Connection]:
     return url, connection
 
 
-@cache
-def dialect() -> Dialect:
-    """The dialect of engines that share the statements which SQLAlchemy has written for them."""
-    engine = create_engine(_url("postgres"))
-    engine.connect().close()  # which tells the dialect what the server can do
-    engine.dispose()
-    return engine.dialect
-
-
 def empty_database() -> str:
     """The URL of a new database without any table.
 
@@ -101,12 +92,17 @@ def empty_database() -> str:
 
 
 def _run(statement: str) -> None:
-    engine = create_engine(_url("postgres"), isolation_level="AUTOCOMMIT")
+    engine = create_engine(server_url(), isolation_level="AUTOCOMMIT")
     try:
         with engine.connect() as conn:
             conn.execute(text(statement))
     finally:
         engine.dispose()
+
+
+def server_url() -> str:
+    """The URL of the database that each server has."""
+    return _url("postgres")
 
 
 def _url(name: str) -> str:

@@ -45,22 +45,23 @@ _written: dict[Any, Any] = {}
 
 
 @cache
-def _dialect() -> Dialect:
-    """The dialect of all databases in memory, for it is a part of the keys of statements."""
-    engine = create_engine("sqlite://", poolclass=StaticPool)
-    engine.connect().close()  # which tells the dialect what SQLite can do
+def _shared_dialect(url: str) -> Dialect:
+    """The dialect of engines that share statements, for it is a part of the keys of statements."""
+    engine = create_engine(url)
+    engine.connect().close()  # which tells the dialect what the database can do
+    engine.dispose()
     return engine.dialect
 
 
-def share_statements(engine: Engine, dialect: Dialect) -> Engine:
+def share_statements(engine: Engine, url: str) -> Engine:
     """The same engine, which does not write a statement again that another one has written.
 
     Tests make thousands of databases, and it takes SQLAlchemy longer to write their statements than
     it takes a database to run them.
 
-    :param dialect: of all engines that share statements with this one.
+    :param url: of a database that tells all these engines which SQL they may write.
     """
-    engine.dialect = dialect
+    engine.dialect = _shared_dialect(url)
     return engine.execution_options(compiled_cache=_written)
 
 
@@ -79,7 +80,7 @@ class CallersThread(StoreThreads):
         with engine.connect() as connection:
             driver: Any = connection.connection.dbapi_connection
             driver.deserialize(_file_with(*tables))
-        self._engine = share_statements(engine, _dialect())
+        self._engine = share_statements(engine, "sqlite://")
 
     def read(self, operation: Operation[T]) -> Deferred[T]:
         return execute(read_once, self._engine, operation)

@@ -25,7 +25,7 @@ from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
 from rsscloud_broker.storage.schema import metadata
 from rsscloud_broker.testing import memory_store
 from rsscloud_broker.testing.memory import share_statements
-from tests.postgresql import borrowed_database, dialect
+from tests.postgresql import borrowed_database, server_url
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ class _TestThreads(StoreThreads):
 
     def start(self, engine: Engine) -> None:
         if engine.dialect.name == "postgresql":
-            engine = share_statements(engine, dialect())
+            engine = share_statements(engine, server_url())
         super().start(engine)
 
 

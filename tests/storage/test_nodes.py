@@ -56,7 +56,7 @@ class NodesTestCase(TestCase):
         self.engine = open_engine(plain)
         self.addCleanup(self.engine.dispose)
         self.run_all(*CLOCK)
-        self.addCleanup(self.run_all, "DROP SCHEMA test_clock CASCADE")
+        self.addCleanup(self.run_all, TABLES_OF_NOW, "DROP SCHEMA test_clock CASCADE")
         self.stores = (threaded_store(self, self.url), threaded_store(self, self.url))
 
     def run_all(self, *statements: str) -> None:
@@ -129,7 +129,7 @@ class NodeTests(NodesTestCase):
 
     async def test_node_that_finds_newer_tables(self) -> None:
         """It was cut off while a version that it cannot work beside migrated them."""
-        self.addCleanup(self.run_all, TABLES_OF_NOW, "DROP TABLE notes_alembic_version")
+        self.addCleanup(self.run_all, "DROP TABLE notes_alembic_version")
         self.run_all("CREATE TABLE notes_alembic_version AS SELECT text '0001' AS version_num")
         for table in ("alembic_version", "notes_alembic_version"):
             store = threaded_store(self, self.engine.url.render_as_string(hide_password=False))
@@ -147,7 +147,6 @@ class NodeTests(NodesTestCase):
         store = threaded_store(self, self.engine.url.render_as_string(hide_password=False))
         await store.check_writable()
         before = store.node
-        self.addCleanup(self.run_all, TABLES_OF_NOW)
         self.run_all("UPDATE alembic_version SET version_num = '0099'")
         self.patch(store._database, "in_doubt", lambda: 1)
         await store.check_writable()
@@ -467,7 +466,6 @@ class PulseTests(NodesTestCase):
         await self.beat(store)
         with capturedLogs() as logged:
             await self.until(self.pulse(store), WorkHinted())
-            self.addCleanup(self.run_all, TABLES_OF_NOW)
             self.run_all("DELETE FROM node", "UPDATE alembic_version SET version_num = '0099'")
             while "newer version" not in (reason := str(await self.reason(store))):
                 await deferLater(IReactorTime(reactor), 0.01)
