@@ -212,17 +212,22 @@ def _remove_nodes(conn: Connection, keys: Sequence[int], *, ended: bool = False)
         return Removed(nodes=0, more=False)
     if ended:
         suspects.count_ends(conn, keys, database_clock(conn))
-    more, of_nodes = False, node.c.id.in_(keys)
-    if have_claims := conn.execute(_HAVE_CLAIMS, {"nodes": keys}).scalar_one():
+    of_nodes = node.c.id.in_(keys)
+    if _have_claims(conn, keys):
         more = _free_claims(conn, keys, ALL_CLAIMS, ended=ended)
-        have_claims = more or conn.execute(_HAVE_CLAIMS, {"nodes": keys}).scalar_one()
-    if have_claims:
-        # They count as living no more: see ``_IS_NOT_LEAVING``.
-        conn.execute(update(node).where(of_nodes, _IS_NOT_LEAVING).values(beat_at=-node.c.beat_at))
-        return Removed(nodes=0, more=more)
+        if more or _have_claims(conn, keys):
+            leaving = update(node).where(of_nodes, _IS_NOT_LEAVING)
+            # They count as living no more: see ``_IS_NOT_LEAVING``.
+            conn.execute(leaving.values(beat_at=-node.c.beat_at))
+            return Removed(nodes=0, more=more)
     conn.execute(delete(node).where(of_nodes))
     ping_counters.add_to_total(conn, keys)
     return Removed(nodes=len(keys), more=False)
+
+
+def _have_claims(conn: Connection, keys: Sequence[int]) -> bool:
+    """Whether nodes have claimed anything that is not free again."""
+    return bool(conn.execute(_HAVE_CLAIMS, {"nodes": keys}).scalar_one())
 
 
 def _free_claims(

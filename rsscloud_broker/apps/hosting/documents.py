@@ -309,12 +309,10 @@ def _charset_of(body: bytes, content_type: str) -> str:
     for mark, charset in _MARKS:
         if body.startswith(mark):
             return charset
-    declared = _DECLARED.match(body[:300].decode("latin-1"))
-    in_type = _CHARSET.search(content_type)
     name = "utf-8"
-    if declared is not None:
+    if declared := _DECLARED.match(body[:300].decode("latin-1")):
         name = declared[2].lower()
-    elif in_type is not None:
+    elif in_type := _CHARSET.search(content_type):
         name = in_type[1].lower()
     return "utf-8" if name.startswith("utf-16") else name
 

@@ -89,7 +89,7 @@ class Writing:
         self._in_thread = parts.in_thread
         per_minute = options.posts_per_minute
         self._limit_of_changes = PerMinuteLimit(parts.clock, per_minute, "changes of messages")
-        self._upload_pace = PerMinuteLimit(parts.clock, per_minute, "uploads")
+        self._limit_of_uploads = PerMinuteLimit(parts.clock, per_minute, "uploads")
         self._locks: dict[int, DeferredLock] = {}  # by account, of which there are never many
         self._feeds_kept: BoundedDict[int, tuple[int, Mapping[str, WrittenFeed]]] = BoundedDict(
             100  # How many authors' feeds are kept in memory.
@@ -396,7 +396,7 @@ class Writing:
             raise InvalidPost("the file is empty; choose another one")
         if len(data) > most:
             raise InvalidPost(f"the file has {len(data):,} bytes; it may have {most:,}")
-        self._upload_pace.take(caller.account.id)
+        self._limit_of_uploads.take(caller.account.id)
         author = await self._ensure_author(caller)
         self._publisher.check(self.feeds.url(caller.name), source)
         async with self._lock_of(author):
