@@ -15,9 +15,10 @@ never cancels a notification because others wait.
 
 Thousands of hosts that never answer cannot take every slot.  Hosts that answered quickly the last
 time have slots that no other host can take: half as many as the total, beside the total.  A
-quarter of ``max_slow`` is reserved for them too.  ``AdaptiveWindow`` sets the number of slots.
+quarter of ``max_slow`` is reserved for them too.
 
-Decision 0016 (``docs/decisions``) says why the core's `HostLimiter` does not fit here.
+Decisions 0016 and 0033 (``docs/decisions``) say why the core's `HostLimiter` does not fit here, and
+what would be lost without each of these limits.
 """
 
 from __future__ import annotations
@@ -26,14 +27,16 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 
 from attrs import define, field
-from twisted.internet.interfaces import IReactorTime
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.delivery.pace import AdaptiveWindow
 from rsscloud_broker.util.caches import BoundedDict
 
 #: The most slots that one host can earn.
 MOST_PER_HOST = 16
+
+#: Seconds after which a notification without an answer is slow, and between two looks for those.
+SLOW_AFTER, TICK = 0.1, 0.05
 
 
 @define(eq=False)
@@ -46,7 +49,7 @@ class Job(ABC):
     :ivar behind_its_host: whether it waits because its host has no free slot.
     :ivar went_well: whether it succeeded, once it is over; None if it says nothing of its host.
     :ivar _quick: whether its host answered quickly the last time before it was enqueued.
-    :ivar _since, _began_at: when it began, by the clock of ``AdaptiveWindow`` and by the usual one.
+    :ivar _began_at: when it began.
     """
 
     host: str
@@ -55,7 +58,6 @@ class Job(ABC):
     behind_its_host: bool = field(default=False, init=False)
     went_well: bool | None = field(default=None, init=False)
     _quick: bool = field(default=False, init=False)
-    _since: float = field(default=0.0, init=False)
     _began_at: float = field(default=0.0, init=False)
 
     @abstractmethod
@@ -138,10 +140,11 @@ class Dispatcher:
         self._clock = clock
         self._counters = counters
         self._limits = (slots, per_host, max_slow, MOST_PER_HOST)
+        self._slots = slots
         self._per_host = per_host
         self._max_slow = max_slow
         self._most_per_host = MOST_PER_HOST
-        self._pace = AdaptiveWindow(clock, slots, self._make_room)
+        self._timer: IDelayedCall | None = None
         self._hosts: dict[str, _Host] = {}
         # How many hosts that answered quickly are remembered.
         self._quick_hosts: BoundedDict[str, float] = BoundedDict(20_000)  # and their slots
@@ -167,10 +170,9 @@ class Dispatcher:
 
         :param nodes: how many nodes live.
         """
-        slots, self._per_host, self._max_slow, self._most_per_host = (
+        self._slots, self._per_host, self._max_slow, self._most_per_host = (
             max(1, limit // nodes) for limit in self._limits
         )
-        self._pace.limit(slots)
 
     def submit(self, job: Job) -> None:
         """Begin a job, now or as soon as a slot is free for it."""
@@ -202,19 +204,18 @@ class Dispatcher:
 
     def end(self, job: Job) -> None:
         """Give the slots of a job that is over to others."""
-        now = self._clock.seconds()
-        quick = job in self._active and self._pace.time(now) - job._since < self._pace.slow_after
+        quick = job in self._active and self._clock.seconds() - job._began_at < SLOW_AFTER
         self._count_no_more(job)
         if job.went_well is not None:
-            if quick:
-                self._pace.note_duration(now - job._began_at)
             self._adjust_slots(job, well=quick and job.went_well)
         self._leave_host(job)
         self._begin_jobs()
 
     def stop(self) -> None:
         """Stop the timer.  The caller has stopped all jobs before."""
-        self._pace.stop()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def queued_for(self, host: str) -> int:
         """How many jobs wait because their host has no free slot."""
@@ -238,29 +239,22 @@ class Dispatcher:
                 self._begin_job(queue.pop())
         finally:
             self._is_beginning = False
-        if self._active:
-            self._pace.start()
+        if (self._quick_queue or self._queue) and self._timer is None:
+            self._timer = self._clock.callLater(TICK, self._make_room)
 
     def _begin_job(self, job: Job) -> None:
         job.begun = True
         job._began_at = self._clock.seconds()
-        job._since = self._pace.time(job._began_at)
         self._active[job] = None
         self._active_quick += job._quick
         job.begin()
 
     def _next_queue(self) -> _Queue | None:
         """The queue whose first job may begin; None if no slot is free for any job."""
-        window = self._pace.window
-        if self._quick_queue and (
-            len(self._active) < window or self._active_quick < (window + 1) // 2
-        ):
+        is_free = len(self._active) < self._slots
+        if self._quick_queue and (is_free or self._active_quick < (self._slots + 1) // 2):
             return self._quick_queue
-        if self._queue and len(self._active) < window:
-            return self._queue
-        if self._quick_queue or self._queue:
-            self._pace.filled = True
-        return None
+        return self._queue if self._queue and is_free else None
 
     def _count_no_more(self, job: Job) -> None:
         """Count a job no more among those under way: neither as active nor as slow."""
@@ -295,23 +289,19 @@ class Dispatcher:
         if not host.slots_in_use:
             del self._hosts[job.host]
 
-    def _make_room(self) -> bool:
-        """Let slow jobs give up their slots if others wait.
-
-        :returns: whether any job is active, so that this is to be called again.
-        """
-        if self._quick_queue or self._queue:
-            self._free_slots_of_slow()
-            self._begin_jobs()
-        return bool(self._active)
+    def _make_room(self) -> None:
+        """Let slow jobs give up their slots to those that wait."""
+        self._timer = None
+        self._free_slots_of_slow()
+        self._begin_jobs()
 
     def _free_slots_of_slow(self) -> None:
         """Count those jobs as slow, as far as there may be more, that have no answer after a
         moment.
         """
-        slow_since = self._pace.time(self._clock.seconds()) - self._pace.slow_after
+        slow_since = self._clock.seconds() - SLOW_AFTER
         for job in list(self._active):
-            if job._since > slow_since:
+            if job._began_at > slow_since:
                 break  # the jobs are in the order in which they began
             # The part of ``max_slow`` that jobs may fill whose hosts did not answer quickly the
             # last time.

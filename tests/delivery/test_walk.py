@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred, fail
 
 from rsscloud_broker.delivery import walk
 from rsscloud_broker.delivery.attempts import SOON
-from rsscloud_broker.delivery.pace import TICK
+from rsscloud_broker.delivery.dispatch import TICK
 from rsscloud_broker.delivery.walk import (
     BATCH_SIZE,
     MAX_UNSAVED,
