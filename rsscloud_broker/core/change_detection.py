@@ -7,14 +7,14 @@ Fetched bytes have changed if their hash or size differs from that of the last f
 - ``read``: the caller waits for the result, and nothing is recorded (a subscription).
 - ``schedule``: the caller has stored a check, which says that the topic waits to be fetched, and
   does not wait (a weblogUpdates ping).  Only some checks are in memory at a time: see
-  ``waiting_checks``.  If the fetch fails, it is retried: see ``retrying``.
+  ``waiting_checks``.  If the fetch fails, the check waits for a retry: see ``retrying``.
 
 All share fetches (``sharing``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
@@ -27,7 +27,7 @@ from twisted.logger import Logger
 
 from rsscloud_broker.core.feed_inspector import FeedInspector
 from rsscloud_broker.core.remote_fetches import RecordedFetch, RemoteFetches, record_of, result_of
-from rsscloud_broker.core.retrying import RETRIES, FetchRetries, Retry
+from rsscloud_broker.core.retrying import RETRIES, FetchRetries
 from rsscloud_broker.core.sharing import PendingFetch, SharedFetches
 from rsscloud_broker.core.topic_reader import TopicReader
 from rsscloud_broker.core.waiting_checks import Refetches, WaitingChecks
@@ -80,9 +80,7 @@ class ChangeDetector(Service):
         self.others = RemoteFetches(store, clock)
         self._waiting = WaitingChecks(store, clock, retry, self._begin_claimed)
         self._refetches = Refetches(store, clock, retry, self._waiting)
-        self._retries = FetchRetries(
-            store, clock, retry, self._request, retries, self._waiting.wake_at
-        )
+        self._retries = FetchRetries(store, clock, retry, retries, self._waiting.wake_at)
         self._pings_seen = 0
         # The number of the last ping of a topic, for this many topics.
         self._last_pings: BoundedDict[str, int] = BoundedDict(10_000)
@@ -99,7 +97,6 @@ class ChangeDetector(Service):
         """Stop retrying; the store keeps the checks of topics that still wait."""
         super().stopService()
         self._store_retry.stop()
-        self._retries.forget()
         self._waiting.stop()
         if self._releasing is not None:
             self._releasing.cancel()
@@ -147,7 +144,6 @@ class ChangeDetector(Service):
             source,
             waiter=found,
             cause=ChangeSource(way, origin, pinged),
-            may_have_changed=pinged,
             to_record=True,
         )
         return found.addCallback(record_of)
@@ -208,13 +204,11 @@ class ChangeDetector(Service):
         self._count_ping(url)
         if not self.running or state is CheckState.ELSEWHERE:
             return
-        if self._retries.fetch_soon_if_waiting(url, source, cause):
-            return
         if state is CheckState.WAITS and url not in self._waiting:
             self._waiting.note_left(url, source)
         else:
             self._waiting.add(url, source)
-            self._request(url, source, cause=cause, may_have_changed=True, requested=True)
+            self._request(url, source, cause=cause, requested=True)
 
     def _begin_claimed(self, check: Check) -> None:
         """Begin the fetch of a check that this process has just claimed."""
@@ -223,7 +217,7 @@ class ChangeDetector(Service):
             check.source,
             cause=check.cause,
             requested=True,
-            delays=self._retries.delays_after(check.failures),
+            failures=check.failures,
         )
 
     async def schedule_later(self, url: str, source: str, cause: ChangeSource) -> None:
@@ -237,55 +231,43 @@ class ChangeDetector(Service):
             if state:
                 self.schedule(url, state, source=source, cause=cause.again)
         elif self.running:
-            now, delays = self._clock.seconds(), self._retries.delays_after(0)
-            self._retries.retry_later(Retry(url, now, delays, {source}, cause.again))
+            self._retries.put_off(url, asked_until=self._clock.wall_seconds())
 
     def _request(
         self,
         url: str,
-        *sources: str,
+        source: str,
+        *,
         waiter: Deferred[RecordedFetch] | None = None,
         cause: ChangeSource = UNKNOWN_SOURCE,
-        may_have_changed: bool = False,
         to_record: bool = False,
         requested: bool = False,
-        delays: Iterator[float] | None = None,
+        failures: int = 0,
     ) -> None:
         """Request a fetch of a topic, which may be shared with other requests.
 
-        If the topic waits for a retry, this fetch replaces the retry.
-
         :param waiter: is fired with the result or the failure.
-        :param may_have_changed: whether the topic may have changed since the last fetch, so that
-            a failure is retried from the first delay on.
-        :param cause, to_record, requested, delays: see ``PendingFetch``.
+        :param source: as for ``check_now``.
+        :param cause, to_record, requested, failures: see ``PendingFetch``.
         """
         pending = self._fetches.find_or_make(url)
-        retry = self._retries.take(url)
-        if retry is not None:
-            sources += tuple(retry.sources)
-            pending.cause = pending.cause.joined(retry.cause)
-            pending.requested = True
-            pending.delays = retry.delays
-            self._waiting.add(url, next(iter(retry.sources), ""))
-        if may_have_changed or delays is not None:
-            pending.delays = delays
+        if requested:
+            earlier = pending.failures if pending.requested else failures
+            pending.failures = min(earlier, failures)
         if waiter is not None:
             pending.waiters.append(waiter)
         pending.cause = pending.cause.joined(cause)
         pending.to_record |= to_record
         pending.requested |= requested
-        for source in sources:  # a new source may get a slot at once
-            pending.turn.join(source)
+        pending.turn.join(source)  # a new source may get a slot at once
         self._fetches.start(pending)
 
     def _count_checks(self) -> int:
         """How many of the stored checks this process handles."""
-        return len(self._retries) + sum(pending.requested for pending in self._fetches)
+        return sum(pending.requested for pending in self._fetches)
 
     async def lose_claims(self) -> None:
         """Forget the checks that others have claimed, but not what callers wait for."""
-        self._retries.forget()
         self._fetches.lose_claims()
         self._waiting.forget()
         await self._release_unhandled()
@@ -307,7 +289,7 @@ class ChangeDetector(Service):
     async def _release_unhandled(self) -> None:
         """Release the checks that this node has claimed in the store and does not handle."""
         try:
-            release = partial(self._store.release_checks, {*self._waiting, *self._retries})
+            release = partial(self._store.release_checks, tuple(self._waiting))
             await self._store_retry(release, "topics that wait")
         except CancelledError:
             raise
@@ -371,18 +353,7 @@ class ChangeDetector(Service):
             for source in pending.turn.sources:
                 following.turn.join(source)
             return
-        retry = Retry(
-            url,
-            self._clock.seconds(),
-            pending.delays or self._retries.delays_after(0),
-            set(pending.turn.sources),
-            pending.cause.again,
-        )
-        if isinstance(error, TopicUnreadable):
-            self._retries.plan_after_failure(retry, error, pending.asked_until)
-        else:
-            self.log.error("Reading {url} is put off: {error}", url=url, error=error)
-            self._retries.put_off(retry)
+        self._retries.plan(url, error, pending.failures, pending.asked_until)
 
     async def record(self, fetched: FetchResult, *, announce: bool = True) -> FetchRecord:
         """Record the result of a fetch in the store, and publish the change if it is one.

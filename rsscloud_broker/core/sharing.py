@@ -38,7 +38,7 @@ class PendingFetch(Generic[T]):
     :ivar to_record: whether the result is to be recorded.
     :ivar requested: whether the store has a check of the topic, which waits for this fetch.
     :ivar waiters: are fired with the result or the failure.
-    :ivar delays: seconds to wait before each retry that is left; None for all retries.
+    :ivar failures: how many attempts have failed before, of the check.
     """
 
     url: str
@@ -48,7 +48,7 @@ class PendingFetch(Generic[T]):
     cause: ChangeSource = UNKNOWN_SOURCE
     to_record: bool = False
     requested: bool = False
-    delays: Iterator[float] | None = None
+    failures: int = 0
     waiters: list[Deferred[T]] = field(factory=list, init=False)
 
     async def fire_waiters(self, clock: IClock, result: T | Failure) -> None:

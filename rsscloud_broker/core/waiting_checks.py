@@ -311,6 +311,6 @@ class Refetches:
         # A check was requested during each of two fetches: the third follows after a second.
         until = self._clock.wall_seconds() + 1.0
         await self._store_retry(
-            partial(self._store.put_off_check, url, 0, until), "topics that wait"
+            partial(self._store.put_off_check, url, 0, until, until), "topics that wait"
         )
         self._waiting.wake_at(until)

@@ -1,4 +1,5 @@
-"""Claims topics that wait to be fetched, some at a time, fairly by source and by host.
+"""Claims topics that wait to be fetched, some at a time, fairly by source and by host; and releases
+them, when a fetch has failed or this process does not handle them any more.
 
 Hundreds of thousands of checks may wait, requested by one source, or of topics at one host.  So
 the sources take turns, and within a source its hosts; of each host come those that wait longest.
@@ -10,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from sqlalchemy import Connection, and_, bindparam, func, select, update
+from sqlalchemy import Connection, and_, bindparam, case, func, or_, select, update
 
 from rsscloud_broker.database.columns import to_micros, to_seconds_or_none
+from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import Check, ClaimedChecks, WantedChecks
-from rsscloud_broker.storage.checks import cause
+from rsscloud_broker.storage.checks import SOONEST, cause
 from rsscloud_broker.storage.schema import CHECK_WAITS, topic
+from rsscloud_broker.storage.topic_urls import HAS_PUBLIC, key_of
 
 #: How many sources have a turn in one claim, and how many sources or hosts are passed over at most
 #: because they are busy.
@@ -104,6 +107,55 @@ def claim_checks(conn: Connection, wanted: WantedChecks, node: int) -> ClaimedCh
         after_source=sources[-1] if sources else None,
         after_hosts=after_hosts,
     )
+
+
+def put_off_check(
+    conn: Connection,
+    url: str,
+    failures: int,
+    until: float,
+    asked_until: float,
+    node: int | None = None,
+) -> float | None:
+    """Release a claimed check whose fetch has failed, and let it wait until a time.
+
+    If somebody requests it again, it waits a second at most.
+
+    :param failures: how many attempts have failed.
+    :param asked_until: when it was requested the last time before that fetch, or later.
+    :param node: the node id of this process; a check that another has claimed stays with it.
+    :returns: until when it waits; None if this process has not claimed it.
+    """
+    is_asked_again = topic.c.check_requested_at > to_micros(asked_until)
+    soonest = topic.c.check_requested_at + SOONEST
+    is_soon = and_(is_asked_again, soonest < to_micros(until))
+    due_at: int | None = conn.scalar(
+        update(topic)
+        .where(topic.c.id == key_of(url), topic.c.check_node_id == node)
+        .values(
+            check_node_id=None,
+            check_due_at=case((is_soon, soonest), else_=to_micros(until)),
+            check_failures=case((is_asked_again, 0), else_=failures),
+            # What strangers ask for is not tried again without public subscriptions.
+            check_way=case(
+                (or_(HAS_PUBLIC, topic.c.check_way == Way.FOLLOWED), topic.c.check_way), else_=""
+            ),
+        )
+        .returning(topic.c.check_due_at)
+    )
+    return to_seconds_or_none(due_at)
+
+
+def release_checks(conn: Connection, held: Collection[str], node: int) -> int:
+    """Release the claims of this process, so that any node may claim these checks.
+
+    :param held: the URLs of topics whose checks it still handles.
+    :returns: how many were released.
+    """
+    claimed = select(topic.c.id, topic.c.url).where(topic.c.check_node_id == node)
+    lost = [key for key, url in conn.execute(claimed) if url not in held]
+    released = update(topic).where(topic.c.id.in_(lost), topic.c.check_node_id == node)
+    return conn.execute(released.values(check_node_id=None)).rowcount
 
 
 def _claim(conn: Connection, keys: Sequence[int], node: int) -> list[Check]:

@@ -24,13 +24,16 @@ from sqlalchemy import (
     Row,
     Select,
     bindparam,
-    case,
     or_,
     select,
     update,
 )
 
-from rsscloud_broker.database.columns import MICROSECONDS, insert_missing, to_micros
+from rsscloud_broker.database.columns import (
+    MICROSECONDS,
+    insert_missing,
+    to_micros,
+)
 from rsscloud_broker.database.many_values import OfMany
 from rsscloud_broker.model import host_of
 from rsscloud_broker.model.ways import UNKNOWN_SOURCE, ChangeSource, Way
@@ -60,8 +63,9 @@ NO_CHECK = {
     "check_origin": "",
 }
 
-#: A check that is put off waits this long at most, in microseconds, if it is requested again.
-_SOONEST = MICROSECONDS
+#: A check that is put off and requested again waits this long at most after the last fetch, in
+#: microseconds.
+SOONEST = MICROSECONDS
 
 #: The longest name that a host can have; a longer one is no name, and would not fit into an index.
 _LONGEST_HOST = 255
@@ -71,6 +75,7 @@ CHECK_COLUMNS = (
     topic.c.id,
     topic.c.url,
     topic.c.failures,
+    topic.c.asked_at,
     topic.c.check_requested_at,
     topic.c.check_pinged,
     topic.c.check_node_id,
@@ -169,7 +174,7 @@ class CheckRequests:
             return
         is_new = row.check_requested_at is None
         holder = None if is_new else row.check_node_id
-        due = None if is_new else row.check_due_at
+        due = None if is_new else _earlier_due(row, asked.at)
         state = self._state(row, holder, due, asked)
         is_taken_over = state is CheckState.CLAIMED and holder != self._node
         self._states[row.id] = state
@@ -177,7 +182,7 @@ class CheckRequests:
             "key": row.id,
             "at": max(asked.at, row.check_requested_at or 0),
             "node": {CheckState.CLAIMED: self._node, CheckState.ELSEWHERE: holder}.get(state),
-            "due": None if due is None else min(due, asked.at + _SOONEST),
+            "due": due,
             # Whose capacity the check uses.
             "source": asked.source if is_new or is_taken_over else row.check_source,
             "host": host_of(row.url)[:_LONGEST_HOST],
@@ -310,6 +315,20 @@ def _insert_with_checks(
     return states
 
 
+def _earlier_due(row: Row[Any], at: int) -> int | None:
+    """When a check that was put off may be claimed, now that it is requested again.
+
+    :param row: the row of its topic: has ``CHECK_COLUMNS``.
+    :param at: the time of the request, in microseconds.
+    :returns: None if that is now, or if the check was not put off.
+    """
+    due: int | None = row.check_due_at
+    if due is None:
+        return None
+    earlier = min(due, (row.asked_at or 0) + SOONEST)
+    return earlier if earlier > at else None
+
+
 def _may_be_checked(asked: AskedCheck, row: Row[Any]) -> bool:
     """Whether a check of a known topic may be requested."""
     return bool(row.is_active and (asked.cause.pinged or row.is_watched))
@@ -395,40 +414,3 @@ def drop_check(conn: Connection, url: str, asked_until: float, node: int | None 
     if node is not None:
         is_held = topic.c.check_node_id == node
         conn.execute(update(topic).where(of_url, is_held).values(check_node_id=None))
-
-
-def put_off_check(
-    conn: Connection, url: str, failures: int, until: float, node: int | None = None
-) -> None:
-    """Release a claimed check whose fetch has failed, and let it wait until a time.
-
-    If somebody requests it again meanwhile, it waits a second at most.
-
-    :param failures: how many attempts have failed.
-    :param node: the node id of this process; a check that another has claimed stays with it.
-    """
-    conn.execute(
-        update(topic)
-        .where(topic.c.id == key_of(url), topic.c.check_node_id == node)
-        .values(
-            check_node_id=None,
-            check_due_at=to_micros(until),
-            check_failures=failures,
-            # What strangers ask for is not tried again without public subscriptions.
-            check_way=case(
-                (or_(HAS_PUBLIC, topic.c.check_way == Way.FOLLOWED), topic.c.check_way), else_=""
-            ),
-        )
-    )
-
-
-def release_checks(conn: Connection, held: Collection[str], node: int) -> int:
-    """Release the claims of this process, so that any node may claim these checks.
-
-    :param held: the URLs of topics whose checks it still handles.
-    :returns: how many were released.
-    """
-    claimed = select(topic.c.id, topic.c.url).where(topic.c.check_node_id == node)
-    lost = [key for key, url in conn.execute(claimed) if url not in held]
-    released = update(topic).where(topic.c.id.in_(lost), topic.c.check_node_id == node)
-    return conn.execute(released.values(check_node_id=None)).rowcount

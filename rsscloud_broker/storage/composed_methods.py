@@ -132,7 +132,7 @@ class ComposedMethods(SharedWork):
     def release_checks(self, held: Collection[str]) -> Deferred[int]:
         """Release the claims of this process, but for the topics ``held``; return how many."""
         return self._database.write(
-            lambda conn: checks.release_checks(conn, held, self._ensure_node(conn))
+            lambda conn: check_claims.release_checks(conn, held, self._ensure_node(conn))
         )
 
     def join_check(self, url: str, at: float, cause: ChangeSource) -> Deferred[int | None]:
@@ -163,10 +163,14 @@ class ComposedMethods(SharedWork):
             lambda conn: checks.drop_check(conn, url, asked_until, self._node)
         )
 
-    def put_off_check(self, url: str, failures: int, until: float) -> Deferred[None]:
+    def put_off_check(
+        self, url: str, failures: int, until: float, asked_until: float
+    ) -> Deferred[float | None]:
         """Release a claimed check whose fetch has failed, and let it wait until a time."""
         return self._database.write(
-            lambda conn: checks.put_off_check(conn, url, failures, until, self._node)
+            lambda conn: check_claims.put_off_check(
+                conn, url, failures, until, asked_until, self._node
+            )
         )
 
     request_content = writing(checks.request_content)

@@ -414,6 +414,7 @@ class PingTopicTests(BrokerTestCase):
         self.detector.stopService()
         self.fetcher.contents[FEED] = content + b"!"
         self.detector.startService()
+        self.clock.advance(5)
         self.assertEqual([ping.origin for ping in self.pings()], [origin])
 
     def test_what_cannot_be_read_is_not_read_again_for_nobody(self) -> None:

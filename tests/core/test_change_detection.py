@@ -369,9 +369,33 @@ class AskTests(CoreTestCase):
         self.start()
         del self.fetcher.contents[FEED]
         self.ask()
-        for _ in range(3):  # polls
-            self.failureResultOf(self.detector.check_now(FEED), TopicUnreadable)
-        self.assertEqual(self.due(), [], "the retries are used up")
+        for delay in (5, 30, 120):
+            self.failureResultOf(self.detector.check_now(FEED), TopicUnreadable)  # a poll
+            self.clock.advance(delay)
+        self.assertEqual((len(self.fetcher.fetched), self.due()), (7, []))
+
+    def test_retries_go_on_as_planned_after_a_restart(self) -> None:
+        self.detector.startService()
+        content = self.fetcher.contents.pop(FEED)
+        self.ask()
+        self.clock.advance(5)
+        self.detector.stopService()
+        self.clock.advance(10)
+        self.start()
+        self.change(content + b"new")
+        self.clock.advance(19)
+        self.assertEqual(len(self.fetcher.fetched), 2)
+        self.clock.advance(1)
+        self.assertEqual((len(self.fetcher.fetched), self.due()), (3, []))
+
+    def test_result_after_a_failure_is_recorded_though_nothing_has_changed(self) -> None:
+        content = self.fetcher.contents.pop(FEED)
+        self.failureResultOf(self.detector.check_now(FEED), TopicUnreadable)
+        self.change(content)
+        self.successResultOf(self.detector.check_now(FEED))
+        status = self.successResultOf(self.store.topic_status(FEED))
+        assert status is not None
+        self.assertEqual(status.failures, 0)
 
     def test_a_ping_while_a_topic_is_given_up_is_read(self) -> None:
         self.start()
@@ -485,14 +509,11 @@ class AskTests(CoreTestCase):
         self.detector.startService()
         del self.fetcher.contents[FEED]
         self.ask()
-        # The retry, the next look at the store, and the next claim.
-        self.assertEqual(len(self.clock.getDelayedCalls()), 3)
+        # The next look at the store, and the next claim.
+        self.assertEqual(len(self.clock.getDelayedCalls()), 2)
         self.detector.stopService()
         self.assertEqual(self.clock.getDelayedCalls(), [])
         self.assertEqual(self.due(), [FEED])
-        self.change()
-        self.start()
-        self.assertEqual(len(self.bus.events), 1)
 
     def test_stopping_while_the_store_is_unavailable_at_start(self) -> None:
         self.unavailable.add("claim_checks")

@@ -241,17 +241,6 @@ class LostClaimsTests(BrokerTestCase):
         self.assertEqual(self.successResultOf(asked).topic.url, FEED)
         self.assertEqual(self.fetcher.fetched, [FEED])
 
-    def test_retries_are_forgotten(self) -> None:
-        self.subscribe()
-        self.fetcher.contents.clear()
-        self.fetcher.held = None
-        self.ping(FEED)
-        self.assertEqual(len(self.detector._retries), 1)
-        self.lose()
-        self.clock.advance(5)
-        self.assertEqual(self.fetcher.fetched, [FEED])
-        self.assertEqual(self.due(), [FEED])
-
     def test_checks_that_were_claimed_since_are_released(self) -> None:
         """Other work had registered the process anew before it heard of its loss."""
         self.free_claims()

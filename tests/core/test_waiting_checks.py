@@ -111,7 +111,7 @@ class WaitingChecksTests(SynchronousTestCase):
     def test_what_was_put_off_is_claimed_at_its_time(self) -> None:
         self.ask(ONE, feed("a"))
         due_at = self.clock.wall_seconds() + 30
-        self.successResultOf(self.store.put_off_check(feed("a"), 1, due_at))
+        self.successResultOf(self.store.put_off_check(feed("a"), 1, due_at, due_at))
         self.waiting.done(feed("a"))
         self.waiting.wake()
         self.clock.advance(29)

@@ -680,7 +680,7 @@ class OtherClaimTests(NodesTestCase):
         await one.request_check(FEED, 2000.0, True, "192.0.2.1", True)
         await self.lose(one, other)
         self.assertEqual(await self.claimed(other), [FEED])
-        await one.put_off_check(FEED, 1, 9000.0)
+        self.assertIsNone(await one.put_off_check(FEED, 1, 9000.0, 2000.0))
         with self.engine.connect() as conn:
             claim = select(topic.c.check_node_id, topic.c.check_due_at, topic.c.check_failures)
             self.assertEqual(conn.execute(claim).one(), (other.node, None, 0))

@@ -489,7 +489,7 @@ class RecordsContract(TestCase):
         for number, url in enumerate(urls):
             await self.store.request_check(url, 100, True, "192.0.2.1", claim=number < 3)
         self.assertEqual(await self.store.waiting_checks(), {"ready": 3, "put_off": 0})
-        await self.store.put_off_check(urls[0], 1, 160)
+        await self.store.put_off_check(urls[0], 1, 160, 100)
         self.assertEqual(await self.store.waiting_checks(), {"ready": 3, "put_off": 1})
         await self.store.drop_check(urls[5], 101)
         self.assertEqual(await self.store.waiting_checks(), {"ready": 2, "put_off": 1})

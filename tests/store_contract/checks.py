@@ -166,22 +166,47 @@ class ChecksContract(TestCase):
     async def test_check_that_is_put_off_waits(self) -> None:
         await self.ask(ONE, FEED)
         await self.claim(1)
-        await self.store.put_off_check(FEED, 2, 1100.0)
-        claiming = self.store.request_check(FEED, 1000.5, True, ONE, True)
-        self.assertEqual(await claiming, CheckState.WAITS, "but only for a second")
-        self.assertEqual((await self.claim(1, now=1001.0), self.last.next_at), ([], 1001.5))
-        self.assertEqual(await self.claim(1, now=1001.5), [Check(FEED, ONE, cause=PINGED)])
-        await self.store.put_off_check(FEED, 2, 1100.0)
+        self.assertEqual(await self.store.put_off_check(FEED, 2, 1100.0, 1000.0), 1100.0)
         self.assertEqual(await self.claim(1, now=1099.0), [])
         self.assertEqual(await self.claim(1, now=1101.0), [Check(FEED, ONE, 2, PINGED)])
         self.assertIsNone(self.last.next_at)
+
+    async def test_check_that_is_put_off_and_requested_again_waits_a_second(self) -> None:
+        """A second from the begin of the fetch that failed."""
+        await self.ask(ONE, FEED)
+        await self.claim(1)
+        await self.store.record_failure(FEED, 1000.0, "status 500")
+        await self.store.put_off_check(FEED, 2, 1100.0, 1000.0)
+        claiming = self.store.request_check(FEED, 1000.5, True, ONE, True)
+        self.assertEqual(await claiming, CheckState.WAITS)
+        self.assertEqual((await self.claim(1, now=1000.9), self.last.next_at), ([], 1001.0))
+        self.assertEqual(await self.claim(1, now=1001.0), [Check(FEED, ONE, cause=PINGED)])
+
+    async def test_check_that_was_put_off_a_while_ago_is_claimed_by_who_requests_it(self) -> None:
+        await self.ask(ONE, FEED)
+        await self.claim(1)
+        await self.store.record_failure(FEED, 1000.0, "status 500")
+        await self.store.put_off_check(FEED, 2, 1100.0, 1000.0)
+        claiming = self.store.request_check(FEED, 1030.0, True, ONE, True)
+        self.assertEqual(await claiming, CheckState.CLAIMED)
+
+    async def test_check_that_was_requested_again_is_put_off_for_a_second(self) -> None:
+        """It has all its attempts; and a request by a clock that is ahead puts it off no longer."""
+        for asked_at, due_at, failures in ((1005.0, 1006.0, 0), (9000.0, 1100.0, 0)):
+            await self.ask(ONE, FEED)
+            await self.claim(1)
+            await self.ask(ONE, FEED, at=asked_at)
+            self.assertEqual(await self.store.put_off_check(FEED, 2, 1100.0, 1000.0), due_at)
+            again = Check(FEED, ONE, failures, PINGED)
+            self.assertEqual(await self.claim(1, now=due_at), [again])
+            await self.store.drop_check(FEED, asked_at)
 
     async def test_what_a_follower_is_told_stays_so_when_it_is_put_off(self) -> None:
         """But no way stays by which strangers asked, if only followers have the topic."""
         for way, kept in ((Way.FOLLOWED, Way.FOLLOWED), (Way.RSSCLOUD, Way.FETCH)):
             asking = ChangeSource(way, pinged=True)
             await self.store.request_check(FEED, 1000.0, True, ONE, True, asking)
-            await self.store.put_off_check(FEED, 1, 1001.0)
+            await self.store.put_off_check(FEED, 1, 1001.0, 1000.0)
             (check,) = await self.claim(1, now=1002.0)
             self.assertEqual(check.cause.way, kept)
             await self.store.drop_check(FEED, 1000.0)
