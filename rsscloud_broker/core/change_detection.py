@@ -289,7 +289,7 @@ class ChangeDetector(Service):
     async def _release_unhandled(self) -> None:
         """Release the checks that this node has claimed in the store and does not handle."""
         try:
-            release = partial(self._store.release_checks, tuple(self._waiting))
+            release = partial(self._store.release_checks, set(self._waiting))
             await self._store_retry(release, "topics that wait")
         except CancelledError:
             raise
@@ -299,9 +299,9 @@ class ChangeDetector(Service):
     async def _fetch_and_record(self, pending: _Pending) -> RecordedFetch:
         """Fetch and record; if that fails and the store has a check, plan a retry."""
         url = pending.url
-        if (answer := await self.others.answer(pending)) is not None:
-            return answer
         try:
+            if (answer := await self.others.answer(pending)) is not None:
+                return answer
             use = partial(self._record_if_wanted, pending)
             found = await self._reader.fetch(url, pending.turn, use, pending.cause.way)
             if self.running:

@@ -8,13 +8,14 @@ from sqlalchemy import Connection, select, update
 from twisted.internet.defer import Deferred
 
 from rsscloud_broker.core.remote_fetches import LONGEST, LOOK
-from rsscloud_broker.errors import TopicUnreadable
+from rsscloud_broker.errors import TopicUnreadable, Unavailable
 from rsscloud_broker.events import WorkHinted
 from rsscloud_broker.model import FetchResult, Ping
 from rsscloud_broker.model.ways import ChangeSource, Way
 from rsscloud_broker.model.work import CheckState, FetchRecord
 from rsscloud_broker.storage.nodes import leave
 from rsscloud_broker.storage.schema import node, subscription, topic
+from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE
 from tests.core.house import FEED, CoreTestCase
 from tests.storage.waiting import PINGED
 
@@ -120,6 +121,23 @@ class ElsewhereTests(CoreTestCase):
         held.callback(key)
         self.clock.advance(LOOK)
         self.successResultOf(asked)
+        self.assertEqual((self.fetcher.fetched, self.due()), ([FEED], []))
+
+    def test_check_that_is_claimed_here_meanwhile_outlives_a_failure_of_the_store(self) -> None:
+        """The store becomes unavailable while it is asked whether another node has the topic."""
+        self.write(lambda conn: leave(conn, OTHER))
+        held: Deferred[int | None] = Deferred()
+        join = self.store.join_check
+        self.patch(self.store, "join_check", lambda *asked: held)
+        asked = self.ping()
+        requesting = self.detector.request(FEED, "192.0.2.1", PINGED)
+        state = self.successResultOf(Deferred.fromCoroutine(requesting))
+        self.assertIs(state, CheckState.CLAIMED)
+        self.detector.schedule(FEED, state, source="192.0.2.1", cause=PINGED)
+        self.patch(self.store, "join_check", join)
+        held.errback(Unavailable("it is down"))
+        self.failureResultOf(asked, Unavailable)
+        self.clock.advance(UNAVAILABLE_PAUSE)
         self.assertEqual((self.fetcher.fetched, self.due()), ([FEED], []))
 
     def test_failure_is_told(self) -> None:
