@@ -426,7 +426,7 @@ class Server(Foundation):
                 core.Sweeper(store, bus, clock, self.access, self.detector.forget),
                 AccountSweeper(self.account_store, store, clock, config.accounts),
                 RemovedAccounts(self.account_store, clock, self.of_apps("account_data")),
-                WallClockWatch(clock, partial(set_back, store, clock)),
+                WallClockWatch(clock, partial(set_back, store, clock, self.detector)),
                 *self.pollers,
                 *([self._local_sign_in()] if self.is_local else []),
             ),
@@ -441,7 +441,10 @@ class Server(Foundation):
         return service
 
 
-async def set_back(store: Store, clock: IClock, seconds: float) -> None:
+async def set_back(
+    store: Store, clock: IClock, detector: core.ChangeDetector, seconds: float
+) -> None:
     """Move stored times along with the wall clock, unless they are those of other nodes too."""
     if not store.shares_work():
         await store.set_back(seconds, clock.wall_seconds())
+        detector.take_over()  # it may have set its timer by a time that was moved

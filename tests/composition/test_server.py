@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from types import UnionType
+from types import SimpleNamespace, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from attrs import fields
@@ -54,18 +54,19 @@ from tests.notes import NotesOptions, make_notes
 
 class SetBackTests(SynchronousTestCase):
     def test_times_of_other_nodes_stay(self) -> None:
-        for shares, wanted in ((False, [60.0]), (True, [])):
-            moved: list[float] = []
-            store: Any = SharedStore(shares, moved)
-            clock = Clock()
-            self.successResultOf(Deferred.fromCoroutine(set_back(store, clock, 60.0)))
-            self.assertEqual(moved, wanted)
+        for shares, wanted in ((False, [60.0, "taken over"]), (True, [])):
+            done: list[object] = []
+            store: Any = SharedStore(shares, done)
+            detector: Any = SimpleNamespace(take_over=lambda done=done: done.append("taken over"))
+            moving = set_back(store, Clock(), detector, 60.0)
+            self.successResultOf(Deferred.fromCoroutine(moving))
+            self.assertEqual(done, wanted)
 
 
 class SharedStore:
     """A store that other nodes may work on."""
 
-    def __init__(self, shares: bool, moved: list[float]) -> None:
+    def __init__(self, shares: bool, moved: list[object]) -> None:
         self._shares = shares
         self._moved = moved
 
