@@ -280,12 +280,12 @@ class TopicReader:
             moves, since strangers would see that.
         """
         await self._store.record_failure(url, at, error.reason)
-        self.forget(
-            url
-        )  # so that the next result is recorded, even if it is the one that is cached
+        # So that the next result is recorded, even if it is the one that is cached.
+        self.forget(url)
         if not (ends and isinstance(error, EndedTopic)):
             return
         if await self._store.end_topic(url, error.reason, at):
+            self.forget(url)  # another result may have been recorded meanwhile
             self.log.info("{url} has ended: {reason}", url=url, reason=error.reason)
             self._bus.publish(events.TopicEnded(url, error.reason, at))
 
