@@ -4,7 +4,7 @@ A check is in the row of its topic, in one of these states:
 
 - It *waits*: no node has claimed it.  ``check_claims`` claims some at a time.
 - It is *put off*: no node may claim it before ``check_due_at``, since a fetch has just failed.
-- It is *claimed*: a node has it in memory, as a fetch or as a retry.
+- It is *claimed*: a node has it in memory, as a fetch that waits or runs.
 
 If a check is requested again while a node has claimed it, it stays with that node, which fetches
 the topic once more.  If the topic cannot be fetched, that may take minutes; then who requests
@@ -83,6 +83,7 @@ CHECK_COLUMNS = (
     topic.c.check_source,
     topic.c.check_way,
     topic.c.check_origin,
+    HAS_PUBLIC.label("is_public"),
 )
 
 #: Selects what decides whether a check of a topic may be requested, by any of its URLs.
@@ -174,7 +175,7 @@ class CheckRequests:
             return
         is_new = row.check_requested_at is None
         holder = None if is_new else row.check_node_id
-        due = None if is_new else _earlier_due(row, asked.at)
+        due = None if is_new else _earlier_due(row, asked)
         state = self._state(row, holder, due, asked)
         is_taken_over = state is CheckState.CLAIMED and holder != self._node
         self._states[row.id] = state
@@ -315,18 +316,19 @@ def _insert_with_checks(
     return states
 
 
-def _earlier_due(row: Row[Any], at: int) -> int | None:
+def _earlier_due(row: Row[Any], asked: AskedCheck) -> int | None:
     """When a check that was put off may be claimed, now that it is requested again.
 
+    Strangers do not see that a topic waits for private followers: it is fetched for them at once.
+
     :param row: the row of its topic: has ``CHECK_COLUMNS``.
-    :param at: the time of the request, in microseconds.
     :returns: None if that is now, or if the check was not put off.
     """
     due: int | None = row.check_due_at
-    if due is None:
+    if due is None or (asked.cause.way.is_open and not row.is_public):
         return None
     earlier = min(due, (row.asked_at or 0) + SOONEST)
-    return earlier if earlier > at else None
+    return earlier if earlier > asked.at else None
 
 
 def _may_be_checked(asked: AskedCheck, row: Row[Any]) -> bool:
@@ -404,7 +406,8 @@ def _joined(row: Any, asked: AskedCheck) -> dict[str, Any]:
 def drop_check(conn: Connection, url: str, asked_until: float, node: int | None = None) -> None:
     """Withdraw the check of a topic that was requested until ``asked_until``.
 
-    A later one stays, and is released if this process has claimed it, so that any may claim it.
+    A later one stays, and is released if this process has claimed it, so that any may claim it a
+    second after ``asked_until``: by a clock that is ahead it seems to be later, again and again.
     """
     of_url = topic.c.id == key_of(url)
     is_older = topic.c.check_requested_at <= to_micros(asked_until)
@@ -413,4 +416,6 @@ def drop_check(conn: Connection, url: str, asked_until: float, node: int | None 
     conn.execute(update(topic).where(of_url, is_older, is_not_elsewhere).values(NO_CHECK))
     if node is not None:
         is_held = topic.c.check_node_id == node
-        conn.execute(update(topic).where(of_url, is_held).values(check_node_id=None))
+        due_at = to_micros(asked_until) + SOONEST
+        stays = update(topic).where(of_url, is_held)
+        conn.execute(stays.values(check_node_id=None, check_due_at=due_at))

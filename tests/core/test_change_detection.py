@@ -7,7 +7,7 @@ from __future__ import annotations
 from twisted.internet.defer import Deferred, fail
 from twisted.logger import capturedLogs, formatEvent
 
-from rsscloud_broker.errors import TopicUnreadable, Unavailable
+from rsscloud_broker.errors import EndedTopic, TopicUnreadable, Unavailable
 from rsscloud_broker.events import Event, PingReceived, TopicChanged
 from rsscloud_broker.model import FetchResult, Ping
 from rsscloud_broker.model.ways import ChangeSource, Way
@@ -230,6 +230,16 @@ class AskTests(CoreTestCase):
             self.clock.advance(0.1)
         self.assertEqual(self.due(), [])
 
+    def test_request_of_a_clock_that_is_ahead_makes_few_fetches_of_what_is_given_up(self) -> None:
+        """Each fetch seems to have begun before the request, which is not withdrawn then."""
+        self.start()
+        self.fetcher.failures[FEED] = TopicUnreadable(FEED, "it is refused", refused=True)
+        asking = self.store.request_check(FEED, self.clock.wall_seconds() + 2, True)
+        self.successResultOf(asking)
+        self.detector.take_over()
+        self.clock.pump([0.1] * 50)
+        self.assertEqual((len(self.fetcher.fetched), self.due()), (3, []))
+
     def test_origin_of_a_ping_outlives_a_restart(self) -> None:
         cause = ChangeSource(Way.WEBSUB, "http://other.example")
         now = self.clock.wall_seconds()
@@ -396,6 +406,19 @@ class AskTests(CoreTestCase):
         status = self.successResultOf(self.store.topic_status(FEED))
         assert status is not None
         self.assertEqual(status.failures, 0)
+
+    def test_topic_that_ends_while_another_result_is_recorded_is_not_fetched_again(self) -> None:
+        end, found = self.store.end_topic, self.successResultOf(self.detector.read(FEED))
+
+        async def end_after_a_record(*args: object) -> bool:
+            await self.detector.record(found)
+            return bool(await end(*args))
+
+        self.patch(self.store, "end_topic", end_after_a_record)
+        self.fetcher.failures[FEED] = EndedTopic(FEED, "it is gone for good")
+        self.failureResultOf(self.detector.check_now(FEED), EndedTopic)
+        del self.fetcher.failures[FEED]
+        self.failureResultOf(self.detector.check_now(FEED), EndedTopic)
 
     def test_a_ping_while_a_topic_is_given_up_is_read(self) -> None:
         self.start()

@@ -176,6 +176,20 @@ class PrivateFollowerTests(BrokerTestCase):
 
         self.check(live)
 
+    def test_a_publish_of_a_feed_that_waits_for_a_retry(self) -> None:
+        """The broker fetches it at once, and not a second after the fetch that failed."""
+
+        def live() -> None:
+            self.follow()
+            self.fetcher.failures[FEED] = TopicUnreadable(FEED, "its server is broken")
+            self.ask(self.broker.publish([FEED], CALLER))
+            self.clock.advance(0.1)
+            del self.fetcher.failures[FEED]
+            self.ask(self.broker.publish([FEED], CALLER))
+            self.clock.advance(0.1)
+
+        self.assertEqual(len(self.check(live)["pings"]), 1)
+
     def test_a_ping_of_what_cannot_be_read_before_a_restart(self) -> None:
         """For strangers nobody has the feed, so it is not fetched again for their pings."""
 
