@@ -63,8 +63,8 @@ NO_CHECK = {
     "check_origin": "",
 }
 
-#: A check that is put off and requested again waits this long at most after the last fetch, in
-#: microseconds.
+#: A check that is put off and requested again waits this long at most after the last fetch began,
+#: in microseconds.
 SOONEST = MICROSECONDS
 
 #: The longest name that a host can have; a longer one is no name, and would not fit into an index.
@@ -327,7 +327,8 @@ def _earlier_due(row: Row[Any], asked: AskedCheck) -> int | None:
     due: int | None = row.check_due_at
     if due is None or (asked.cause.way.is_open and not row.is_public):
         return None
-    earlier = min(due, (row.asked_at or 0) + SOONEST)
+    # The clock by which the last fetch began may be ahead.
+    earlier = min(due, (row.asked_at or 0) + SOONEST, asked.at + SOONEST)
     return earlier if earlier > asked.at else None
 
 

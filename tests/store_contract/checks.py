@@ -182,6 +182,15 @@ class ChecksContract(TestCase):
         self.assertEqual((await self.claim(1, now=1000.9), self.last.next_at), ([], 1001.0))
         self.assertEqual(await self.claim(1, now=1001.0), [Check(FEED, ONE, cause=PINGED)])
 
+    async def test_check_that_was_put_off_by_a_clock_that_is_ahead_waits_a_second(self) -> None:
+        await self.ask(ONE, FEED)
+        await self.claim(1)
+        await self.store.record_failure(FEED, 9000.0, "status 500")
+        await self.store.put_off_check(FEED, 1, 9005.0, 9000.0)
+        await self.ask(ONE, FEED, at=1000.5)
+        self.assertEqual((await self.claim(1), self.last.next_at), ([], 1001.5))
+        self.assertEqual(await self.claim(1, now=1001.5), [Check(FEED, ONE, cause=PINGED)])
+
     async def test_check_that_was_put_off_a_while_ago_is_claimed_by_who_requests_it(self) -> None:
         await self.ask(ONE, FEED)
         await self.claim(1)
