@@ -129,6 +129,8 @@ def put_off_check(
     is_asked_again = topic.c.check_requested_at > to_micros(asked_until)
     soonest = topic.c.check_requested_at + SOONEST
     is_soon = and_(is_asked_again, soonest < to_micros(until))
+    # Strangers may be those who requested it again, and what they ask for is fetched once.
+    keeps_way = or_(is_asked_again, HAS_PUBLIC, topic.c.check_way == Way.FOLLOWED)
     due_at: int | None = conn.scalar(
         update(topic)
         .where(topic.c.id == key_of(url), topic.c.check_node_id == node)
@@ -137,9 +139,7 @@ def put_off_check(
             check_due_at=case((is_soon, soonest), else_=to_micros(until)),
             check_failures=case((is_asked_again, 0), else_=failures),
             # What strangers ask for is not tried again without public subscriptions.
-            check_way=case(
-                (or_(HAS_PUBLIC, topic.c.check_way == Way.FOLLOWED), topic.c.check_way), else_=""
-            ),
+            check_way=case((keeps_way, topic.c.check_way), else_=""),
         )
         .returning(topic.c.check_due_at)
     )

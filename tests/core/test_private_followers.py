@@ -23,7 +23,7 @@ from rsscloud_broker.model import (
     Subscription,
     Validators,
 )
-from rsscloud_broker.model.ways import Way
+from rsscloud_broker.model.ways import ChangeSource, Way
 from rsscloud_broker.model.work import Bounds, History
 from rsscloud_broker.sinks.log_of_events import entries_of
 from rsscloud_broker.sinks.statistics import numbers
@@ -187,6 +187,24 @@ class PrivateFollowerTests(BrokerTestCase):
             del self.fetcher.failures[FEED]
             self.ask(self.broker.publish([FEED], CALLER))
             self.clock.advance(0.1)
+
+        self.assertEqual(len(self.check(live)["pings"]), 1)
+
+    def test_a_publish_at_another_node_during_a_fetch_that_fails(self) -> None:
+        def live() -> None:
+            self.follow()
+            held = self.fetcher.held = []
+            self.fetcher.failures[FEED] = TopicUnreadable(FEED, "its server is broken")
+            self.ask(self.broker.publish([FEED], CALLER))
+            self.clock.advance(0.1)
+            now, cause = self.clock.wall_seconds(), ChangeSource(Way.WEBSUB)
+            self.successResultOf(
+                self.store.request_check(FEED, now, True, "198.51.100.7", False, cause)
+            )
+            self.fetcher.held = None
+            held[0].callback(None)
+            del self.fetcher.failures[FEED]
+            self.clock.pump([0.1] * 20)
 
         self.assertEqual(len(self.check(live)["pings"]), 1)
 
