@@ -169,13 +169,13 @@ class Attempts:
         if self._under_way.get(attempt.subscription.id) is attempt:
             del self._under_way[attempt.subscription.id]
 
-    def is_quick(self, host: str) -> bool:
-        """Whether a host answered quickly the last time it was called."""
-        return self._dispatcher.is_quick(host)
+    def is_held_up(self, attempt: Attempt) -> bool:
+        """Whether an attempt may wait long for a slot: see ``Dispatcher``."""
+        return self._dispatcher.is_held_up(attempt)
 
-    def queued_for(self, host: str) -> int:
-        """How many attempts wait for slots of a host."""
-        return self._dispatcher.queued_for(host)
+    def queued_beside(self, attempt: Attempt) -> int:
+        """How many attempts wait for the slots that an attempt waits for."""
+        return self._dispatcher.queued_beside(attempt)
 
     def withdraw_of(self, topic: str, callback: Callback) -> None:
         """Put off the attempt of a removed subscription if it has not begun.

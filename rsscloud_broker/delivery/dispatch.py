@@ -78,6 +78,10 @@ class _Queue:
     def __len__(self) -> int:
         return self._length
 
+    def count(self, topic: str) -> int:
+        """How many jobs of a topic wait."""
+        return len(self._topics.get(topic, ()))
+
     def add(self, job: Job) -> None:
         self._topics.setdefault(job.topic, OrderedDict())[job] = None
         self._length += 1
@@ -217,10 +221,22 @@ class Dispatcher:
             self._timer.cancel()
             self._timer = None
 
-    def queued_for(self, host: str) -> int:
-        """How many jobs wait because their host has no free slot."""
-        found = self._hosts.get(host)
-        return 0 if found is None else len(found.queue)
+    def queued_beside(self, job: Job) -> int:
+        """How many jobs wait for what a job waits for: for slots of its host, or else those of its
+        topic for the slots of all.
+        """
+        if job.behind_its_host:
+            return len(self._hosts[job.host].queue)
+        return self._queue.count(job.topic)
+
+    def is_held_up(self, job: Job) -> bool:
+        """Whether a job may wait long, since its host or hosts that do not answer have all slots
+        that it may get.
+        """
+        if job.begun or self.is_quick(job.host):
+            return False
+        is_full = bool(self._slow) and len(self._slow) >= self._most_slow(is_quick=False)
+        return job.behind_its_host or is_full
 
     def is_quick(self, host: str) -> bool:
         """Whether a host answered quickly the last time."""
@@ -295,6 +311,14 @@ class Dispatcher:
         self._free_slots_of_slow()
         self._begin_jobs()
 
+    def _most_slow(self, *, is_quick: bool) -> int:
+        """How many jobs may be slow when another one becomes so.
+
+        :param is_quick: whether its host answered quickly the last time; a quarter is reserved for
+            those.
+        """
+        return self._max_slow if is_quick else self._max_slow * 3 // 4
+
     def _free_slots_of_slow(self) -> None:
         """Count those jobs as slow, as far as there may be more, that have no answer after a
         moment.
@@ -303,9 +327,6 @@ class Dispatcher:
         for job in list(self._active):
             if job._began_at > slow_since:
                 break  # the jobs are in the order in which they began
-            # The part of ``max_slow`` that jobs may fill whose hosts did not answer quickly the
-            # last time.
-            share = 1.0 if job._quick else 3 / 4
-            if len(self._slow) < int(self._max_slow * share):
+            if len(self._slow) < self._most_slow(is_quick=job._quick):
                 self._count_no_more(job)
                 self._slow.add(job)

@@ -216,7 +216,7 @@ class WithdrawTests(DispatchTestCase):
         self.submit("hangs", "host")
         for number in range(100):
             self.dispatcher.withdraw(self.submit(str(number), "host"))
-        self.assertEqual(self.dispatcher.queued_for("host"), 0)
+        self.assertEqual(len(self.dispatcher._hosts["host"].queue), 0)
 
 
 class TurnsTests(DispatchTestCase):

@@ -334,6 +334,22 @@ class FairnessTests(EngineTestCase):
         self.assertTrue({*urls, "http://last.example/"} <= set(self.called()))
         self.assertEqual(self.walks(), [])
 
+    def test_more_black_holes_than_may_be_called_hold_up_nobody_who_answered_before(self) -> None:
+        readers = [f"http://reader{number}.example/" for number in range(20)]
+        for url in readers:
+            self.subscribe(url, OTHER_FEED)
+        holes = [f"http://hole{number}.example/" for number in range(300)]
+        for url in (*holes, *readers):
+            self.subscribe(url)
+        self.notifier.holds = set(holes)
+        self.start(in_flight=2, slice_size=10)
+        self.change(OTHER_FEED)
+        self.change()
+        self.advance(4)
+        self.assertEqual([url for url in self.called() if url in readers], 2 * readers)
+        self.assertEqual((len(self.called()), self.walks()), (2 * 20 + 2 + 15, []))
+        self.assertEqual(set(self.waiting()), set(holes))
+
 
 class LatencyTests(EngineTestCase):
     def latency(self, which: str) -> tuple[float, float]:
