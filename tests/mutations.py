@@ -710,7 +710,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "What a publisher pushed is not delivered if the topic changes meanwhile.",
     ),
     Mutation(
-        "storage/checks.py",
+        "storage/check_claims.py",
         ".where(topic.c.id == key_of(url), topic.c.check_node_id == node)",
         ".where(topic.c.id == key_of(url))",
         "storage.test_nodes",
