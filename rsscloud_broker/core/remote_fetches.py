@@ -6,8 +6,8 @@ moment.  When it has recorded the result, it sends a hint, and this node reads t
 store.  Hints may be lost, so it also looks once a second.
 
 It does not wait for a node that has died, nor for longer than ``LONGEST`` seconds, nor for a topic
-whose last fetch has failed, nor for one that only private followers have, since what that node
-finds may be for them alone: then it fetches the topic itself.
+that only private followers have, since what that node finds may be for them alone: then it fetches
+the topic itself.
 """
 
 from __future__ import annotations

@@ -3,12 +3,11 @@
 A check is in the row of its topic, in one of these states:
 
 - It *waits*: no node has claimed it.  ``check_claims`` claims some at a time.
-- It is *put off*: no node may claim it before ``check_due_at``, since a fetch has just failed.
+- It is *put off*: no node may claim it before ``check_due_at``, since a fetch has just ended.
 - It is *claimed*: a node has it in memory, as a fetch that waits or runs.
 
 If a check is requested again while a node has claimed it, it stays with that node, which fetches
-the topic once more.  If the topic cannot be fetched, that may take minutes; then who requests
-the check again takes it over.
+the topic once more.
 """
 
 from __future__ import annotations
@@ -74,7 +73,6 @@ _LONGEST_HOST = 255
 CHECK_COLUMNS = (
     topic.c.id,
     topic.c.url,
-    topic.c.failures,
     topic.c.asked_at,
     topic.c.check_requested_at,
     topic.c.check_pinged,
@@ -193,14 +191,14 @@ class CheckRequests:
         self, row: Any, holder: int | None, due: int | None, asked: AskedCheck
     ) -> CheckState:
         """Who handles the check: this process if it holds the claim or takes it now; another node
-        if that holds it, and the last fetch of the topic has not failed; otherwise the check waits.
+        if that holds it; otherwise the check waits.
 
         :param holder: the node that has claimed the check until now; None if none has.
         :param due: until when the check is put off; None if it is not.
         """
         if self._node is not None and holder == self._node:
             return CheckState.CLAIMED
-        if holder is not None and not row.failures:
+        if holder is not None:
             return CheckState.ELSEWHERE
         claims = asked.claim and self._node is not None and due is None
         return CheckState.CLAIMED if claims else CheckState.WAITS
@@ -350,15 +348,14 @@ def request_content(conn: Connection, url: str, at: float) -> bool:
 
 
 def _is_claimed_elsewhere(url: str, node: int | None) -> tuple[ColumnElement[bool], ...]:
-    """The conditions that another node has claimed the check of a topic, that the last fetch of it
-    did not fail, and that not only private followers want it.
+    """The conditions that another node has claimed the check of a topic, and that not only private
+    followers want it.
     """
     claim = topic.c.check_node_id
     return (
         topic.c.id == key_of(url),
         claim.is_not(None),
         claim != (node or 0),
-        topic.c.failures == 0,
         topic.c.ended == "",
         or_(HAS_PUBLIC, ~HAS_SUBSCRIPTIONS),
     )
@@ -378,8 +375,8 @@ def join_check(conn: Connection, asked: AskedCheck, node: int) -> int | None:
 
     When that node has fetched the topic, or has failed to, it sends the hint ``read``.
 
-    :returns: the key in the hint.  None if no other node has claimed the check, or if the
-        topic could not be fetched the last time; then this process may fetch it.
+    :returns: the key in the hint.  None if no other node has claimed the check; then this process
+        may fetch it.
     """
     locked = _select_joined(asked.url, node).with_for_update(of=topic, key_share=True)
     row = conn.execute(locked).first()

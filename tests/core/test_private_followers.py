@@ -220,7 +220,7 @@ class PrivateFollowerTests(BrokerTestCase):
             del self.fetcher.failures[FEED]
             self.change()
             self.detector.startService()
-            self.clock.advance(1)
+            self.clock.advance(6)
 
         self.assertEqual(self.check(live)["pings"], [])
 

@@ -13,6 +13,7 @@ from rsscloud_broker.events import WorkHinted
 from rsscloud_broker.model import FetchResult, Ping
 from rsscloud_broker.model.ways import ChangeSource, Way
 from rsscloud_broker.model.work import CheckState, FetchRecord
+from rsscloud_broker.storage.check_claims import put_off_check
 from rsscloud_broker.storage.nodes import leave
 from rsscloud_broker.storage.schema import node, subscription, topic
 from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE
@@ -147,6 +148,8 @@ class ElsewhereTests(CoreTestCase):
         self.successResultOf(failing)
         self.hint()
         self.assertEqual(self.failureResultOf(asked, TopicUnreadable).value.reason, "status 500")
+        now = self.clock.wall_seconds()
+        self.write(lambda conn: put_off_check(conn, FEED, 1, now + 5, now, OTHER))
         self.successResultOf(self.ping())
         self.assertEqual(self.fetcher.fetched, [FEED], "it no longer waits for the other node")
 
