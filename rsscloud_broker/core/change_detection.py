@@ -30,7 +30,7 @@ from rsscloud_broker.core.remote_fetches import RecordedFetch, RemoteFetches, re
 from rsscloud_broker.core.retrying import RETRIES, FetchRetries
 from rsscloud_broker.core.sharing import PendingFetch, SharedFetches
 from rsscloud_broker.core.topic_reader import TopicReader
-from rsscloud_broker.core.waiting_checks import Refetches, WaitingChecks
+from rsscloud_broker.core.waiting_checks import WaitingChecks
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import TopicUnreadable, Unavailable
 from rsscloud_broker.events import ContentFetched, PingReceived, TopicChanged, TopicFetched
@@ -79,7 +79,6 @@ class ChangeDetector(Service):
         self._fetches: SharedFetches[RecordedFetch] = SharedFetches(self._fetch_and_record, clock)
         self.others = RemoteFetches(store, clock)
         self._waiting = WaitingChecks(store, clock, retry, self._begin_claimed)
-        self._refetches = Refetches(store, clock, retry, self._waiting)
         self._retries = FetchRetries(store, clock, retry, retries, self._waiting.wake_at)
         self._pings_seen = 0
         # The number of the last ping of a topic, for this many topics.
@@ -304,8 +303,8 @@ class ChangeDetector(Service):
                 return answer
             use = partial(self._record_if_wanted, pending)
             found = await self._reader.fetch(url, pending.turn, use, pending.cause.way)
-            if self.running:
-                await self._refetches.fetch_if_asked_again(url, found.record)
+            if found.record is not None and found.record.asked_again:
+                self._fetch_once_more(pending, found.fetched.started_at)
             return found
         except Exception as error:
             if pending.requested and self.running:
@@ -338,6 +337,15 @@ class ChangeDetector(Service):
                 self._publish_fetched(result, record)
                 return record
         return await self.record(result)
+
+    def _fetch_once_more(self, pending: _Pending, began_at: float) -> None:
+        """Have a topic fetched again that was requested while it was fetched.
+
+        :param began_at: when that fetch began.
+        """
+        following = self._fetches.following(pending)
+        if self.running and (following is None or not following.requested):
+            self._retries.fetch_once_more(pending.url, began_at)
 
     def _plan_retry(self, pending: _Pending, error: Exception) -> None:
         """Plan a retry of a failed fetch that the store has a check for."""

@@ -73,7 +73,20 @@ class FetchRetries:
 
         :param asked_until: as for ``plan``.
         """
-        self._begin(url, self._put_off(url, 1, self._delays[0], asked_until))
+        until = self._clock.wall_seconds() + self._delays[0]
+        self._begin(url, self._put_off(url, 1, until, asked_until))
+
+    def fetch_once_more(self, url: str, began_at: float) -> None:
+        """Have a topic fetched again that was requested while it was fetched.
+
+        That is seen by two times, which may be of two clocks: that of another node or of a followed
+        list may be ahead, and then every fetch seems to have begun too early.  So a second passes
+        from the begin of one fetch to the next.
+
+        :param began_at: when the fetch began, by the wall clock.
+        """
+        until = min(began_at, self._clock.wall_seconds()) + 1.0
+        self._begin(url, self._put_off(url, 0, until, began_at))
 
     def _begin(self, url: str, work: Coroutine[Deferred[Any], Any, None]) -> None:
         """Do some work in the store, for which nobody waits."""
@@ -98,18 +111,19 @@ class FetchRetries:
         """Put a check off until the next attempt; withdraw it if none remains."""
         if isinstance(error, Unavailable):  # no attempt has failed
             self.log.error("Reading {url} is put off: {error}", url=url, error=error)
-            await self._put_off(url, failures, UNAVAILABLE_PAUSE, asked_until)
+            until = self._clock.wall_seconds() + UNAVAILABLE_PAUSE
+            await self._put_off(url, failures, until, asked_until)
             return
         delay = await self._store_retry(partial(self._next_delay, url, error, failures), url)
         if delay is None:
             await self._store_retry(partial(self._store.drop_check, url, asked_until), url)
             self._wake_at(self._clock.wall_seconds())  # it stays if it was asked for since
         else:
-            await self._put_off(url, failures + 1, delay, asked_until)
+            until = self._clock.wall_seconds() + delay
+            await self._put_off(url, failures + 1, until, asked_until)
 
-    async def _put_off(self, url: str, failures: int, delay: float, asked_until: float) -> None:
+    async def _put_off(self, url: str, failures: int, until: float, asked_until: float) -> None:
         """Let the store keep a check until its next attempt, and how many attempts have failed."""
-        until = self._clock.wall_seconds() + delay
         put_off = partial(self._store.put_off_check, url, failures, until, asked_until)
         due_at = await self._store_retry(put_off, url)
         if due_at is not None:

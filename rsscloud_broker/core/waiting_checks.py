@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall
@@ -22,11 +21,10 @@ from twisted.logger import Logger
 
 from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.model import host_of
-from rsscloud_broker.model.work import Check, ClaimedChecks, FetchRecord, WantedChecks
+from rsscloud_broker.model.work import Check, ClaimedChecks, WantedChecks
 from rsscloud_broker.policy.addresses import bucket_of
 from rsscloud_broker.policy.host_limiter import HostLimiter, HostQuota
 from rsscloud_broker.storage import Store
-from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.util.retry import StoreRetry
 
 #: How many claimed checks the process has in memory, and how many of one host.  A source never has
@@ -267,50 +265,3 @@ class WaitingChecks:
 
     def _quota(self, host: str) -> HostQuota:
         return HostQuota("check", host, self._of_host)
-
-
-class Refetches:
-    """Has topics fetched again whose checks were requested while they were fetched.
-
-    Whether a check was requested after a fetch began is seen by two times, and these may be of two
-    clocks: that of a node, or of a followed list, may be ahead.  Then every fetch would seem to
-    have begun too early.  So the first fetch more follows at once, and further ones after a pause.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        clock: IClock,
-        store_retry: StoreRetry,
-        waiting: WaitingChecks,
-    ) -> None:
-        self._store = store
-        self._clock = clock
-        self._store_retry = store_retry
-        self._waiting = waiting
-        # Whether a topic was just fetched once more, so that a further fetch waits; for the last
-        # topics, at most this many.
-        self._was_refetched: BoundedDict[str, bool] = BoundedDict(10_000)
-
-    async def fetch_if_asked_again(self, url: str, record: FetchRecord | None) -> None:
-        """Have a topic fetched again if its check was requested meanwhile.
-
-        :param url: the topic, which was fetched.
-        :param record: what was recorded; None if nothing was.
-        """
-        check = None if record is None else record.asked_again
-        was_refetched = self._was_refetched.get(url, False)
-        if was_refetched:
-            self._was_refetched[url] = False
-        if check is None:
-            return
-        if not was_refetched:
-            self._was_refetched[url] = True
-            self._waiting.take(check)
-            return
-        # A check was requested during each of two fetches: the third follows after a second.
-        until = self._clock.wall_seconds() + 1.0
-        await self._store_retry(
-            partial(self._store.put_off_check, url, 0, until, until), "topics that wait"
-        )
-        self._waiting.wake_at(until)

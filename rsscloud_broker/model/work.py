@@ -265,15 +265,15 @@ class FetchRecord:
     :ivar ping: the record of the ping that caused the fetch, if there were such news.
     :ivar content_awaited: whether notifications waited for the content, which the store did not
         have before this fetch.  ``make_due_for_content`` makes them due.
-    :ivar asked_again: the check that another node has requested since the fetch began, and that
-        this process has claimed; None if there is none.
+    :ivar asked_again: whether a check was requested since the fetch began, and this process has
+        claimed it.
     """
 
     topic: Topic
     changed: bool
     ping: Ping | None = None
     content_awaited: bool = False
-    asked_again: Check | None = None
+    asked_again: bool = False
     news: bool = False
     shown: bool = True
 

@@ -28,7 +28,7 @@ from rsscloud_broker.database.many_values import OfMany
 from rsscloud_broker.database.methods import Batched, Operation, in_turns
 from rsscloud_broker.model import FetchResult, Need, Ping
 from rsscloud_broker.model.ways import Way
-from rsscloud_broker.model.work import Bounds, Check, FetchRecord
+from rsscloud_broker.model.work import Bounds, FetchRecord
 from rsscloud_broker.storage.change_days import with_change
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS, NO_CHECK, cause
 from rsscloud_broker.storage.contents import (
@@ -125,15 +125,7 @@ class _Found:
     @property
     def outdated_record(self) -> FetchRecord:
         """The record of an outdated fetch, which changes nothing."""
-        return FetchRecord(as_topic(self.row), changed=False, asked_again=self.asked_again)
-
-    @property
-    def asked_again(self) -> Check | None:
-        """The check to which ``is_asked_again`` refers; None if there is none."""
-        row = self.row
-        if not self.is_asked_again:
-            return None
-        return Check(row.url, row.check_source, cause=cause(row))
+        return FetchRecord(as_topic(self.row), changed=False, asked_again=self.is_asked_again)
 
     @property
     def shown(self) -> bool:
@@ -303,7 +295,7 @@ def _record(conn: Connection, found: Sequence[_Found], bounds: Bounds) -> list[F
             changed=each.changed,
             ping=next(pings) if each.news and each.ping is not None else None,
             content_awaited=not each.changed and contents.get(each.key) is not None,
-            asked_again=each.asked_again,
+            asked_again=each.is_asked_again,
             news=each.news,
             shown=each.shown,
         )
