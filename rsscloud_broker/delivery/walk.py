@@ -359,7 +359,7 @@ class Walk:
             some_wait = any(not one.begun for one in progress.open.values())
             if clock.seconds() >= until:
                 for attempt in list(progress.open.values()):
-                    if attempt.behind_its_host or self._tools.attempts.is_held_up(attempt):
+                    if attempt.behind_its_host:
                         self._tools.attempts.withdraw(attempt, 0.0)
                 if not some_wait:
                     break

@@ -13,6 +13,7 @@ from rsscloud_broker.delivery.attempts import SOON
 from rsscloud_broker.delivery.dispatch import TICK
 from rsscloud_broker.delivery.walk import (
     BATCH_SIZE,
+    MAX_HELD_UP,
     MAX_UNSAVED,
     SAVE_WITHIN_SECONDS,
     SETTLE_SECONDS,
@@ -347,8 +348,27 @@ class FairnessTests(EngineTestCase):
         self.change()
         self.advance(4)
         self.assertEqual([url for url in self.called() if url in readers], 2 * readers)
-        self.assertEqual((len(self.called()), self.walks()), (2 * 20 + 2 + 15, []))
-        self.assertEqual(set(self.waiting()), set(holes))
+        self.assertEqual(len(self.called()), 2 * 20 + 2 + 15)
+        self.assertEqual(len(self.waiting()), 300 - 17 - MAX_HELD_UP)
+
+    def test_small_topic_has_its_turns_while_black_holes_have_all_slots(self) -> None:
+        holes = [f"http://hole{number}.example/" for number in range(300)]
+        for url in holes:
+            self.subscribe(url)
+        small = [f"http://small{number}.example/" for number in range(2)]
+        for url in small:
+            self.subscribe(url, OTHER_FEED)
+        self.notifier.holds = set(holes)
+        self.start(in_flight=2)
+        self.change()
+        self.advance(4)
+        self.change(OTHER_FEED)
+        self.advance(4)
+        self.assertFalse(set(small) & set(self.called()))
+        for _ in range(4):
+            self.notifier.held.pop(0)[1].callback(None)
+            self.advance(0.2)
+        self.assertTrue(set(small) <= set(self.called()))
 
 
 class LatencyTests(EngineTestCase):
