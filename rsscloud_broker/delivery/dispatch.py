@@ -38,6 +38,9 @@ MOST_PER_HOST = 16
 #: Seconds after which a notification without an answer is slow, and between two looks for those.
 SLOW_AFTER, TICK = 0.1, 0.05
 
+#: When no notification has begun for this many seconds, silent hosts have the slots.
+STALLED_AFTER = 0.5
+
 
 @define(eq=False)
 class Job(ABC):
@@ -158,6 +161,7 @@ class Dispatcher:
         self._active: OrderedDict[Job, None] = OrderedDict()
         self._active_quick = 0
         self._slow: set[Job] = set()
+        self._last_begin = 0.0  # when the last job began whose host was not quick
         self._behind_hosts = 0
         self._is_beginning = False
         counters.in_flight.set_function(lambda: len(self._active) + len(self._slow))
@@ -235,8 +239,16 @@ class Dispatcher:
         """
         if job.begun or self.is_quick(job.host):
             return False
+        return job.behind_its_host or self._is_stalled
+
+    @property
+    def _is_stalled(self) -> bool:
+        """Whether hosts that do not answer have all slots, but those of quick hosts.
+
+        When the machine is slow and the hosts are not, many jobs are slow too, but they end.
+        """
         is_full = bool(self._slow) and len(self._slow) >= self._most_slow(is_quick=False)
-        return job.behind_its_host or is_full
+        return is_full and self._clock.seconds() - self._last_begin >= STALLED_AFTER
 
     def is_quick(self, host: str) -> bool:
         """Whether a host answered quickly the last time."""
@@ -263,6 +275,8 @@ class Dispatcher:
         job._began_at = self._clock.seconds()
         self._active[job] = None
         self._active_quick += job._quick
+        if not job._quick:
+            self._last_begin = job._began_at
         job.begin()
 
     def _next_queue(self) -> _Queue | None:
