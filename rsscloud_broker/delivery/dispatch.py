@@ -237,9 +237,12 @@ class Dispatcher:
         """Whether a job may wait long, since its host or hosts that do not answer have all slots
         that it may get.
         """
-        if job.begun or self.is_quick(job.host):
+        if job.begun:
             return False
-        return job.behind_its_host or self._is_stalled
+        if job.behind_its_host:
+            return not self.is_quick(job.host)
+        # A host may have answered since its job was enqueued beside those of hosts that do not.
+        return self._is_stalled and not job._quick
 
     @property
     def _is_stalled(self) -> bool:

@@ -351,6 +351,23 @@ class FairnessTests(EngineTestCase):
         self.assertEqual(len(self.called()), 2 * 20 + 2 + 15)
         self.assertEqual(len(self.waiting()), 300 - 17 - MAX_HELD_UP)
 
+    def test_host_that_has_just_answered_holds_up_nobody_behind_black_holes(self) -> None:
+        """The second callback of a host waits behind black holes; the first has been answered."""
+        readers = [f"http://reader{number}.example/" for number in range(20)]
+        for url in readers:
+            self.subscribe(url, OTHER_FEED)
+        holes = [f"http://hole{number}.example/" for number in range(18)]
+        for url in (*holes[:16], "http://two.example/1", *holes[16:], "http://two.example/2"):
+            self.subscribe(url)
+        for url in readers:
+            self.subscribe(url)
+        self.notifier.holds = set(holes)
+        self.start(in_flight=2, slice_size=10)
+        self.change(OTHER_FEED)
+        self.change()
+        self.advance(4)
+        self.assertEqual([url for url in self.called() if url in readers], 2 * readers)
+
     def test_small_topic_has_its_turns_while_black_holes_have_all_slots(self) -> None:
         holes = [f"http://hole{number}.example/" for number in range(300)]
         for url in holes:
