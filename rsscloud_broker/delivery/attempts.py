@@ -74,6 +74,7 @@ class Attempts:
     _jitter: Callable[[], float] = random
     _delivered: Callable[[Subscription, float], object] = lambda subscription, at: None
     stopping: bool = field(default=False, init=False)
+    _next_turn: float = field(default=0.0, init=False)  # when the last of ``put_back`` is due
     # Of each subscription, by its id, the attempt that others follow.
     _under_way: dict[int, Attempt] = field(factory=dict, init=False)
     _outcomes: Outcomes = field(init=False)
@@ -163,6 +164,19 @@ class Attempts:
         """Put an attempt off for ``seconds``, unless it has begun."""
         if not attempt.over and self._dispatcher.withdraw(attempt):
             self._finish(attempt, self._put_off(attempt.subscription, seconds, attempt.content_id))
+
+    def put_back(self, attempt: Attempt) -> None:
+        """Put off an attempt that may wait long for a slot.
+
+        Thousands may be held up.  Each is due when its turn may come, after those before it, so
+        that what is due meanwhile for other subscribers does not wait behind them all.
+        """
+        if attempt.behind_its_host:
+            self.withdraw(attempt, 0.0)
+            return
+        now = self._clock.seconds()
+        self._next_turn = max(self._next_turn, now) + self._dispatcher.seconds_per_turn
+        self.withdraw(attempt, self._next_turn - now)
 
     def disown(self, attempt: Attempt) -> None:
         """Let others make attempts for its subscription, since its outcome is not recorded."""

@@ -233,6 +233,13 @@ class Dispatcher:
             return len(self._hosts[job.host].queue)
         return self._queue.count(job.topic)
 
+    @property
+    def seconds_per_turn(self) -> float:
+        """Seconds from one turn to the next while slow jobs of hosts that are not known have all
+        slots, if each takes four seconds.
+        """
+        return 4.0 / max(1, self._most_slow(is_quick=False))
+
     def is_held_up(self, job: Job) -> bool:
         """Whether a job may wait long, since its host or hosts that do not answer have all slots
         that it may get.

@@ -252,7 +252,7 @@ class Walk:
         """
         self._waiting.discard(attempt.subscription.id)
         if self._tools.attempts.queued_beside(attempt) > MAX_HELD_UP:
-            self._tools.attempts.withdraw(attempt, 0.0)
+            self._tools.attempts.put_back(attempt)
 
     def _submit(self, subscriptions: Sequence[Subscription]) -> None:
         """Submit an attempt for each subscription, and move the cursor behind it."""
@@ -351,7 +351,8 @@ class Walk:
     async def _settle(self) -> None:
         """Wait until every attempt has begun, and for outcomes ``SETTLE_SECONDS`` at most.
 
-        After that time attempts behind busy hosts go back to the store.
+        After that time attempts behind busy hosts go back to the store; and those that silent hosts
+        hold up, if other fan-outs wait.
         """
         progress, clock = self._progress, self._tools.clock
         until = clock.seconds() + SETTLE_SECONDS
@@ -359,11 +360,17 @@ class Walk:
             some_wait = any(not one.begun for one in progress.open.values())
             if clock.seconds() >= until:
                 for attempt in list(progress.open.values()):
-                    if attempt.behind_its_host:
-                        self._tools.attempts.withdraw(attempt, 0.0)
+                    if attempt.behind_its_host or self._gives_way(attempt):
+                        self._tools.attempts.put_back(attempt)
                 if not some_wait:
                     break
             await self._wait_for_change(self._seconds_to(until))
+
+    def _gives_way(self, attempt: Attempt) -> bool:
+        """Whether an attempt that silent hosts hold up goes back to the store, so that another
+        fan-out has the place of this walk.
+        """
+        return self._tools.others_wait() and self._tools.attempts.is_held_up(attempt)
 
     def _seconds_to(self, until: float) -> float:
         """The seconds until ``until``; if that is over, the seconds until the next look."""
