@@ -341,7 +341,7 @@ class Dispatcher:
         :param is_quick: whether its host answered quickly the last time; a quarter is reserved for
             those.
         """
-        return self._max_slow if is_quick else self._max_slow * 3 // 4
+        return self._max_slow if is_quick else self._max_slow - self._max_slow // 4
 
     def _free_slots_of_slow(self) -> None:
         """Count those jobs as slow, as far as there may be more, that have no answer after a

@@ -402,6 +402,20 @@ class FairnessTests(EngineTestCase):
             self.advance(0.2)
         self.assertEqual(len(self.times(reader)), 2)
 
+    def test_black_hole_in_the_only_slot_holds_up_nobody_who_answered_before(self) -> None:
+        readers = [f"http://reader{number}.example/" for number in range(20)]
+        for url in readers:
+            self.subscribe(url, OTHER_FEED)
+        holes = [f"http://hole{number}.example/" for number in range(15)]
+        for url in (*holes, *readers):
+            self.subscribe(url)
+        self.notifier.holds = set(holes)
+        self.start(in_flight=1, max_slow=1, slice_size=10)
+        self.change(OTHER_FEED)
+        self.change()
+        self.advance(4)
+        self.assertEqual([url for url in self.called() if url in readers], 2 * readers)
+
     def test_small_topic_has_its_turns_while_black_holes_have_all_slots(self) -> None:
         holes = [f"http://hole{number}.example/" for number in range(300)]
         for url in holes:
