@@ -247,9 +247,7 @@ class Walk:
                 self._stop_waiting_or_withdraw(attempt)
 
     def _stop_waiting_or_withdraw(self, attempt: Attempt) -> None:
-        """Stop waiting for an attempt that may wait long.  It goes back to the store if
-        ``MAX_HELD_UP`` others wait for the same slots.
-        """
+        """Stop waiting for an attempt; put it back if ``MAX_HELD_UP`` wait for the same slots."""
         self._waiting.discard(attempt.subscription.id)
         if self._tools.attempts.queued_beside(attempt) > MAX_HELD_UP:
             self._tools.attempts.put_back(attempt)
@@ -354,23 +352,18 @@ class Walk:
         After that time attempts behind busy hosts go back to the store; and those that silent hosts
         hold up, if other fan-outs wait.
         """
-        progress, clock = self._progress, self._tools.clock
+        progress, clock, attempts = self._progress, self._tools.clock, self._tools.attempts
         until = clock.seconds() + SETTLE_SECONDS
         while progress.open:
             some_wait = any(not one.begun for one in progress.open.values())
             if clock.seconds() >= until:
+                gives_way = self._tools.others_wait()
                 for attempt in list(progress.open.values()):
-                    if attempt.behind_its_host or self._gives_way(attempt):
-                        self._tools.attempts.put_back(attempt)
+                    if attempt.behind_its_host or (gives_way and attempts.is_held_up(attempt)):
+                        attempts.put_back(attempt)
                 if not some_wait:
                     break
             await self._wait_for_change(self._seconds_to(until))
-
-    def _gives_way(self, attempt: Attempt) -> bool:
-        """Whether an attempt that silent hosts hold up goes back to the store, so that another
-        fan-out has the place of this walk.
-        """
-        return self._tools.others_wait() and self._tools.attempts.is_held_up(attempt)
 
     def _seconds_to(self, until: float) -> float:
         """The seconds until ``until``; if that is over, the seconds until the next look."""
