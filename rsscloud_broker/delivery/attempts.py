@@ -74,7 +74,6 @@ class Attempts:
     _jitter: Callable[[], float] = random
     _delivered: Callable[[Subscription, float], object] = lambda subscription, at: None
     stopping: bool = field(default=False, init=False)
-    _next_turn: float = field(default=0.0, init=False)  # when the last of ``put_back`` is due
     # Of each subscription, by its id, the attempt that others follow.
     _under_way: dict[int, Attempt] = field(factory=dict, init=False)
     _outcomes: Outcomes = field(init=False)
@@ -165,31 +164,18 @@ class Attempts:
         if not attempt.over and self._dispatcher.withdraw(attempt):
             self._finish(attempt, self._put_off(attempt.subscription, seconds, attempt.content_id))
 
-    def put_back(self, attempt: Attempt) -> None:
-        """Put off an attempt that may wait long for a slot.
-
-        Thousands may be held up.  Each is due when its turn may come, after those before it, so
-        that what is due meanwhile for other subscribers does not wait behind them all.
-        """
-        if attempt.behind_its_host:
-            self.withdraw(attempt, 0.0)
-            return
-        now = self._clock.seconds()
-        self._next_turn = max(self._next_turn, now) + self._dispatcher.seconds_per_turn
-        self.withdraw(attempt, self._next_turn - now)
-
     def disown(self, attempt: Attempt) -> None:
         """Let others make attempts for its subscription, since its outcome is not recorded."""
         if self._under_way.get(attempt.subscription.id) is attempt:
             del self._under_way[attempt.subscription.id]
 
-    def is_held_up(self, attempt: Attempt) -> bool:
-        """Whether an attempt may wait long for a slot: see ``Dispatcher``."""
-        return self._dispatcher.is_held_up(attempt)
+    def is_quick(self, host: str) -> bool:
+        """Whether a host answered quickly the last time it was called."""
+        return self._dispatcher.is_quick(host)
 
-    def queued_beside(self, attempt: Attempt) -> int:
-        """How many attempts wait for the slots that an attempt waits for."""
-        return self._dispatcher.queued_beside(attempt)
+    def queued_for(self, host: str) -> int:
+        """How many attempts wait for slots of a host."""
+        return self._dispatcher.queued_for(host)
 
     def withdraw_of(self, topic: str, callback: Callback) -> None:
         """Put off the attempt of a removed subscription if it has not begun.

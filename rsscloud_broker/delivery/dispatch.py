@@ -38,9 +38,6 @@ MOST_PER_HOST = 16
 #: Seconds after which a notification without an answer is slow, and between two looks for those.
 SLOW_AFTER, TICK = 0.1, 0.05
 
-#: When no notification has begun for this many seconds, silent hosts have the slots.
-STALLED_AFTER = 0.5
-
 
 @define(eq=False)
 class Job(ABC):
@@ -80,10 +77,6 @@ class _Queue:
 
     def __len__(self) -> int:
         return self._length
-
-    def count(self, topic: str) -> int:
-        """How many jobs of a topic wait."""
-        return len(self._topics.get(topic, ()))
 
     def add(self, job: Job) -> None:
         self._topics.setdefault(job.topic, OrderedDict())[job] = None
@@ -161,7 +154,6 @@ class Dispatcher:
         self._active: OrderedDict[Job, None] = OrderedDict()
         self._active_quick = 0
         self._slow: set[Job] = set()
-        self._last_begin = 0.0  # when the last job began whose host was not quick
         self._behind_hosts = 0
         self._is_beginning = False
         counters.in_flight.set_function(lambda: len(self._active) + len(self._slow))
@@ -225,40 +217,10 @@ class Dispatcher:
             self._timer.cancel()
             self._timer = None
 
-    def queued_beside(self, job: Job) -> int:
-        """How many jobs wait for what a job waits for: for slots of its host, or else those of its
-        topic for the slots of all.
-        """
-        if job.behind_its_host:
-            return len(self._hosts[job.host].queue)
-        return self._queue.count(job.topic)
-
-    @property
-    def seconds_per_turn(self) -> float:
-        """Seconds from one turn to the next while slow jobs of hosts that are not known have all
-        slots, if each takes four seconds.
-        """
-        return 4.0 / max(1, self._most_slow(is_quick=False))
-
-    def is_held_up(self, job: Job) -> bool:
-        """Whether a job may wait long, since its host or hosts that do not answer have all slots
-        that it may get.
-        """
-        if job.begun:
-            return False
-        if job.behind_its_host:
-            return not self.is_quick(job.host)
-        # A host may have answered since its job was enqueued beside those of hosts that do not.
-        return self._is_stalled and not job._quick
-
-    @property
-    def _is_stalled(self) -> bool:
-        """Whether hosts that do not answer have all slots, but those of quick hosts.
-
-        When the machine is slow and the hosts are not, many jobs are slow too, but they end.
-        """
-        is_full = bool(self._slow) and len(self._slow) >= self._most_slow(is_quick=False)
-        return is_full and self._clock.seconds() - self._last_begin >= STALLED_AFTER
+    def queued_for(self, host: str) -> int:
+        """How many jobs wait because their host has no free slot."""
+        found = self._hosts.get(host)
+        return 0 if found is None else len(found.queue)
 
     def is_quick(self, host: str) -> bool:
         """Whether a host answered quickly the last time."""
@@ -285,8 +247,6 @@ class Dispatcher:
         job._began_at = self._clock.seconds()
         self._active[job] = None
         self._active_quick += job._quick
-        if not job._quick:
-            self._last_begin = job._began_at
         job.begin()
 
     def _next_queue(self) -> _Queue | None:
@@ -335,14 +295,6 @@ class Dispatcher:
         self._free_slots_of_slow()
         self._begin_jobs()
 
-    def _most_slow(self, *, is_quick: bool) -> int:
-        """How many jobs may be slow when another one becomes so.
-
-        :param is_quick: whether its host answered quickly the last time; a quarter is reserved for
-            those.
-        """
-        return self._max_slow if is_quick else self._max_slow - self._max_slow // 4
-
     def _free_slots_of_slow(self) -> None:
         """Count those jobs as slow, as far as there may be more, that have no answer after a
         moment.
@@ -351,6 +303,9 @@ class Dispatcher:
         for job in list(self._active):
             if job._began_at > slow_since:
                 break  # the jobs are in the order in which they began
-            if len(self._slow) < self._most_slow(is_quick=job._quick):
+            # The part of ``max_slow`` that jobs may fill whose hosts did not answer quickly the
+            # last time.
+            share = 1.0 if job._quick else 3 / 4
+            if len(self._slow) < int(self._max_slow * share):
                 self._count_no_more(job)
                 self._slow.add(job)

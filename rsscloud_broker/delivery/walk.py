@@ -44,7 +44,7 @@ from rsscloud_broker.storage import Store
 from rsscloud_broker.util.retry import StoreRetry
 
 #: How long a walk waits before it goes on without some attempts: at its end for those that have
-#: begun, and at any time for those that may wait long.
+#: begun, and at any time for those behind a busy host.
 SETTLE_SECONDS = 0.5
 
 #: Outcomes are saved this many seconds after the first of them, or when there are this many.
@@ -54,9 +54,8 @@ SAVE_WITHIN_SECONDS, SAVE_AT_OUTCOMES = 0.1, 100
 #: kill, the subscribers of unsaved outcomes and of running attempts are notified twice.
 BATCH_SIZE, MAX_UNSAVED = 100, 200
 
-#: How many attempts to one host wait in memory, and how many to hosts that perhaps do not answer;
-#: more than that wait in the store.
-MAX_HELD_UP = 100
+#: How many attempts to one host wait in memory; more than that wait in the store.
+MAX_QUEUED_OF_HOST = 100
 
 #: After this many subscriptions a walk stops if other fan-outs wait.
 TURN_SUBSCRIPTIONS = 3000
@@ -235,22 +234,24 @@ class Walk:
         while self._waiting or self._progress.unsaved > MAX_UNSAVED:
             if self._must_stop:
                 return
-            await self._wait_for_change(self._seconds_to(until) if self._waiting else None)
             if self._waiting and self._tools.clock.seconds() >= until:
-                self._leave_those_held_up()
+                self._leave_busy_hosts()
+            await self._wait_for_change(self._seconds_to(until) if self._waiting else None)
 
-    def _leave_those_held_up(self) -> None:
-        """Stop waiting for attempts that may wait long."""
+    def _leave_busy_hosts(self) -> None:
+        """Stop waiting for attempts behind busy hosts.
+
+        At most ``MAX_QUEUED_OF_HOST`` of each host stay in memory; the others go back to the store.
+        """
+        queued: dict[str, int] = {}
         for key in list(self._waiting):
             attempt = self._progress.open[key]
-            if attempt.behind_its_host or self._tools.attempts.is_held_up(attempt):
-                self._stop_waiting_or_withdraw(attempt)
-
-    def _stop_waiting_or_withdraw(self, attempt: Attempt) -> None:
-        """Stop waiting for an attempt; put it back if ``MAX_HELD_UP`` wait for the same slots."""
-        self._waiting.discard(attempt.subscription.id)
-        if self._tools.attempts.queued_beside(attempt) > MAX_HELD_UP:
-            self._tools.attempts.put_back(attempt)
+            if not attempt.behind_its_host:
+                continue
+            self._waiting.discard(key)
+            queued[attempt.host] = queued.get(attempt.host, 0) + 1
+            if queued[attempt.host] > MAX_QUEUED_OF_HOST:
+                self._tools.attempts.withdraw(attempt, 0.0)
 
     def _submit(self, subscriptions: Sequence[Subscription]) -> None:
         """Submit an attempt for each subscription, and move the cursor behind it."""
@@ -276,8 +277,10 @@ class Walk:
                 self._waiting.discard(subscription.id)
                 continue
             progress.open[subscription.id] = attempt
-            if tools.attempts.is_held_up(attempt):
-                self._stop_waiting_or_withdraw(attempt)
+            if attempt.behind_its_host and not tools.attempts.is_quick(attempt.host):
+                self._waiting.discard(subscription.id)
+                if tools.attempts.queued_for(attempt.host) > MAX_QUEUED_OF_HOST:
+                    tools.attempts.withdraw(attempt, 0.0)
 
     def _for_the_store(self, subscription: Subscription) -> Delivery:
         """What to store for an outdated subscription instead of making an attempt.
@@ -349,18 +352,16 @@ class Walk:
     async def _settle(self) -> None:
         """Wait until every attempt has begun, and for outcomes ``SETTLE_SECONDS`` at most.
 
-        After that time attempts behind busy hosts go back to the store; and those that silent hosts
-        hold up, if other fan-outs wait.
+        After that time attempts behind busy hosts go back to the store.
         """
-        progress, clock, attempts = self._progress, self._tools.clock, self._tools.attempts
+        progress, clock = self._progress, self._tools.clock
         until = clock.seconds() + SETTLE_SECONDS
         while progress.open:
             some_wait = any(not one.begun for one in progress.open.values())
             if clock.seconds() >= until:
-                gives_way = self._tools.others_wait()
                 for attempt in list(progress.open.values()):
-                    if attempt.behind_its_host or (gives_way and attempts.is_held_up(attempt)):
-                        attempts.put_back(attempt)
+                    if attempt.behind_its_host:
+                        self._tools.attempts.withdraw(attempt, 0.0)
                 if not some_wait:
                     break
             await self._wait_for_change(self._seconds_to(until))

@@ -9,14 +9,7 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.delivery.dispatch import (
-    MOST_PER_HOST,
-    SLOW_AFTER,
-    STALLED_AFTER,
-    TICK,
-    Dispatcher,
-    Job,
-)
+from rsscloud_broker.delivery.dispatch import MOST_PER_HOST, SLOW_AFTER, TICK, Dispatcher, Job
 from rsscloud_broker.testing.clock import Clock
 
 
@@ -223,7 +216,7 @@ class WithdrawTests(DispatchTestCase):
         self.submit("hangs", "host")
         for number in range(100):
             self.dispatcher.withdraw(self.submit(str(number), "host"))
-        self.assertEqual(len(self.dispatcher._hosts["host"].queue), 0)
+        self.assertEqual(self.dispatcher.queued_for("host"), 0)
 
 
 class TurnsTests(DispatchTestCase):
@@ -382,29 +375,6 @@ class LingerTests(DispatchTestCase):
             self.begun[:] = self.begun[len(names) :]
         self.assertEqual(self.gauge("notifications_in_flight"), 10 + 15)
         self.assertEqual(self.gauge("notifications_queued"), 1000 - 10 - 15)
-
-    def test_who_waits_is_held_up_while_silent_hosts_have_all_slots(self) -> None:
-        self.make(slots=2, max_slow=4)
-        for number in range(10):
-            self.submit(str(number))
-        waiting = self.submit("last")
-        self.advance(SLOW_AFTER + TICK + STALLED_AFTER + 0.1)
-        self.assertTrue(self.dispatcher.is_held_up(waiting))
-        self.end("0")
-        self.advance(TICK)
-        self.assertFalse(self.dispatcher.is_held_up(waiting), "slots come free")
-        self.advance(STALLED_AFTER + 0.1)
-        self.assertTrue(self.dispatcher.is_held_up(waiting))
-
-    def test_nobody_is_held_up_by_many_that_take_long(self) -> None:
-        self.make(slots=2, max_slow=4)
-        for number in range(40):
-            self.submit(str(number))
-        for number in range(30):
-            last = self.submit(f"last {number}")
-            self.advance(0.25)
-            self.assertFalse(self.dispatcher.is_held_up(last))
-            self.end(self.begun.pop(0))
 
 
 class GaugeTests(DispatchTestCase):

@@ -8,12 +8,11 @@ from gc import collect
 from attrs import evolve
 from twisted.internet.defer import Deferred, fail
 
-from rsscloud_broker.delivery import retries, walk
+from rsscloud_broker.delivery import walk
 from rsscloud_broker.delivery.attempts import SOON
 from rsscloud_broker.delivery.dispatch import TICK
 from rsscloud_broker.delivery.walk import (
     BATCH_SIZE,
-    MAX_HELD_UP,
     MAX_UNSAVED,
     SAVE_WITHIN_SECONDS,
     SETTLE_SECONDS,
@@ -334,106 +333,6 @@ class FairnessTests(EngineTestCase):
         self.advance(4)
         self.assertTrue({*urls, "http://last.example/"} <= set(self.called()))
         self.assertEqual(self.walks(), [])
-
-    def test_more_black_holes_than_may_be_called_hold_up_nobody_who_answered_before(self) -> None:
-        readers = [f"http://reader{number}.example/" for number in range(20)]
-        for url in readers:
-            self.subscribe(url, OTHER_FEED)
-        holes = [f"http://hole{number}.example/" for number in range(300)]
-        for url in (*holes, *readers):
-            self.subscribe(url)
-        self.notifier.holds = set(holes)
-        self.start(in_flight=2, slice_size=10)
-        self.change(OTHER_FEED)
-        self.change()
-        self.advance(4)
-        self.assertEqual([url for url in self.called() if url in readers], 2 * readers)
-        self.assertEqual(len(self.called()), 2 * 20 + 2 + 15)
-        self.assertEqual(len(self.waiting()), 300 - 17 - MAX_HELD_UP)
-
-    def test_host_that_has_just_answered_holds_up_nobody_behind_black_holes(self) -> None:
-        """The second callback of a host waits behind black holes; the first has been answered."""
-        readers = [f"http://reader{number}.example/" for number in range(20)]
-        for url in readers:
-            self.subscribe(url, OTHER_FEED)
-        holes = [f"http://hole{number}.example/" for number in range(18)]
-        for url in (*holes[:16], "http://two.example/1", *holes[16:], "http://two.example/2"):
-            self.subscribe(url)
-        for url in readers:
-            self.subscribe(url)
-        self.notifier.holds = set(holes)
-        self.start(in_flight=2, slice_size=10)
-        self.change(OTHER_FEED)
-        self.change()
-        self.advance(4)
-        self.assertEqual([url for url in self.called() if url in readers], 2 * readers)
-
-    def test_topics_of_black_holes_do_not_take_all_walks(self) -> None:
-        self.subscribe("http://reader.example/", OTHER_FEED)
-        topics = [f"http://feeds.example/holes{number}" for number in range(4)]
-        holes = [f"http://hole{number}.example/" for number in range(80)]
-        for number, url in enumerate(holes):
-            self.subscribe(url, topics[number // 20])
-        self.notifier.holds = set(holes)
-        self.start(in_flight=2, max_walks=2)
-        self.change(OTHER_FEED)
-        for topic in topics:
-            self.change(topic)
-        self.advance(4)
-        self.change(OTHER_FEED)
-        self.advance(4)
-        self.assertEqual(len(self.times("http://reader.example/")), 2)
-
-    def test_retry_does_not_wait_behind_all_that_black_holes_hold_up(self) -> None:
-        self.patch(retries, "AT_A_TIME", 20)
-        reader = "http://reader.example/"
-        self.subscribe(reader, OTHER_FEED)
-        holes = [f"http://hole{number}.example/" for number in range(300)]
-        for url in holes:
-            self.subscribe(url)
-        self.notifier.holds = set(holes)
-        self.notifier.outcomes[reader] = REFUSED
-        self.start(in_flight=2)
-        self.change(OTHER_FEED)
-        self.change()
-        self.advance(5.5)
-        for _ in range(4):
-            self.notifier.held.pop(0)[1].callback(None)
-            self.advance(0.2)
-        self.assertEqual(len(self.times(reader)), 2)
-
-    def test_black_hole_in_the_only_slot_holds_up_nobody_who_answered_before(self) -> None:
-        readers = [f"http://reader{number}.example/" for number in range(20)]
-        for url in readers:
-            self.subscribe(url, OTHER_FEED)
-        holes = [f"http://hole{number}.example/" for number in range(15)]
-        for url in (*holes, *readers):
-            self.subscribe(url)
-        self.notifier.holds = set(holes)
-        self.start(in_flight=1, max_slow=1, slice_size=10)
-        self.change(OTHER_FEED)
-        self.change()
-        self.advance(4)
-        self.assertEqual([url for url in self.called() if url in readers], 2 * readers)
-
-    def test_small_topic_has_its_turns_while_black_holes_have_all_slots(self) -> None:
-        holes = [f"http://hole{number}.example/" for number in range(300)]
-        for url in holes:
-            self.subscribe(url)
-        small = [f"http://small{number}.example/" for number in range(2)]
-        for url in small:
-            self.subscribe(url, OTHER_FEED)
-        self.notifier.holds = set(holes)
-        self.start(in_flight=2)
-        self.change()
-        self.advance(4)
-        self.change(OTHER_FEED)
-        self.advance(4)
-        self.assertFalse(set(small) & set(self.called()))
-        for _ in range(4):
-            self.notifier.held.pop(0)[1].callback(None)
-            self.advance(0.2)
-        self.assertTrue(set(small) <= set(self.called()))
 
 
 class LatencyTests(EngineTestCase):
