@@ -216,7 +216,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "core/retrying.py",
-        "if failures < len(self._delays):",
+        "if failures < len(RETRIES):",
         "if False:",
         "core.test_change_detection",
         "A feed whose server is away for a moment is given up after one attempt.",

@@ -27,7 +27,7 @@ from twisted.logger import Logger
 
 from rsscloud_broker.core.feed_inspector import FeedInspector
 from rsscloud_broker.core.remote_fetches import RecordedFetch, RemoteFetches, record_of, result_of
-from rsscloud_broker.core.retrying import RETRIES, FetchRetries
+from rsscloud_broker.core.retrying import FetchRetries
 from rsscloud_broker.core.sharing import PendingFetch, SharedFetches
 from rsscloud_broker.core.topic_reader import TopicReader
 from rsscloud_broker.core.waiting_checks import WaitingChecks
@@ -50,9 +50,9 @@ _Pending: TypeAlias = PendingFetch[RecordedFetch]
 class ChangeDetector(Service):
     """Fetches topics, records the results in the store and publishes changes on the bus.
 
-    :param retries: seconds to wait before each retry of a failed fetch that the store has a
-        check for.  After the last retry the check is deleted.  It is deleted without a retry if
-        a retry would not help or nobody has subscribed to the topic.
+    A failed fetch that the store has a check for is retried.  After the last retry the check is
+    deleted.  It is deleted without a retry if a retry would not help or nobody has subscribed to
+    the topic.
     """
 
     name = "change detector"
@@ -66,7 +66,6 @@ class ChangeDetector(Service):
         bus: IEventBus,
         clock: IClock,
         counters: Counters,
-        retries: Sequence[float] = RETRIES,
     ) -> None:
         self._store = store
         self._reader = reader
@@ -79,7 +78,7 @@ class ChangeDetector(Service):
         self._fetches: SharedFetches[RecordedFetch] = SharedFetches(self._fetch_and_record, clock)
         self.others = RemoteFetches(store, clock)
         self._waiting = WaitingChecks(store, clock, retry, self._begin_claimed)
-        self._retries = FetchRetries(store, clock, retry, retries, self._waiting.wake_at)
+        self._retries = FetchRetries(store, clock, retry, self._waiting.wake_at)
         self._pings_seen = 0
         # The number of the last ping of a topic, for this many topics.
         self._last_pings: BoundedDict[str, int] = BoundedDict(10_000)
@@ -230,7 +229,7 @@ class ChangeDetector(Service):
             if state:
                 self.schedule(url, state, source=source, cause=cause.again)
         elif self.running:
-            self._retries.put_off(url, asked_until=self._clock.wall_seconds())
+            self._retries.put_off(url)
 
     def _request(
         self,
@@ -303,16 +302,16 @@ class ChangeDetector(Service):
                 return answer
             use = partial(self._record_if_wanted, pending)
             found = await self._reader.fetch(url, pending.turn, use, pending.cause.way)
-            if found.record is not None and found.record.asked_again:
-                self._fetch_once_more(pending, found.fetched.started_at)
+            asked_again = found.record is not None and found.record.asked_again
+            if asked_again and self.running and not self._is_followed(pending):
+                self._retries.fetch_once_more(url, found.fetched.started_at)
             return found
         except Exception as error:
             if pending.requested and self.running:
                 self._plan_retry(pending, error)
             raise
         finally:
-            following = self._fetches.following(pending)
-            if following is None or not following.requested:
+            if not self._is_followed(pending):
                 self._waiting.done(url)
 
     async def _record_if_wanted(self, pending: _Pending, fetched: FetchResult) -> RecordedFetch:
@@ -338,14 +337,10 @@ class ChangeDetector(Service):
                 return record
         return await self.record(result)
 
-    def _fetch_once_more(self, pending: _Pending, began_at: float) -> None:
-        """Have a topic fetched again that was requested while it was fetched.
-
-        :param began_at: when that fetch began.
-        """
+    def _is_followed(self, pending: _Pending) -> bool:
+        """Whether the fetch that follows another one answers a check in the store."""
         following = self._fetches.following(pending)
-        if self.running and (following is None or not following.requested):
-            self._retries.fetch_once_more(pending.url, began_at)
+        return following is not None and following.requested
 
     def _plan_retry(self, pending: _Pending, error: Exception) -> None:
         """Plan a retry of a failed fetch that the store has a check for."""

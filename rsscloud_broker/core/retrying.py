@@ -9,7 +9,7 @@ Decision 0016 (``docs/decisions``) says why intents and notifications have sched
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -32,7 +32,6 @@ class FetchRetries:
     When somebody pings a topic that waits, it may have changed.  So the store brings its next
     attempt forward, and it has all its attempts ahead of it again.
 
-    :param delays: the seconds before each further attempt.
     :param wake_at: is called with the time at which a check is due.
     """
 
@@ -43,13 +42,11 @@ class FetchRetries:
         store: Store,
         clock: IClock,
         store_retry: StoreRetry,
-        delays: Sequence[float],
         wake_at: Callable[[float], object],
     ) -> None:
         self._store = store
         self._clock = clock
         self._store_retry = store_retry
-        self._delays = delays
         self._wake_at = wake_at
 
     def plan(
@@ -66,15 +63,17 @@ class FetchRetries:
         :param asked_until: when somebody last asked for the fetch, by the wall clock.  A topic that
             was asked for since is not given up, and is fetched soon.
         """
-        self._begin(url, self._plan(url, error, failures, asked_until))
+        if isinstance(error, Unavailable):  # no attempt has failed
+            self.log.error("Reading {url} is put off: {error}", url=url, error=error)
+            work = self._put_off(url, failures, UNAVAILABLE_PAUSE, asked_until)
+        else:
+            work = self._put_off_or_give_up(url, error, failures, asked_until)
+        self._begin(url, work)
 
-    def put_off(self, url: str, asked_until: float) -> None:
-        """Plan the next attempt to fetch a topic after the first one, which failed.
-
-        :param asked_until: as for ``plan``.
-        """
-        until = self._clock.wall_seconds() + self._delays[0]
-        self._begin(url, self._put_off(url, 1, until, asked_until))
+    def put_off(self, url: str) -> None:
+        """Plan the next attempt to fetch a topic after the first one, which has just failed."""
+        now = self._clock.wall_seconds()
+        self._begin(url, self._put_off(url, 1, RETRIES[0], asked_until=now))
 
     def fetch_once_more(self, url: str, began_at: float) -> None:
         """Have a topic fetched again that was requested while it was fetched.
@@ -85,8 +84,8 @@ class FetchRetries:
 
         :param began_at: when the fetch began, by the wall clock.
         """
-        until = min(began_at, self._clock.wall_seconds()) + 1.0
-        self._begin(url, self._put_off(url, 0, until, began_at))
+        delay = 1.0 + min(began_at - self._clock.wall_seconds(), 0.0)
+        self._begin(url, self._put_off(url, 0, delay, began_at))
 
     def _begin(self, url: str, work: Coroutine[Deferred[Any], Any, None]) -> None:
         """Do some work in the store, for which nobody waits."""
@@ -101,29 +100,20 @@ class FetchRetries:
 
         Deferred.fromCoroutine(plan())
 
-    async def _plan(
-        self,
-        url: str,
-        error: TopicUnreadable | Unavailable,
-        failures: int,
-        asked_until: float,
+    async def _put_off_or_give_up(
+        self, url: str, error: TopicUnreadable, failures: int, asked_until: float
     ) -> None:
         """Put a check off until the next attempt; withdraw it if none remains."""
-        if isinstance(error, Unavailable):  # no attempt has failed
-            self.log.error("Reading {url} is put off: {error}", url=url, error=error)
-            until = self._clock.wall_seconds() + UNAVAILABLE_PAUSE
-            await self._put_off(url, failures, until, asked_until)
-            return
         delay = await self._store_retry(partial(self._next_delay, url, error, failures), url)
         if delay is None:
             await self._store_retry(partial(self._store.drop_check, url, asked_until), url)
             self._wake_at(self._clock.wall_seconds())  # it stays if it was asked for since
         else:
-            until = self._clock.wall_seconds() + delay
-            await self._put_off(url, failures + 1, until, asked_until)
+            await self._put_off(url, failures + 1, delay, asked_until)
 
-    async def _put_off(self, url: str, failures: int, until: float, asked_until: float) -> None:
+    async def _put_off(self, url: str, failures: int, delay: float, asked_until: float) -> None:
         """Let the store keep a check until its next attempt, and how many attempts have failed."""
+        until = self._clock.wall_seconds() + delay
         put_off = partial(self._store.put_off_check, url, failures, until, asked_until)
         due_at = await self._store_retry(put_off, url)
         if due_at is not None:
@@ -136,8 +126,8 @@ class FetchRetries:
             if topic is None or not topic.subscribers:
                 self.log.debug("{error}; nobody subscribes to it.", error=error)
                 return None
-            if failures < len(self._delays):
-                delay = self._delays[failures]
+            if failures < len(RETRIES):
+                delay = RETRIES[failures]
                 self.log.warn(
                     "{error}; it is read again in {delay:.0f} s.", error=error, delay=delay
                 )

@@ -146,11 +146,6 @@ class WaitingChecks:
         self._counts.update((pair, pair[0]))
         self._limits.begin(self._quota(pair[1]), pair[0])
 
-    def take(self, check: Check) -> None:
-        """Count a claimed check, and begin its fetch."""
-        self.add(check.url, check.source)
-        self._take(check)
-
     def done(self, url: str) -> None:
         """Count a check no more: a fetch has answered it, or it waits for another attempt."""
         pair = self._held.pop(url, None)
@@ -259,7 +254,8 @@ class WaitingChecks:
         if not self._may_wait:
             self._behind.clear()
         for check in claimed.checks:
-            self.take(check)
+            self.add(check.url, check.source)
+            self._take(check)
         if claimed.next_at is not None:
             self.wake_at(claimed.next_at)
 

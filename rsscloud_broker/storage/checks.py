@@ -28,11 +28,7 @@ from sqlalchemy import (
     update,
 )
 
-from rsscloud_broker.database.columns import (
-    MICROSECONDS,
-    insert_missing,
-    to_micros,
-)
+from rsscloud_broker.database.columns import MICROSECONDS, insert_missing, to_micros
 from rsscloud_broker.database.many_values import OfMany
 from rsscloud_broker.model import host_of
 from rsscloud_broker.model.ways import UNKNOWN_SOURCE, ChangeSource, Way
