@@ -18,7 +18,7 @@ from benchmarks.processes import Deadline, Helper, Sample, Stopwatch
 from benchmarks.report import Line, Target, ratio
 from benchmarks.rows import Settings
 
-_COUNT = 5000
+_COUNT = 12_000
 _SHARES = (10, 30)
 
 

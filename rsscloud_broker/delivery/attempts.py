@@ -173,6 +173,11 @@ class Attempts:
         """Whether a host answered quickly the last time it was called."""
         return self._dispatcher.is_quick(host)
 
+    @property
+    def most_retries(self) -> int:
+        """How many retries may be under way."""
+        return self._dispatcher.most_retries
+
     def queued_for(self, host: str) -> int:
         """How many attempts wait for slots of a host."""
         return self._dispatcher.queued_for(host)

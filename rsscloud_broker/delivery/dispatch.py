@@ -222,6 +222,11 @@ class Dispatcher:
         found = self._hosts.get(host)
         return 0 if found is None else len(found.queue)
 
+    @property
+    def most_retries(self) -> int:
+        """How many retries may be under way, so that they leave room for first attempts."""
+        return self._slots + self._max_slow // 4
+
     def is_quick(self, host: str) -> bool:
         """Whether a host answered quickly the last time."""
         return self._quick_hosts.get(host, 0) > 0

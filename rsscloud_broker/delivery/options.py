@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
 from typing import Final
 
 from attrs import field, frozen
@@ -32,9 +33,9 @@ class DistributionOptions:
     @property
     def max_slow(self) -> int:
         """How many notifications without a quick answer may run beside ``in_flight``."""
-        # For each notification in flight this many others may run that had no quick answer: they
-        # cost memory and a file descriptor each, but hardly any processor time.
-        return 10 * self.in_flight
+        # Each takes hardly any processor time, but some 10 KB, 70 with TLS, and a file descriptor.
+        wanted, allowed = 30 * self.in_flight, getrlimit(RLIMIT_NOFILE)[1]
+        return wanted if allowed == RLIM_INFINITY else min(wanted, allowed // 2)
 
 
 def notifications_of(sinks: Iterable[tuple[object, object]]) -> int:

@@ -5,9 +5,9 @@ is due.  This module claims the due notifications in batches and submits an atte
 only a limited number is in memory however many are due.  When a process ends, the notifications
 that it had claimed are free for the next process.
 
-The limit in memory counts only attempts that have not begun: the dispatcher limits the others.  An
-attempt that waits in memory behind a slow host goes back to the store when other attempts need its
-place in memory.
+Retries call hosts that mostly did not answer before, so they leave slots for the attempts of
+walks.  An attempt that waits in memory behind a slow host goes back to the store when other
+attempts need its place in memory.
 
 Decision 0016 (``docs/decisions``) says why this module shares no scheduler with
 ``core/retrying.py`` and ``core/intents.py``, and why the core's `HostLimiter` does not fit here.
@@ -33,7 +33,8 @@ from rsscloud_broker.model.work import MAX_QUEUED, Delivery, History, Recorded
 from rsscloud_broker.storage import Store
 from rsscloud_broker.util.retry import StoreRetry
 
-#: How many attempts that have not begun may be in memory, and how many are claimed at once.
+#: How many attempts may wait in memory behind others of their hosts, and how many are claimed at
+#: once.
 AT_A_TIME, BATCH_SIZE = 500, 100
 
 #: When one host has this many attempts in memory, no more of its notifications are claimed, so that
@@ -212,14 +213,14 @@ class Retries:
         unsaved, self._unsaved = self._unsaved, []
         self.record(unsaved)
         try:
-            while not self._store_retry.stopped and self._has_capacity():
+            while not self._store_retry.stopped and (capacity := self._capacity()) > 0:
                 now = self._clock.wall_seconds()
                 self._outdated, self._lost_claims = OutdatedSubscriptions(), False
-                claim = partial(self._store.claim_due, now, BATCH_SIZE, self._busy_hosts())
+                claim = partial(self._store.claim_due, now, capacity, self._busy_hosts())
                 due = await self._store_retry(claim)
                 for subscription in due:
                     self._submit(subscription)
-                if len(due) < BATCH_SIZE:
+                if len(due) < capacity:
                     break
             following = await self._store_retry(self._store.next_due)
         except CancelledError:
@@ -250,22 +251,23 @@ class Retries:
         if not attempt.over:
             self._in_memory[subscription.id] = attempt
 
-    def _has_capacity(self) -> bool:
-        """Whether more attempts may wait in memory.
+    def _capacity(self) -> int:
+        """How many more attempts may be claimed, at most a batch.
 
         If too many wait, those that waited long enough behind a slow host are withdrawn.
         """
-        queued = [one for one in self._in_memory.values() if not one.begun]
-        if len(queued) < AT_A_TIME:
-            return True
+        behind = [one for one in self._in_memory.values() if one.behind_its_host]
+        capacity = self._attempts.most_retries - len(self._in_memory) + len(behind)
+        if capacity <= 0 or len(behind) < AT_A_TIME:
+            return min(capacity, BATCH_SIZE)
         now = self._clock.seconds()
         # Seconds for which an attempt may wait behind others of its host, before it may have to go
         # back to the store.
-        waited = [one for one in queued if one.behind_its_host and one.submitted_at + 0.5 <= now]
+        waited = [one for one in behind if one.submitted_at + 0.5 <= now]
         for attempt in waited:
             self._attempts.withdraw(attempt, 0.0)
             self._slow[attempt.host] = now + SOON
-        return len(queued) - len(waited) < AT_A_TIME
+        return min(capacity, BATCH_SIZE) if len(behind) - len(waited) < AT_A_TIME else 0
 
     def _busy_hosts(self) -> list[str]:
         """The hosts for which nothing is claimed now: they have enough attempts in memory, or some

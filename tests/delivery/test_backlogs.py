@@ -37,8 +37,27 @@ class BacklogTests(EngineTestCase):
         self.notifier.end()
         self.advance(1)
         self.assertEqual(sorted(self.called()), sorted(urls))
-        self.assertTrue(AT_A_TIME <= most < AT_A_TIME + BATCH_SIZE + 50, most)
+        self.assertEqual(most, 50)
         self.assertEqual((self.in_memory(), self.waiting()), (0, {}))
+
+    def test_silent_hosts_leave_slots_for_first_attempts(self) -> None:
+        """However many notifications for them are due."""
+        silent = self.wait_many(300)
+        self.notifier.holds.update(silent)
+        self.start(in_flight=20, max_slow=200)
+        self.advance(5)
+        self.assertEqual((len(self.notifier.held), self.in_memory()), (20 + 200 // 4,) * 2)
+        others = [f"http://other{number}.example/" for number in range(100)]
+        for url in others:
+            self.subscribe(url, topic="http://feeds.example/other")
+        self.notifier.holds.update(others)  # none of them answers quickly, either
+        self.change("http://feeds.example/other")
+        self.advance(1)
+        self.assertEqual(set(self.called()) & set(others), set(others))
+        for _ in range(300):
+            self.notifier.end()
+            self.advance(0.3, 0.3)
+        self.assertEqual((set(self.called()), self.waiting()), ({*silent, *others}, {}))
 
     def test_slow_host_keeps_out_nobody(self) -> None:
         """It has its share of what is in memory, and of what is under way."""

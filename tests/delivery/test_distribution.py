@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from resource import RLIM_INFINITY
 from typing import Any
 
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
+from rsscloud_broker.delivery import options
 from rsscloud_broker.delivery.distribution import Distribution
 from rsscloud_broker.delivery.options import STOP_TIMEOUT, DistributionOptions
 from rsscloud_broker.delivery.walk import SAVE_WITHIN_SECONDS
@@ -249,6 +251,14 @@ class OutcomeTests(DistributionTestCase):
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
         self.assertEqual(self.subscriptions()[1].last_error, "the notifier failed: no good")
         self.assertEqual(self.walks(), [])
+
+
+class OptionsTests(SynchronousTestCase):
+    def test_slow_calls_leave_files_for_all_else(self) -> None:
+        for hard, most in ((RLIM_INFINITY, 6000), (20_000, 6000), (4096, 2048)):
+            self.patch(options, "getrlimit", lambda which, hard=hard: (1024, hard))
+            self.assertEqual(DistributionOptions().max_slow, most)
+        self.assertEqual(DistributionOptions(in_flight=20).max_slow, 600)
 
 
 class LimitTests(DistributionTestCase):
