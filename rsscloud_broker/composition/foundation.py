@@ -32,6 +32,7 @@ from rsscloud_broker.core.bus import EventBus
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.database.disk_space import MEGABYTE, DiskSpace
 from rsscloud_broker.database.threads import StoreThreads
+from rsscloud_broker.delivery.options import notifications_of
 from rsscloud_broker.events import FilePublished
 from rsscloud_broker.http.access_log import AccessLog
 from rsscloud_broker.http.limits import HTTPLimits
@@ -379,7 +380,8 @@ class Foundation:
             allowed=[*map(str, config.egress.topic_networks)],
         )
         allowed = config.egress.allow_callbacks
-        crew = Crew(self.reactor, self.clock, processes, setup, allowed, rules)
+        calls = notifications_of(self.chosen["sinks"])
+        crew = Crew(self.reactor, self.clock, processes, setup, allowed, rules, calls=calls)
         self.blocks.follow(crew.block)
         return crew
 

@@ -61,6 +61,11 @@ DEFAULT_RULES: Final = TopicRules()
 USUAL: Final = 16
 FOR_LARGE: Final = 16
 
+#: So for each thousand notifications that may be under way beyond the usual ones: each takes 70 KB
+#: if the host is silent in the TLS handshake.
+USUAL_CALLS: Final = 6_200
+FOR_CALLS: Final = 70
+
 
 @implementer(INotifyingOutbound)
 class Crew(Service):
@@ -73,6 +78,7 @@ class Crew(Service):
     :param networks: the networks (CIDRs) that may be called beside public addresses.
     :param rules: how topics are read.
     :param command: see ``ForkServer``.
+    :param calls: how many notifications may be under way.
     """
 
     name = "couriers"
@@ -87,9 +93,11 @@ class Crew(Service):
         networks: Iterable[str],
         rules: TopicRules = DEFAULT_RULES,
         command: Sequence[str] = COMMAND,
+        calls: int = 0,
     ) -> None:
         self._reactor = reactor
         self._clock = clock
+        self._for_calls = FOR_CALLS * max(0, calls - USUAL_CALLS) // 1000
         self._forks = ForkServer(reactor, command)
         self._setup = setup
         self._rules = rules
@@ -120,7 +128,7 @@ class Crew(Service):
         more = FOR_LARGE * max(0, self._rules.body_limit // 2**20 - USUAL)
         longest = max(self._setup.deadline, self._rules.deadline)
         return Limits(
-            megabytes=Limits().megabytes + more,
+            megabytes=Limits().megabytes + more + self._for_calls,
             # A courier has 30 seconds for an answer beyond the longest deadline: it may have to
             # wait for memory, and for the broker to read.
             answer=longest + 30.0,

@@ -31,7 +31,8 @@ from rsscloud_broker.model import Callback, Content, Notification, Outcome
 from rsscloud_broker.model.administration import Block
 from rsscloud_broker.outbound.couriers import bodies
 from rsscloud_broker.outbound.couriers import courier as module
-from rsscloud_broker.outbound.couriers.messages import Call
+from rsscloud_broker.outbound.couriers.crew import Crew
+from rsscloud_broker.outbound.couriers.messages import Call, Setup
 from rsscloud_broker.outbound.couriers.spawning import COMMAND, megabytes
 from rsscloud_broker.util.deferreds import BreakOff
 from rsscloud_broker.wire.websub import sign
@@ -427,6 +428,12 @@ class DeathTests(CrewTestCase):
         self.clock.advance(module.BEAT)
         await self.until_restarted()
         self.assertNotEqual(self.courier._process.pid, pid)
+
+    def test_many_calls_may_use_more_memory(self) -> None:
+        setup = Setup("tests/1.0", [], [], 15.0, 65_536)
+        for calls, more in ((0, 0), (6_200, 0), (31_000, 1_736)):
+            (courier,) = Crew(REACTOR, self.clock, 1, setup, [], calls=calls).couriers
+            self.assertEqual(courier._limits().megabytes, LIMITS.megabytes + more)
 
     async def test_garbage(self) -> None:
         """A frame that cannot be read ends the courier, and not the broker."""
