@@ -106,10 +106,10 @@ def endless_call(clock: IReactorTime, job: Callable[[], object], what: str) -> L
 class EachPeriod(Service):
     """A service that calls a job at every multiple of a period: each full minute or hour.
 
-    If a run fails, the failure is logged, and the next run comes all the same.  If the store cannot
-    be used for several runs, that is logged once.  If a run takes longer than the period, the runs
-    that it overlaps are skipped.  If the wall clock is set to another period, a run follows within
-    five seconds.
+    If a run fails, the failure is logged, and the next run comes all the same.  If the store or the
+    disk cannot be used for several runs, that is logged once.  If a run takes longer than the
+    period, the runs that it overlaps are skipped.  If the wall clock is set to another period, a
+    run follows within five seconds.
 
     :param period: seconds; runs fall on multiples of it since the epoch.
     :param job: an async function, called without arguments.
@@ -225,7 +225,7 @@ class EachPeriod(Service):
         """Do the job; whatever goes wrong is logged, and the next run comes."""
         try:
             await self._job()
-        except Unavailable as error:
+        except (Unavailable, OSError) as error:  # a full disk is no bug, and each run would say so
             if not self._is_unavailable:
                 self.log.error(
                     "{name}: {error}; it is tried again in its next turn.",

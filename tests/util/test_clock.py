@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from errno import ENOSPC
 
 from twisted.internet.base import ReactorBase
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
 from twisted.internet.selectreactor import SelectReactor
 from twisted.logger import (
     ILogObserver,
@@ -63,22 +64,31 @@ class EachPeriodTests(SynchronousTestCase):
 
     def test_a_failure_is_logged_and_the_next_run_comes(self) -> None:
         self.gate = Deferred()
-        self.gate.errback(OSError("disk full"))
+        self.gate.errback(ValueError("a bug"))
         self.each_minute(at_start=True)
-        self.assertEqual(len(self.flushLoggedErrors(OSError)), 1)
+        self.assertEqual(len(self.flushLoggedErrors(ValueError)), 1)
         self.gate = None
         self.clock.advance(50.0)
         self.assertEqual(len(self.runs), 2)
 
-    def test_a_store_that_is_not_there_is_a_line_of_the_log_without_a_traceback(self) -> None:
-        self.gate = Deferred()
-        self.gate.errback(Unavailable("no disk space is left"))
-        with capturedLogs() as logged:
-            self.each_minute(at_start=True)
-        self.assertEqual(
-            [formatEvent(line) for line in logged],
-            ["job: no disk space is left; it is tried again in its next turn."],
-        )
+    def test_a_store_or_a_disk_that_cannot_be_used_is_one_line_without_a_traceback(self) -> None:
+        full = OSError(ENOSPC, "No space left on device", "/changes.xml")
+        for error, line in (
+            (Unavailable("no disk space is left"), "no disk space is left"),
+            (full, "[Errno 28] No space left on device: '/changes.xml'"),
+        ):
+            self.gate = fail(error)
+            with capturedLogs() as logged:
+                service = self.each_minute(at_start=True)
+                self.gate = fail(error)
+                self.clock.advance(60.0)
+                self.gate = None
+                self.clock.advance(60.0)
+            self.assertEqual(
+                [formatEvent(each) for each in logged],
+                [f"job: {line}; it is tried again in its next turn.", "job goes on."],
+            )
+            service.stopService()
 
     def test_a_long_run_is_not_overtaken(self) -> None:
         gate: Deferred[None] = Deferred()

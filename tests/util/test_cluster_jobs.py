@@ -158,7 +158,6 @@ class PeriodicClusterJobTests(JobsTestCase):
         self.gates["a"].errback(OSError("disk full"))
         self.start()
         self.clock.advance(50.0)
-        self.assertEqual(len(self.flushLoggedErrors(OSError)), 1)
         self.clock.advance(PAUSE)
         self.assertEqual([node for node, _ in self.runs], ["a", "b"])
 
