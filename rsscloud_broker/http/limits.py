@@ -344,7 +344,9 @@ class BoundedRequest(TracedRequest):
 
 
 def _path(target: bytes) -> str:
-    """The path of a request's target."""
+    """The path of a request's target, which may be a whole URL."""
+    if absolute := _ABSOLUTE.match(target):
+        target = absolute[2] or b"/"
     return target.partition(b"?")[0].decode("latin-1")
 
 

@@ -131,6 +131,7 @@ class Root(Resource):
         The site itself parses forms without files, so they stay small, but where a route says that
         it takes them.
         """
+        path = self._as_routed(path)
         found = self._call_limit if path in self._call_paths and kind != FORM else 0
         if not self._large_routes:
             return found
@@ -146,7 +147,7 @@ class Root(Resource):
         """Whether a route at a path takes forms with files."""
         return any(
             "multipart/form-data" in route.content_types
-            for each in self._candidates(path)
+            for each in self._candidates(self._as_routed(path))
             for route in self._routes.get((each, "POST"), ())
         )
 
@@ -174,7 +175,8 @@ class Root(Resource):
 
     def render(self, request: Request) -> bytes | int:
         """Answer a request: as a call, by a route, or with an error that says why not."""
-        path = self._path_of(request)
+        path = self._as_routed(request.path.decode("latin-1"))
+        request.path = path.encode("latin-1")
         for name, value in self._headers_at.get(path) or self._headers_below(path):
             request.setHeader(name, value)
         if request.method == b"OPTIONS":
@@ -191,13 +193,9 @@ class Root(Resource):
             return self._answer_call(request, body)
         return self._refuse_unrouted(request, path)
 
-    def _path_of(self, request: Request) -> str:
+    def _as_routed(self, path: str) -> str:
         """The path of a request, in the spelling that the routes have."""
-        path = request.path.decode("latin-1")
-        if path not in self._methods_at:
-            path = self._known_as.get(_folded(path), path)
-            request.path = path.encode("latin-1")
-        return path
+        return path if path in self._methods_at else self._known_as.get(_folded(path), path)
 
     def _headers_of(self, path: str) -> tuple[tuple[bytes, bytes], ...]:
         """The headers of every answer at a path."""

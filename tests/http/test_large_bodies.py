@@ -89,6 +89,15 @@ class LargeBodiesTests(SynchronousTestCase):
         self.assertEqual(self.ask("PUT", "/feeds/dave/rss.xml", 2500).status, 200)
         self.assertEqual(self.ask("PUT", "/feeds/dave/rss.xml", 2501).status, 413)
 
+    def test_paths_as_people_type_them(self) -> None:
+        """A body has the limit of the route that answers it, however the path is written."""
+        headers = {"Content-Type": f"{FILES}; boundary=b"}
+        for path in ("/feeds/large/", "/Feeds/Large", "http://broker.example/feeds/large"):
+            self.assertEqual(self.largest(path), [200, 200, 200, 200, 200, 413], path)
+        for path in ("/upload/", "/Upload", "http://broker.example/upload?next=1"):
+            self.assertEqual(self.ask("POST", path, 2000, headers).status, 200, path)
+            self.assertEqual(self.ask("POST", path, 2001, headers).status, 413, path)
+
     def test_refusal_names_the_limit_of_the_route(self) -> None:
         answer = self.ask("PUT", "/feeds/dave/rss.xml", 2001)
         self.assertEqual(answer.text, "The body must not be larger than 2000 bytes.\n")
@@ -210,6 +219,11 @@ class LargeCallsTests(SynchronousTestCase):
         self.assertEqual(loads(self.ask(small).body)[0], (7,))
         self.assertEqual((large[0], large[1:]), (values[0], self.door.keep.got))
         self.assertEqual(len(self.owners), 1)
+
+    def test_paths_as_people_type_them(self) -> None:
+        body = dumps(("x" * LARGE,), "door.keep").encode()
+        for path in ("/RPC2/", "/Rpc2", "/XMLRPC.php/"):
+            self.assertEqual(loads(self.ask(body, path).body)[0], (1,), path)
 
     def test_soap(self) -> None:
         body = soap.encode_call("keep", {"one": "x" * LARGE, "two": "y"})
