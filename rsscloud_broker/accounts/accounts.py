@@ -61,6 +61,9 @@ T = TypeVar("T")
 #: How many sessions and API tokens an account may have.
 MAX_SESSIONS, MAX_TOKENS = 50, 50
 
+#: Why somebody who was signed out in the middle of a change changes nothing any more.
+_ENDED: Final = "your session has ended meanwhile: sign in again"
+
 #: Seconds between two writes of when a session or a token was last used.
 TOUCH_EACH: Final = 60.0
 
@@ -338,8 +341,10 @@ class Accounts:
         if stored.hash and not await self._passwords.check(name, old):
             raise SignInFailed
         hashed, first = await self._passwords.hash(new), not stored.hash
-        if not await self._store.set_password(name, hashed, keep, first=first) and first:
-            raise InvalidAccount("somebody has set a password meanwhile, in another session")
+        if not await self._store.set_password(name, hashed, keep, first=first):
+            raise InvalidAccount(
+                "somebody has set a password meanwhile, in another session" if first else _ENDED
+            )
         self.log.info("{name} has changed the password.", name=name)
 
     async def remove_account(self, caller: Caller, password: str, source: str) -> None:
@@ -405,10 +410,13 @@ class Accounts:
         await self._check_once_more(caller, password, source)
         secret, now = new_token(), self._clock.wall_seconds()
         expires_at = None if days is None else now + days * DAY
+        session = caller.session.id if caller.session else 0
         token = await self._store.add_token(
-            account.id, digest_of(secret), name, scopes, now, expires_at, MAX_TOKENS
+            account.id, digest_of(secret), name, scopes, now, expires_at, MAX_TOKENS, session
         )
         if token is None:
+            if len(await self._store.tokens(account.id)) < MAX_TOKENS:
+                raise InvalidAccount(_ENDED)
             raise InvalidAccount(f"an account has at most {MAX_TOKENS} tokens; remove one first")
         return token, secret
 

@@ -289,7 +289,7 @@ class IAccounts(Interface):
 
         :param old: the present password; it does not matter if the account lacks one.
         :raises SignInFailed: the old password is wrong.
-        :raises InvalidAccount: the new password cannot be used.
+        :raises InvalidAccount: the new password cannot be used, or the caller's session has ended.
         :raises TooMany: as for ``sign_in``.
         """
 
@@ -336,8 +336,8 @@ class IAccounts(Interface):
         :returns: the token and its secret, which nobody can find out later.
         :raises SignInFailed: the password is wrong.
         :raises TooMany: as for ``sign_in``.
-        :raises InvalidAccount: the name, the scopes or the days cannot be used, or the account
-            has too many tokens.
+        :raises InvalidAccount: the name, the scopes or the days cannot be used, the account has
+            too many tokens, or the caller's session has ended.
         """
 
     def remove_token(caller: Caller, token: int) -> Awaitable[bool]:

@@ -82,17 +82,28 @@ def set_password(
     """Store another hash of a password, and end the sessions, the link and the invitation of the
     account.
 
-    :param keep: the id of a session that goes on; 0 for none.
+    :param keep: the id of the session that sets it, which goes on; 0 for none.
     :param first: whether the account must have no password until now.
-    :returns: whether there is such an account.
+    :returns: whether there is such an account, with that session.
     """
     matching = [account.c.name == name, *([account.c.password == ""] if first else [])]
-    if not conn.execute(update(account).where(*matching).values(password=password)).rowcount:
+    owner = conn.execute(select(account.c.id).where(*matching).with_for_update()).scalar()
+    if owner is None or not _goes_on(conn, owner, keep):
         return False
-    owner = select(account.c.id).where(account.c.name == name).scalar_subquery()
+    conn.execute(update(account).where(account.c.id == owner).values(password=password))
     ended = secret.c.kind.in_((SESSION, LINK, INVITATION)), secret.c.id != keep
     conn.execute(delete(secret).where(secret.c.account_id == owner, *ended))
     return True
+
+
+def _goes_on(conn: Connection, account_id: int, session: int) -> bool:
+    """Whether a session of an account has not ended; it cannot while the transaction lasts.
+
+    :param session: its id; 0 for somebody who needs none.
+    """
+    mine = *_secrets_of(account_id, SESSION), secret.c.id == session
+    found = select(secret.c.id).where(*mine).with_for_update()
+    return not session or conn.execute(found).first() is not None
 
 
 def rehash(conn: Connection, name: str, old: str, new: str) -> bool:
@@ -208,13 +219,17 @@ def add_token(
     at: float,
     expires_at: float | None,
     limit: int,
+    session: int = 0,
 ) -> Token | None:
     """Store an API token.
 
     :param limit: how many tokens an account may have.
-    :returns: the token; None if the account has that many, or if it is gone.
+    :param session: the id of the session that makes it; 0 for none.
+    :returns: the token; None if the account has that many, or if it or the session is gone.
     """
-    if not conn.execute(select(account.c.id).where(account.c.id == account_id)).first():
+    # Locked before the session, as by all others: nobody waits for each other.
+    owner = select(account.c.id).where(account.c.id == account_id).with_for_update()
+    if not conn.execute(owner).first() or not _goes_on(conn, account_id, session):
         return None
     mine = select(func.count()).where(*_secrets_of(account_id, TOKEN))
     if conn.execute(mine).scalar_one() >= limit:

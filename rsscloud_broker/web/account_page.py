@@ -155,6 +155,8 @@ class AccountPage:
         if parameter(request, "tokens"):
             await self._accounts.remove_tokens(caller)  # first: afterwards nobody could try again
         await self._accounts.end_sessions(caller)
+        if parameter(request, "tokens"):
+            await self._accounts.remove_tokens(caller)  # another session may have made one since
         self._cookies.remove(request, SESSION)
         return redirect("/signin")
 

@@ -382,6 +382,19 @@ class PasswordTests(AccountsTestCase):
         self.assertIn("meanwhile", str(self.failureResultOf(late, InvalidAccount).value))
         self.sign_in(password=self.NEW)
 
+    def test_session_that_is_ended_meanwhile(self) -> None:
+        """Whoever is signed out while the new password is hashed sets none any more."""
+        caller, passwords = self.sign_in().caller, self.house.passwords
+        make = passwords.hash
+
+        async def slow(password: str) -> str:
+            await self.accounts.end_sessions(caller)
+            return await make(password)
+
+        with mock.patch.object(passwords, "hash", slow):
+            self.error(self.change(caller), InvalidAccount)
+        self.sign_in()
+
     def test_password_that_is_kept_elsewhere(self) -> None:
         self.accounts._other_checkers = True
         caller = self.sign_in().caller
@@ -445,6 +458,21 @@ class TokenTests(AccountsTestCase):
         for wrong in ("", "wrong"):
             add = self.accounts.add_token(caller, "x", {"admin"}, None, wrong, HOME)
             self.error(add, SignInFailed)
+        self.assertEqual(self.result(self.accounts.tokens(caller)), [])
+
+    def test_session_that_is_ended_meanwhile(self) -> None:
+        """Whoever is signed out while the password is checked gets no token any more."""
+        caller, passwords = self.sign_in().caller, self.house.passwords
+        check = passwords.check
+
+        async def slow(name: str, password: str) -> bool:
+            await self.accounts.remove_tokens(caller)
+            await self.accounts.end_sessions(caller)
+            return await check(name, password)
+
+        with mock.patch.object(passwords, "check", slow):
+            add = self.accounts.add_token(caller, "x", {"publish"}, None, PASSWORD, HOME)
+            self.assertIn("has ended", str(self.error(add, InvalidAccount)))
         self.assertEqual(self.result(self.accounts.tokens(caller)), [])
 
     def test_expires(self) -> None:

@@ -147,6 +147,24 @@ class AccountsContract(TestCase):
         self.assertEqual(stored.hash, "newer")
         self.assertFalse(await self.store.set_password("nobody", "new"))
 
+    async def test_session_that_has_ended_changes_nothing(self) -> None:
+        dave, anna = await self.account(), await self.account("anna")
+        ended, kept = await self.session(dave, b"1"), await self.session(dave, b"2")
+        other = await self.session(anna, b"3")
+        await self.store.end_session(dave.id, ended.id)
+        for session in (ended.id, other.id):
+            self.assertFalse(await self.store.set_password("dave", "new", session))
+            made = await self.store.add_token(
+                dave.id, b"4", "t", {"metrics"}, 1.0, None, MANY, session
+            )
+            self.assertIsNone(made)
+        stored = await self.store.stored_password("dave")
+        assert stored is not None
+        self.assertEqual(stored.hash, "hash of dave")
+        await self.assert_sessions(dave, kept)
+        made = await self.store.add_token(dave.id, b"4", "t", {"metrics"}, 1.0, None, MANY, kept.id)
+        self.assertIsNotNone(made)
+
     async def test_first_password_replaces_none(self) -> None:
         dave = await self.account()
         session = await self.session(dave, b"1")
