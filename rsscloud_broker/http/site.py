@@ -175,6 +175,15 @@ class Root(Resource):
 
     def render(self, request: Request) -> bytes | int:
         """Answer a request: as a call, by a route, or with an error that says why not."""
+        body = self._answer(request)
+        if request.method == b"HEAD" and isinstance(body, bytes) and body:
+            # Twisted would log a line for each, with the whole URL, which may hold a secret.
+            request.setHeader("content-length", str(len(body)))
+            return b""
+        return body
+
+    def _answer(self, request: Request) -> bytes | int:
+        """Answer a request; a body that is returned may be one for a HEAD too."""
         path = self._as_routed(request.path.decode("latin-1"))
         request.path = path.encode("latin-1")
         for name, value in self._headers_at.get(path) or self._headers_below(path):

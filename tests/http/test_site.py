@@ -9,6 +9,7 @@ from xmlrpc.client import Fault, loads
 
 from attrs import field, frozen
 from twisted.internet.defer import CancelledError
+from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.resource import Resource
 from twisted.web.server import Request
@@ -148,6 +149,19 @@ class RoutesTests(SynchronousTestCase):
         for (method, path), allowed in table.items():
             answer = house.ask(method, path)
             self.assertEqual((answer.status, answer.headers["allow"]), (405, allowed), path)
+
+    def test_refused_heads_fill_no_log(self) -> None:
+        """Twisted would log the whole URL of each, which may hold a secret."""
+        house = House(self)
+        for path in ("/RPC2?key=secret", "/c", "/rsscloud/ping"):
+            with capturedLogs() as logs:
+                answer = house.ask("HEAD", path)
+            self.assertEqual([formatEvent(each) for each in logs], [], path)
+            self.assertIn(answer.status, (400, 405))
+            shown = house.ask("GET", path)
+            self.assertEqual(answer.headers["content-length"], shown.headers["content-length"])
+            self.assertEqual(answer.headers["content-type"], shown.headers["content-type"])
+            self.assertEqual(answer.body, b"")
 
     def test_options(self) -> None:
         house = House(self)
