@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Final
 
 from twisted.logger import Logger
@@ -15,6 +16,10 @@ from rsscloud_broker.util.cluster_jobs import PeriodicClusterJob
 
 #: How many sessions and how many tokens one transaction deletes.
 PORTION: Final = 500
+
+#: Seconds after the removal of an account until none of its requests is under way any more: one
+#: that names a file elsewhere waits for the server of that file, twice for half a minute.
+LATE: Final = 120.0
 
 
 class AccountSweeper(PeriodicClusterJob):
@@ -45,7 +50,7 @@ class RemovedAccounts(EachPeriod):
 
     It looks every few seconds.  It reads the tables of applications when it starts, and
     when an account was removed.  A request of the account may be under way then and store something
-    a moment later, so the next look reads them once more.
+    later, so the next look reads them once more, and so does one when all such requests are over.
     """
 
     log = Logger()
@@ -59,6 +64,7 @@ class RemovedAccounts(EachPeriod):
         self._census: tuple[int, int] | None = None
         # Whether the next look reads the tables even if no account was removed.
         self._once_more = False
+        self._late_at = inf  # when the last look for a removal is due, by the monotonic clock
 
     async def look(self) -> None:
         """Delete what belongs to accounts that are gone.
@@ -67,7 +73,11 @@ class RemovedAccounts(EachPeriod):
         """
         census = await self._store.census()
         is_other, self._census = census != self._census, census
-        if not (is_other or self._once_more):
+        now = self._clock.seconds()
+        if is_other:
+            self._late_at = now + LATE
+        is_late = now >= self._late_at
+        if not (is_other or self._once_more or is_late):
             return
         self._once_more = True  # even if this look fails
         found = 0
@@ -77,6 +87,8 @@ class RemovedAccounts(EachPeriod):
                 found += 1
                 await self._have_deleted(data, account)
         self._once_more = bool(found) or is_other
+        if is_late:
+            self._late_at = inf
 
     async def _have_deleted(self, data: AccountData, account: int) -> None:
         """Have an application delete the data of an account; an error is logged."""

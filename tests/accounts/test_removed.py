@@ -97,6 +97,16 @@ class RemovedAccountsTests(SynchronousTestCase):
         self.let_it_look()
         self.assertEqual(self.removed, [dave.id])
 
+    def test_what_a_long_request_stores_after_the_removal(self) -> None:
+        """A message waits, for instance, until the server of its enclosure has answered."""
+        dave = self.account()
+        self.start()
+        self.successResultOf(self.store.remove_account("dave"))
+        self.clock.pump([1.0] * 60)
+        self.add_note(dave.id)
+        self.clock.pump([1.0] * 70)
+        self.assertEqual((self.removed, self.owners()), ([dave.id], []))
+
     def test_no_table_is_read_while_no_account_is_removed(self) -> None:
         self.start()
         self.let_it_look()
