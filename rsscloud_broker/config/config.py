@@ -11,6 +11,7 @@ and `build` checks them by the same rules.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -324,8 +325,9 @@ class Config:
 
         It has no port if the first endpoint names none, or names port 0.
         """
-        kind, _, rest = self.listen[0].partition(":")
-        port = rest.partition(":")[0]
+        kind, *rest = re.split(r"(?<!\\):", self.listen[0])
+        named = dict(part.split("=", 1) for part in rest if "=" in part)
+        port = named.get("port", next((part for part in rest if "=" not in part), ""))
         scheme = "https" if kind == "ssl" else "http"
         known = port.isdigit() and int(port) > 0
         derived = f"{scheme}://localhost:{port}" if known else f"{scheme}://localhost"

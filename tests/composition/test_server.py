@@ -96,6 +96,9 @@ class OptionsTests(SynchronousTestCase):
         for arguments, address in (
             ([], "http://localhost:5337"),
             (["--listen", "tcp:8080"], "http://localhost:8080"),
+            (["--listen", "tcp:port=8080:interface=127.0.0.1"], "http://localhost:8080"),
+            (["--listen", "tcp:interface=127.0.0.1:port=8080"], "http://localhost:8080"),
+            (["--listen", r"tcp6:8080:interface=\:\:1"], "http://localhost:8080"),
             (["--listen", "tcp:0"], "http://localhost"),
             (["--listen", "unix:/run/x.sock"], "http://localhost"),
             (["--public-url", "https://broker.example"], "https://broker.example"),
