@@ -97,6 +97,8 @@ def store_document(
     ]
     known = _find_known(conn, feed_id, [row["guid_digest"] for row in rows])
     fresh = [row for row in rows if row["guid_digest"] not in known]
+    if before.turn and len(entries) == ITEMS_PER_FEED:
+        fresh = _without_older(fresh, [row for row in rows if row["guid_digest"] in known])
     if fresh:
         announce(conn, "river_item")
         conn.execute(insert(item), fresh)
@@ -114,6 +116,23 @@ def store_document(
     )
     assert changed is not None
     return StoredItems(changed, len(fresh))
+
+
+def _without_older(
+    fresh: Sequence[dict[str, Any]], known: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """The new items of a document, without those that are older than all that are known.
+
+    In a document with more items than are kept, these had no place before, and get one if the
+    author removes a newer item.
+    """
+    dates = [row["published_at"] for row in known if row["published_at"] is not None]
+    oldest = min(dates, default=None)
+    return [
+        row
+        for row in fresh
+        if oldest is None or row["published_at"] is None or row["published_at"] >= oldest
+    ]
 
 
 #: The columns that are replaced when the author edits an item.

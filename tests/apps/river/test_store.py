@@ -188,6 +188,18 @@ class SQLiteTests(TestCase):
         self.assertIsNone(await self.store.feed_by_url(rows[2][0]))
         self.assertEqual(await self.store.add_and_follow(account, rows[:1], NOW, MOST), [False])
 
+    async def test_an_old_item_is_no_new_one_because_a_newer_one_was_removed(self) -> None:
+        """A feed with more items than are kept: one of them gets the place of another."""
+        feed, account = await self.add(), await self.account("dave")
+        await self.store.follow_feed(account, feed.id, NOW, MOST)
+        entries = [Item(0, 0, str(n), "", published_at=NOW - n) for n in range(5)]
+        self.assertEqual((await self.keep(feed, *entries)).new, 3)
+        self.assertEqual((await self.keep(feed, *entries[1:])).new, 0)
+        new = Item(0, 0, "new", "", published_at=NOW + 1)
+        self.assertEqual((await self.keep(feed, new, *entries[2:])).new, 1)
+        items = await self.store.items(account, None, 10)
+        self.assertEqual([item.guid for item in items], ["new", "0", "1", "2"])
+
     async def followed_items(self, account: int) -> list[Item]:
         """Have an account follow two of three feeds with items; theirs, in their order."""
         feeds = [await self.add(f"http://x{n}.example/") for n in range(3)]
