@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
+from math import ceil
 from typing import Final
 
 from attrs import field, frozen
@@ -50,12 +51,15 @@ class Written:
     :ivar etag: the value of the ETag header: a hash of the body.
     :ivar updated: the time of its newest entry, in seconds since the epoch.
     :ivar newest: the number of the newest entry of the log.
+    :ivar has_own_second: whether that time, rounded up to a second, is later than that of all
+        versions before.  If an entry comes late, its time is that of the entry before it.
     """
 
     body: bytes = field(repr=False)
     etag: str
     updated: float
     newest: int
+    has_own_second: bool
 
 
 @frozen
@@ -208,7 +212,9 @@ class Feeds:
         rendering = partial(render, document, self._urls(name), recent=recent, links=links)
         body: bytes = await self._in_thread(rendering)
         etag = f'"{blake2b(body, digest_size=12).hexdigest()}"'
-        return Written(body, etag, document.updated, document.log.count)
+        seconds = [ceil(entry.updated) for entry in document.entries[:2]]
+        has_own_second = len(seconds) == 2 and seconds[0] > seconds[1]
+        return Written(body, etag, document.updated, document.log.count, has_own_second)
 
     async def _archive_file(self, document: LogDocument) -> ArchivedFile:
         """Make the file of an archived document.

@@ -243,8 +243,8 @@ class EventDocuments(Answers):
             packed = known.answers.packed.whole.body
         else:
             packed = await self._in_thread(_compress, written.body)
-        # A change later in the same second must not look like the same version.
-        at = ceil(written.updated)
+        # Another version of the same second must not look like this one, also if it comes later.
+        at = ceil(written.updated) if written.has_own_second else None
         is_topic = self._has_hub and wanted.number is None
         link = hub_and_self(self._public_url, recent_path(wanted.name)) if is_topic else ""
         until = self._clock.seconds() + FRESH
@@ -255,6 +255,8 @@ class EventDocuments(Answers):
         """An archived document, read from its file and from the compressed twin of that."""
         body, packed, at = await self._in_thread(_read_file_and_copy, found)
         tag = f"{found.file.parent().basename()}-{found.file.basename()}"
+        # Before it was archived, the same entries were at this URL, without the link to the next.
+        at += 1
         # So a document that is removed, as it is too old, may still be served for a minute.
         until = self._clock.seconds() + 60.0
         return self._make_answers(wanted, body, packed, tag, at, ARCHIVED, until)
@@ -265,7 +267,7 @@ class EventDocuments(Answers):
         body: bytes,
         packed: bytes,
         tag: str,
-        at: int,
+        at: int | None,
         cache_control: str,
         until: float,
         link: str = "",
@@ -273,7 +275,7 @@ class EventDocuments(Answers):
         """Make the answers for a document.
 
         :param packed: the body compressed by gzip.
-        :param at: the time for Last-Modified.
+        :param at: the time for Last-Modified; None for none.
         :param until: when the document must be looked up again, by the monotonic clock.
         """
         more = {"cache-control": cache_control, **(_SAFE if wanted.has_contents else {})}
@@ -307,10 +309,10 @@ def _parse_target(path: bytes, query: bytes) -> DocumentQuery:
 
 
 def _read_file_and_copy(found: ArchivedFile) -> tuple[bytes, bytes, int]:
-    """The body of a file, the same compressed, and its time."""
+    """The body of a file, the same compressed, and its time, rounded up to a second."""
     file = found.file
     return (
         file.getContent(),
         file.siblingExtension(".gz").getContent(),
-        int(file.getModificationTime()),
+        ceil(file.getModificationTime()),
     )

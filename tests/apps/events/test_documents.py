@@ -51,6 +51,7 @@ class DocumentTests(SynchronousTestCase):
         self.assertNotIn("Link", first.headers)
 
     def test_clients_that_have_it(self) -> None:
+        self.house.wait(2)
         for path in (RECENT, FIRST):
             answer = self.house.ask(path)
             tag = answer.headers["ETag"]
@@ -65,6 +66,9 @@ class DocumentTests(SynchronousTestCase):
             self.assertEqual(self.house.ask(FIRST, {"If-Modified-Since": other}).status, 200)
 
     def test_change_in_the_same_second_is_another_version(self) -> None:
+        self.house.wait(2)
+        self.house.ping("later")
+        self.house.wait()
         self.assertNotIn("Last-Modified", self.house.ask(RECENT).headers)
         self.house.wait(2)
         date = self.house.ask(RECENT).headers["Last-Modified"]
@@ -72,6 +76,34 @@ class DocumentTests(SynchronousTestCase):
         self.house.ping("e")
         self.house.wait()
         self.assertEqual(self.house.ask(RECENT, {"If-Modified-Since": date}).status, 200)
+
+    def test_late_entry_is_another_version(self) -> None:
+        """It has the time of the one before: its ping came from elsewhere, or a fetch was slow."""
+        house, now = self.house, self.house.clock.wall_seconds()
+        house.ping("e", at=now + 1)
+        house.wait(60)
+        known = house.ask(RECENT).headers
+        self.assertEqual(house.titles(RECENT), ["d", "e"])
+        house.ping("late", at=now)
+        house.wait(60)
+        date = {"If-Modified-Since": known["Last-Modified"]}
+        self.assertEqual(house.ask(RECENT, date).status, 200)
+        self.assertNotIn("Last-Modified", house.ask(RECENT).headers)
+        self.assertEqual(house.titles(RECENT), ["d", "e", "late"])
+
+    def test_archived_document_is_another_version(self) -> None:
+        """Who has read it before gets it again, with its link to the next document."""
+        house, second = self.house, "/events/pings/documents/2"
+        for name in ("e", "f"):
+            house.wait(2)
+            house.ping(name)
+            house.wait(2)
+        date = {"If-Modified-Since": house.ask(second).headers["Last-Modified"]}
+        self.assertEqual(house.ask(second, date).status, 304)
+        house.ping("g")
+        house.wait(2)
+        self.assertEqual(house.ask(second, date).status, 200)
+        self.assertEqual(house.link(second, "next-archive"), "/events/pings/documents/3")
 
     def test_recent_document_is_made_once_per_change(self) -> None:
         made: list[object] = []
