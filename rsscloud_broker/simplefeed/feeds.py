@@ -114,10 +114,15 @@ class Archive:
         for each in (file, file.siblingExtension(".gz")):
             os.utime(each.path, (updated, updated))
 
+    def feed_ids(self) -> set[str]:
+        """The ids of the feeds that have files here, or had some."""
+        names = self._directory.listdir() if self._directory.isdir() else ()
+        return {feed_id for name in names if _UUID.fullmatch(feed_id := f"urn:uuid:{name}")}
+
     def remove(self, feed_id: str, through: int | None) -> None:
         """Remove the files of documents, if they exist.
 
-        :param through: the number of the last document to remove; None for all.
+        :param through: the number of the last document to remove; None for all, and the directory.
         :raises OSError: one cannot be removed.
         """
         directory = self.file(feed_id, through or 1).parent()
@@ -126,6 +131,9 @@ class Archive:
             if found is not None and (through is None or int(found[1]) <= through):
                 with suppress(FileNotFoundError):
                     directory.child(name).remove()
+        if through is None:
+            with suppress(OSError):  # there is none, or something else is in it
+                os.rmdir(directory.path)
 
 
 class Feeds:

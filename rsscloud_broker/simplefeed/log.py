@@ -184,6 +184,11 @@ def find_log(conn: Connection, name: str) -> LogState | None:
     return None if row is None else _state_of(row)
 
 
+def feed_ids(conn: Connection) -> set[str]:
+    """The ids of the feeds of all logs."""
+    return set(conn.execute(select(schema.log.c.feed_id)).scalars())
+
+
 def count_logs(conn: Connection, prefix: str) -> int:
     """How many logs have names that begin with a prefix."""
     return conn.execute(select(func.count()).where(_name_begins(prefix))).scalar_one()

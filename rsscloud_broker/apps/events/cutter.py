@@ -210,8 +210,22 @@ class Cutter(Service):
                 return  # another process appends; it is tried again after the pause
             after, removed = found
             await self._remove_files(removed)
+        await self._remove_files_of_unknown_feeds()
         # Once an hour is enough, since entries are kept for days.
         self._sweep_at = self._clock.seconds() + 3600.0
+
+    async def _remove_files_of_unknown_feeds(self) -> None:
+        """Remove the files of logs that another process has removed, or this one before it ended.
+
+        The directory is read first: each log in it was stored before it had a file.
+        """
+        try:
+            filed = await self._in_thread(self._archive.feed_ids)
+        except OSError as error:
+            self._log_files_left(error)
+            return
+        known = await self._database.read(log.feed_ids)
+        await self._remove_files([RemovedDocuments(each, None) for each in filed - known])
 
     async def _remove_files(self, removed: Sequence[RemovedDocuments]) -> None:
         """Remove the files of documents whose entries were removed; an error is only logged."""
@@ -219,4 +233,7 @@ class Cutter(Service):
             try:
                 await self._in_thread(self._archive.remove, each.feed_id, each.through)
             except OSError as error:
-                self.log.error("Old documents of a feed cannot be removed: {error}", error=error)
+                self._log_files_left(error)
+
+    def _log_files_left(self, error: OSError) -> None:
+        self.log.error("Old documents of a feed cannot be removed: {error}", error=error)

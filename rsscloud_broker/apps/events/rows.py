@@ -128,7 +128,7 @@ def _remove_log(conn: Connection, found: LogState) -> bool:
 
 @frozen
 class RemovedDocuments:
-    """What was removed of a log: the documents up to a number, or all (None)."""
+    """What is removed of a log: the documents up to a number, or all (None)."""
 
     feed_id: str
     through: int | None
@@ -140,8 +140,9 @@ def sweep(
     """Remove the entries, documents and logs that are too old, from some of the logs.
 
     :param after: the name of the last log of the call before; empty at first.
-    :returns: the name of the last log that is done, None if there are no more logs; and what was
-        removed.  None alone if another process appends now.
+    :returns: the name of the last log that is done, None if there are no more logs; and what is
+        removed, now or earlier: another process that did so has another directory.  None alone if
+        another process appends now.
     """
     if log.lock(conn, CHANGES) is None:
         return None
@@ -175,7 +176,7 @@ def _sweep_log(
 ) -> tuple[RemovedDocuments | None, bool]:
     """Remove entries that are too old or too many, with their documents; or all of a stale log.
 
-    :returns: what was removed, None if nothing was; and whether more of it is still to be removed.
+    :returns: what is removed, None if nothing is; and whether more of it is still to be removed.
     """
     most, days = _kept_of(options, found.name)
     before = now - days * 86_400.0 if days else 0.0
@@ -189,4 +190,4 @@ def _sweep_log(
     if not through:
         return None, False
     pruned = pruning.prune(conn, found.name, through)
-    return (RemovedDocuments(found.feed_id, through) if pruned.entries else None), pruned.more
+    return RemovedDocuments(found.feed_id, through), pruned.more

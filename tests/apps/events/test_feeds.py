@@ -8,6 +8,7 @@ from pathlib import Path
 from attrs import evolve
 from lxml import etree
 from twisted.logger import capturedLogs
+from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.events import cutter, rows
@@ -226,6 +227,31 @@ class BoundsTests(SynchronousTestCase):
         self.assertEqual(house.titles("/events/pings/recent"), ["c"])
         self.assertEqual(house.ask("/events/pings/documents/1").status, 410)
         self.assertEqual([each for each in house.directory.walk() if each.isfile()], [])
+
+    def test_files_of_nodes_that_did_not_remove_the_entries(self) -> None:
+        """Each node has a directory of its own, and one of them is the first to sweep."""
+        house = self.house_with(1, EventsOptions(pings_days=1))
+        now, of_first = house.clock.wall_seconds(), house.directory
+        house.ping("a", "b", at=now - DAY + 600)
+        for number in (1, 2):
+            house.change("http://a.example/", at=now - 30 * DAY + 600 + number)
+        house.wait()
+        house.directory = FilePath(self.mktemp())
+        first, second = house.door, house.new_door()
+        second.startService()
+        self.addCleanup(first.stopService)
+        paths = ("/events/pings/documents/1", "/events/host?name=a.example&document=1")
+        for path in paths:
+            self.assertEqual(house.ask(path).status, 200)
+        self.assertNotEqual(self.files(house.directory), [])
+        self.sweep(house)
+        house.wait(120)
+        self.assertEqual([house.ask(path).status for path in paths], [410, 404])
+        self.sweep(house)
+        self.assertEqual(self.files(house.directory) + self.files(of_first), [])
+
+    def files(self, directory: FilePath[str]) -> list[str]:
+        return [each.path for each in directory.walk() if each.isfile()]
 
     def test_nothing_is_removed_that_is_kept_for_ever(self) -> None:
         house = self.house_with(1, EventsOptions(pings_days=0))
