@@ -81,7 +81,7 @@ def trimmed(root: etree._Element, items: Iterable[etree._Element]) -> bytes:
     :param items: elements in it.
     :returns: the feed as XML in UTF-8.
     """
-    new = etree.Element(root.tag, _kept_attributes(root))
+    new = etree.Element(_writable(str(root.tag)), _kept_attributes(root))
     if version := root.get("version"):
         new.set("version", version[:10])
     holder = new
@@ -91,7 +91,8 @@ def trimmed(root: etree._Element, items: Iterable[etree._Element]) -> bytes:
             new, "channel", {} if channel is None else _kept_attributes(channel)
         )
     for item in items:
-        _copy_parts(etree.SubElement(holder, item.tag, _kept_attributes(item)), item)
+        tag = _writable(str(item.tag))
+        _copy_parts(etree.SubElement(holder, tag, _kept_attributes(item)), item)
     return etree.tostring(new, encoding="utf-8", xml_declaration=True)
 
 
@@ -128,10 +129,24 @@ def _usable_tag(element: etree._Element) -> str:
     if len(tag) > 200:
         return ""
     if tag.startswith("{") or ":" not in tag:
-        return tag
+        return _writable(tag)
     prefix, _, name = tag.partition(":")
     namespace = _PREFIXES.get(prefix.lower())
     return f"{{{namespace}}}{name}" if namespace and ":" not in name else ""
+
+
+def _writable(tag: str) -> str:
+    """A tag without white space around its namespace, or without a namespace that is no URI.
+
+    A parser that is lenient takes any namespace, but no new document can have such ones.
+    """
+    namespace, _, name = tag.rpartition("}")
+    wanted = f"{{{namespace[1:].strip()}}}{name}" if namespace else tag
+    try:
+        etree.Element(wanted)
+    except ValueError:
+        return name
+    return wanted
 
 
 def short_id(text: str) -> str:

@@ -127,6 +127,24 @@ class FormatTests(SynchronousTestCase):
         self.assertEqual((entry.title, entry.text_html), ("R & D", "<p>All</p>"))
         self.assertIsNotNone(entry.published_at)
 
+    def test_namespaces_that_are_no_uris(self) -> None:
+        """White space around one is a slip; of others the elements are left out, if need be."""
+        item = "<item><title>A</title><x:encoded>text</x:encoded></item>"
+        right = "http://purl.org/rss/1.0/modules/content/"
+        for namespace, text in (
+            (f"{right} ", "text"),
+            (f"\n {right}", "text"),
+            ("http:\\\\purl.org", ""),
+            ("a {b}c", ""),
+        ):
+            body = f'<rss version="2.0" xmlns:x="{namespace}"><channel>{item}</channel></rss>'
+            (entry,) = entries(body.encode())
+            self.assertEqual((entry.title, entry.text_html), ("A", text), namespace)
+        atom = '<feed xmlns="%s"><entry><id>urn:1</id><title>5 &lt; 6</title></entry></feed>'
+        for namespace in ("http://www.w3.org/2005/Atom ", "not Atom"):
+            (entry,) = entries((atom % namespace).encode())
+            self.assertEqual(entry.guid, "urn:1")
+
     def test_json_whose_items_are_none(self) -> None:
         for items in (b"5", b"true", b'"x"', b"{}", b"null"):
             body = b'{"version": "https://jsonfeed.org/version/1.1", "title": "T", "items": %s}'
