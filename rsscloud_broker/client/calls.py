@@ -15,6 +15,7 @@ from lxml import etree, html
 
 from rsscloud_broker.client.web import ClientError, Reply, Web
 from rsscloud_broker.wire import soap, xml, xmlrpc
+from rsscloud_broker.wire.text import charset_of
 
 _XML = {"Content-Type": "text/xml; charset=utf-8"}
 
@@ -36,7 +37,7 @@ async def call_form(web: Web, url: str, fields: Sequence[tuple[str, str]]) -> st
     reply = await web.post(url, headers, urlencode(fields).encode("ascii"))
     _require_success(url, reply)
     try:
-        answer = xml.parse(reply.body)
+        answer = xml.parse(reply.body, charset_of(reply.content_type))
     except xml.MalformedXML as error:
         raise ClientError(f"{url}: the answer is not that of an rssCloud server: {error}") from None
     message = answer.get("msg", "")
@@ -55,7 +56,7 @@ async def call_xmlrpc(web: Web, url: str, procedure: str, parameters: Sequence[A
     reply = await web.post(url, _XML, xmlrpc.encode_call(procedure, parameters))
     _require_success(url, reply)
     try:
-        return xmlrpc.decode_response(reply.body)
+        return xmlrpc.decode_response(reply.body, charset_of(reply.content_type))
     except xmlrpc.XMLRPCFault as fault:
         raise Declined(fault.string) from None
     except xml.MalformedXML as error:
@@ -77,7 +78,7 @@ async def call_soap(
     if reply.status != 500:  # a fault has this status
         _require_success(url, reply)
     try:
-        return soap.decode_response(reply.body)
+        return soap.decode_response(reply.body, charset_of(reply.content_type))
     except soap.SoapFault as fault:
         raise Declined(fault.string) from None
     except xml.MalformedXML as error:

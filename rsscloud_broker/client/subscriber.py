@@ -24,6 +24,7 @@ from rsscloud_broker.client.calls import Declined, call_form, call_soap, call_xm
 from rsscloud_broker.client.listener import DEFAULT_PROCEDURE
 from rsscloud_broker.client.web import ClientError, Web
 from rsscloud_broker.wire.cloud import Cloud, InvalidCloud, clouds_of
+from rsscloud_broker.wire.text import charset_of
 from rsscloud_broker.wire.xml import MalformedXML
 
 #: Seconds between two registrations.
@@ -65,7 +66,7 @@ async def find_cloud(web: Web, feed_url: str) -> Cloud:
     if not reply.success:
         raise ClientError(f"{feed_url}: answered with HTTP status {reply.status}")
     try:
-        clouds = clouds_of(reply.body)
+        clouds = clouds_of(reply.body, charset_of(reply.content_type))
     except (MalformedXML, InvalidCloud) as error:
         raise ClientError(f"{feed_url}: {error}. Name a broker with --broker.") from None
     if not clouds:

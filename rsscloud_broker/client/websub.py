@@ -26,7 +26,7 @@ from rsscloud_broker.client.web import ClientError, Reply, Web
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.util.urls import joined
 from rsscloud_broker.wire import links, websub, xml
-from rsscloud_broker.wire.text import clean, decode
+from rsscloud_broker.wire.text import charset_of, clean, decode
 from rsscloud_broker.wire.web_address import REDIRECTS
 from rsscloud_broker.wire.websub import HubCall
 
@@ -38,8 +38,6 @@ MAX_CONTENT_BYTES: Final = 10 * 1024 * 1024
 
 _ATOM = "http://www.w3.org/2005/Atom"
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
-# An entry may hold a whole page, which nests deeper and has more elements than a call.
-_MAX_DEPTH, _MAX_ELEMENTS = 200, 500_000
 
 
 # --- publishing and finding -------------------------------------------------
@@ -94,8 +92,9 @@ def _links_in_document(reply: Reply) -> Iterator[tuple[str, str]]:
 
 def _link_elements(reply: Reply) -> list[etree._Element]:
     """The link elements of a feed, without those of its entries, or of a page's head."""
+    body, charset = reply.body, charset_of(reply.content_type)
     try:  # first as a feed, since many feeds are labelled as pages
-        root = xml.parse(reply.body, max_depth=_MAX_DEPTH, max_elements=_MAX_ELEMENTS)
+        root = xml.parse(body, charset, max_depth=xml.FEED_DEPTH, max_elements=xml.FEED_ELEMENTS)
     except xml.MalformedXML:
         root = None
     if root is not None and xml.local_name(root) != "html":

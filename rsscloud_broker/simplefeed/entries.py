@@ -17,7 +17,7 @@ from attrs import field, fields, frozen
 from lxml import etree
 
 from rsscloud_broker.wire import xml
-from rsscloud_broker.wire.text import clean, legal
+from rsscloud_broker.wire.text import charset_of, clean, legal
 from rsscloud_broker.wire.times import exact_iso_time
 
 #: What a content becomes that cannot be written by the rules of its own media type.
@@ -131,12 +131,6 @@ def content_of(body: bytes, media_type: str) -> EntryContent:
         case "text":
             return _content_of_text(body, bare, charset)
     return EntryContent(type=kind if "/" in bare else BYTES, data=body)
-
-
-def charset_of(media_type: str) -> str | None:
-    """The charset parameter of a media type; None if it has none."""
-    found = re.search(r";\s*charset\s*=\s*\"?([A-Za-z0-9._:+-]{1,40})", media_type, re.IGNORECASE)
-    return found[1] if found else None
 
 
 def _content_of_xml(body: bytes, kind: str, charset: str | None) -> EntryContent:

@@ -31,7 +31,7 @@ from rsscloud_broker.model import Ping
 from rsscloud_broker.wire import soap, xml, xmlrpc
 from rsscloud_broker.wire.http_dates import retry_after
 from rsscloud_broker.wire.origin import headers_of
-from rsscloud_broker.wire.text import clean
+from rsscloud_broker.wire.text import charset_of, clean
 
 #: The protocols of targets.
 Protocol: TypeAlias = Literal["xml-rpc", "soap", "get", "rsscloud", "websub"]
@@ -144,16 +144,19 @@ def judge(protocol: Protocol, reply: OutboundReply) -> RelayAnswer:
     return RelayAnswer(accepted=True, text=f"status {reply.status}")
 
 
-def _judge_weblog_updates(decode: Callable[[bytes], Any], reply: OutboundReply) -> RelayAnswer:
+def _judge_weblog_updates(
+    decode: Callable[[bytes, str | None], Any], reply: OutboundReply
+) -> RelayAnswer:
     """Judge an answer of weblogUpdates: ``flerror`` and ``message``.
 
     Any fault may mean that the target does not know the method.  Only a fault of SOAP with the code
     ``Server`` says that the same ping may be accepted later.
 
-    :param decode: reads the value in the body; raises a fault, or ``MalformedXML``.
+    :param decode: reads the value in the body, given its charset; raises a fault, or
+        ``MalformedXML``.
     """
     try:
-        value = decode(reply.body)
+        value = decode(reply.body, charset_of(reply.headers.get("content-type", "")))
     except (xmlrpc.XMLRPCFault, soap.SoapFault) as fault:
         text = _shortened(f"the target answered with a fault: {fault}")
         again = isinstance(fault, soap.SoapFault) and fault.code == "Server"
@@ -180,7 +183,7 @@ def _judge_weblog_updates(decode: Callable[[bytes], Any], reply: OutboundReply) 
 def _judge_rsscloud(reply: OutboundReply) -> RelayAnswer:
     """Judge an answer of rssCloud's REST interface; other answers with 2xx are a success."""
     try:
-        root = xml.parse(reply.body)
+        root = xml.parse(reply.body, charset_of(reply.headers.get("content-type", "")))
     except xml.MalformedXML:
         return RelayAnswer(accepted=True, text=f"status {reply.status}")
     text = _shortened(root.get("msg", ""))

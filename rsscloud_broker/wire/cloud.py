@@ -82,20 +82,20 @@ def from_url(url: str) -> Cloud:
     )
 
 
-def clouds_of(feed: bytes) -> list[Cloud]:
+def clouds_of(feed: bytes, charset: str | None = None) -> list[Cloud]:
     """The clouds that a feed (or the head of an OPML list) names.
 
     Clouds given as a URL come first, since a URL says whether to use https; otherwise they come in
     the order of the document.  If some are valid, the invalid ones are left out.
 
+    :param charset: the charset parameter of the HTTP Content-Type.
     :raises MalformedXML: the feed cannot be read as XML, or has a DOCTYPE, which RSS 0.91 allowed.
     :raises InvalidCloud: the feed names clouds, but all are invalid.
     """
     clouds: list[Cloud] = []
     problems: list[str] = []
-    elements = list(
-        _cloud_elements(xml.parse(feed, max_depth=xml.FEED_DEPTH, max_elements=xml.FEED_ELEMENTS))
-    )
+    root = xml.parse(feed, charset, max_depth=xml.FEED_DEPTH, max_elements=xml.FEED_ELEMENTS)
+    elements = list(_cloud_elements(root))
     elements.sort(
         key=lambda element: not _is_source_cloud(element)
     )  # stable: equals keep their order

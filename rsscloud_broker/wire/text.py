@@ -17,6 +17,7 @@ _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _DOUBLE = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
+_CHARSET = re.compile(r";\s*charset\s*=\s*[\"']?([A-Za-z0-9._:+-]{1,40})", re.IGNORECASE)
 _WHITE_SPACE = b" \t\n\v\f\r"
 _BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
 
@@ -57,6 +58,12 @@ def parse_number(text: str) -> int | None:
     It has at most 18 digits: more do not surely fit into the 64 bits of a database's integers.
     """
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
+
+
+def charset_of(media_type: str) -> str | None:
+    """The charset parameter of a media type, such as a Content-Type header; None if it has none."""
+    found = _CHARSET.search(media_type)
+    return found[1] if found else None
 
 
 def decode(data: bytes) -> str:

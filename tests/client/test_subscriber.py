@@ -40,6 +40,14 @@ class FindCloudTests(SynchronousTestCase):
         cloud = self.successResultOf(self.find(Answer(feed)))
         self.assertEqual(cloud.url, "https://rpc.kitchen.example.net/pleaseNotify")
 
+    def test_the_encoding_of_the_header(self) -> None:
+        feed = (
+            b"<rss><channel><title>\xe9</title><cloud domain='c.example' port='80' path='/p' "
+            b"registerProcedure='' protocol='http-post'/></channel></rss>"
+        )
+        answer = Answer(feed, headers={"Content-Type": "text/xml; charset=iso-8859-1"})
+        self.assertEqual(self.successResultOf(self.find(answer)).url, "http://c.example/p")
+
     def test_feeds_that_do_not_help(self) -> None:
         cases = {
             "atom.xml": "names no cloud",

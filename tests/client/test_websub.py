@@ -53,6 +53,12 @@ class FindHubTests(WebSubTestCase):
         found = self.find(Answer(inside, headers={"Link": link}))
         self.assertEqual(found, (HUB, "http://feeds.example/a"))
 
+    def test_in_a_feed_in_the_encoding_of_the_header(self) -> None:
+        feed = ATOM % (b"<title>\xe9t\xe9</title>" + LINKS % (b"", HUB.encode(), b""))
+        kind = {"Content-Type": "application/atom+xml; charset=iso-8859-1"}
+        found = self.find(Answer(feed, headers=kind))
+        self.assertEqual(found, (HUB, "http://feeds.example/feed"))
+
     def test_links_that_are_no_urls(self) -> None:
         link = f"<http://[>; rel=hub, <//[>; rel=self, <{HUB}>; rel=hub"
         found = self.find(Answer(headers={"Link": link}))

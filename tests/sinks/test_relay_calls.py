@@ -114,6 +114,23 @@ class CallTests(SynchronousTestCase):
             answer = self.call(protocol)
             self.assertTrue(answer.accepted and answer.healthy, (protocol, answer))
 
+    def test_accepted_in_the_encoding_of_the_header(self) -> None:
+        """The document declares none, and would be UTF-8."""
+        call, thanks = soap.SoapCall("ping"), {"flerror": False, "message": "Ping reçu"}
+        declared = b"<?xml version='1.0' encoding='utf-8'?>"
+        answers: tuple[tuple[Protocol, bytes], ...] = (
+            ("xml-rpc", xmlrpc.encode_response(thanks)),
+            ("soap", soap.encode_response(call, thanks)),
+            ("rsscloud", '<result success="true" msg="Ping reçu"/>'.encode()),
+        )
+        for protocol, body in answers:
+            latin = body.removeprefix(declared).decode().encode("latin-1")
+            kind = "text/xml; charset=ISO-8859-1"
+            self.outbound.otherwise = reply(200, latin, content_type=kind)
+            answer = self.call(protocol)
+            self.assertTrue(answer.accepted and answer.healthy, (protocol, answer))
+            self.assertEqual(answer.text, "Ping reçu")
+
     def test_refused_for_good(self) -> None:
         too_fast = xmlrpc.encode_response({"flerror": True, "message": "Slow down cowboy!"})
         client = soap.encode_fault("Client", "No such operation")

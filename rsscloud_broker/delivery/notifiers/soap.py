@@ -29,6 +29,7 @@ from rsscloud_broker.delivery.notifiers.calling import RssCloudNotifier
 from rsscloud_broker.interfaces import IDirectNotifier, OutboundReply, OutboundRequest
 from rsscloud_broker.model import Notification
 from rsscloud_broker.wire import soap
+from rsscloud_broker.wire.text import charset_of
 from rsscloud_broker.wire.web_address import REDIRECTS
 from rsscloud_broker.wire.xml import MalformedXML, parse
 
@@ -38,9 +39,10 @@ _IN_PATHS = punctuation.translate(dict.fromkeys(map(ord, '"<>\\^`{|}')))
 
 def _fault(reply: OutboundReply) -> str:
     """Why a 2xx answer is a failure, if it holds a fault; empty for any other answer."""
+    charset = charset_of(reply.headers.get("content-type", ""))
     try:
-        if soap.is_envelope(parse(reply.body)):
-            soap.decode_response(reply.body)
+        if soap.is_envelope(parse(reply.body, charset)):
+            soap.decode_response(reply.body, charset)
     except soap.SoapFault as fault:
         return f"the callback answered with a fault: {fault}"
     except MalformedXML:

@@ -21,6 +21,7 @@ from rsscloud_broker.delivery.notifiers.calling import RssCloudNotifier
 from rsscloud_broker.interfaces import IDirectNotifier, OutboundReply, OutboundRequest
 from rsscloud_broker.model import Notification
 from rsscloud_broker.wire import xmlrpc
+from rsscloud_broker.wire.text import charset_of
 from rsscloud_broker.wire.web_address import REDIRECTS
 from rsscloud_broker.wire.xml import MalformedXML
 
@@ -28,7 +29,7 @@ from rsscloud_broker.wire.xml import MalformedXML
 def _fault(reply: OutboundReply) -> str:
     """Why a 2xx answer is a failure, if it holds a fault; empty for any other answer."""
     try:
-        xmlrpc.decode_response(reply.body)
+        xmlrpc.decode_response(reply.body, charset_of(reply.headers.get("content-type", "")))
     except xmlrpc.XMLRPCFault as fault:
         return f"the callback answered with a fault: {fault}"
     except MalformedXML:

@@ -56,8 +56,8 @@ class CallTestCase(SynchronousTestCase):
         call = self.notifier.verify(Intent(TOPIC, callback, 90_000, challenge))
         return self.successResultOf(Deferred.fromCoroutine(call))  # type: ignore[arg-type] # it is a coroutine
 
-    def outcome_of(self, status: int, body: bytes) -> Outcome:
-        self.outbound.otherwise = reply(status, body)
+    def outcome_of(self, status: int, body: bytes, kind: str = "text/xml") -> Outcome:
+        self.outbound.otherwise = reply(status, body, content_type=kind)
         return self.notify()
 
     def assert_verified(self) -> None:
@@ -107,6 +107,11 @@ class XMLRPCTests(CallTestCase):
             self.outcome_of(200, xmlrpc.encode_fault(7, "No such\nprocedure")),
             Outcome(False, "the callback answered with a fault: fault 7: No such procedure"),
         )
+
+    def test_fault_in_the_encoding_of_the_header(self) -> None:
+        _, _, fault = xmlrpc.encode_fault(7, "Erreur inattendue à la fin").rpartition(b"?>")
+        latin = fault.decode().encode("latin-1")
+        self.assertIn("à la fin", self.outcome_of(200, latin, "text/xml; charset=latin1").reason)
 
     def test_what_else_a_2xx_says_is_ignored(self) -> None:
         for body in (b"", b"thanks", b"<html/>", b"<methodResponse>", xmlrpc.encode_call("a", [])):
