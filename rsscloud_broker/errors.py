@@ -77,7 +77,7 @@ class CallbackFailed(Refused):
     :ivar reason: why not, as a clause.
     :ivar refused: whether the broker refused to call the URL, and did not call it.
     :ivar retry_after: the number of seconds after which it makes sense to ask again, if the
-        callback could not be asked; None if the callback said no.
+        callback could not be asked; None if it said no, or must not be called.
     :ivar interrupted: as in `Outcome`.
     """
 

@@ -136,8 +136,8 @@ class Accounts:
         """The caller with a name and a password, who may only publish; see ``CheckedPasswords``."""
         name = name.strip().lower()
         stored = await self._store.stored_password(name) if is_name(name) else None
-        if is_too_long(password) or not self._checked_passwords.has(password, stored):
-            stored = await self._check_and_record(name, password, source, "")
+        if not self._checked_passwords.has(password, stored):
+            stored = await self._check_and_record(name, password, source, known="")
             self._checked_passwords.add(password, stored)
         assert stored is not None  # no password of nobody was ever right
         if stored.account.disabled:

@@ -15,6 +15,7 @@ from hashlib import blake2b
 
 from attrs import evolve, frozen
 
+from rsscloud_broker.accounts.passwords import is_too_long
 from rsscloud_broker.config.accounts import AccountsConfig as AccountOptions
 from rsscloud_broker.interfaces import IClock, StoredPassword
 from rsscloud_broker.util.caches import BoundedDict
@@ -64,7 +65,7 @@ class CheckedPasswords:
 
         :param stored: the account as the store has it now; None if there is none.
         """
-        if stored is None:
+        if stored is None or is_too_long(password):
             return False
         name = stored.account.name
         found = self._by_name.get(name, None)

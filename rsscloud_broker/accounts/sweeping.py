@@ -61,10 +61,14 @@ class RemovedAccounts(EachPeriod):
         self._store = store
         self._data = data
         # What the store said of its accounts at the last look: it differs after each removal.
+        # How many accounts there were at the last look, and the largest id: no id is used twice, so
+        # each removal and each new account changes one of them.
         self._census: tuple[int, int] | None = None
         # Whether the next look reads the tables even if no account was removed.
         self._once_more = False
-        self._late_at = inf  # when the last look for a removal is due, by the monotonic clock
+        # When the tables are read for the last time after a removal (see ``LATE``), by the
+        # monotonic clock; infinite if nothing was removed lately.
+        self._late_at = inf
 
     async def look(self) -> None:
         """Delete what belongs to accounts that are gone.

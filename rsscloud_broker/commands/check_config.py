@@ -77,7 +77,7 @@ def build_unstarted(
     options.update({"config": config_file, "public-url": public_url, **others})
     settings = options.configuration(makers)
     try:
-        check_endpoints(settings.all_listen, "", reactor)
+        check_endpoints(settings.all_listen, reactor)
     except config.ConfigError as error:
         where, text = "the command line", ""
         if config_file and not others["listen"]:

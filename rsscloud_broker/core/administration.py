@@ -69,7 +69,7 @@ MAX_LIMIT: Final = 500
 class Administration:
     """Carries out the verbs, each of which ``IAdministration`` describes.
 
-    :param store, rows: the store, by its two interfaces.
+    :param detector: reads topics; its ``forget`` discards what is cached of one.
     :param blocks: is given what is blocked.
     :param queues: says how many events wait for each sink.
     :param workers: the pools of threads.

@@ -257,11 +257,12 @@ def _without_large_content(fetched: FetchResult) -> FetchResult:
 
 def _callback_failed(outcome: Outcome) -> CallbackFailed:
     """The error for a failed call; it says whether and when the call may be retried."""
-    passing = outcome.retry_after is not None or not (outcome.answered or outcome.refused)
+    # Any other answer than "later" was the callback's no.
+    may_retry = outcome.retry_after is not None or not (outcome.answered or outcome.refused)
     return CallbackFailed(
         outcome.reason,
         refused=outcome.refused,
-        retry_after=(outcome.retry_after or 0.0) if passing else None,
+        retry_after=(outcome.retry_after or 0.0) if may_retry else None,
         interrupted=outcome.interrupted,
     )
 

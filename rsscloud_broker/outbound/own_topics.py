@@ -123,11 +123,14 @@ class OwnTopics:
         try:
             await self._copy_file(url.removeprefix(self._prefix.rstrip("/")))
             body, modified_at = await self._in_thread(lambda: _read(file))
-        except OSError as error:
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
             raise TopicUnreadable(url, _NOTHING, lasting=True) from error
-        newest = http_date(known.last_modified) or 0.0
-        # Each node makes the change lists, and another one may have fetched those of this minute.
-        if newest - self._late <= modified_at < newest:
+        except OSError as error:  # the disk is full, say, or another node's copy is damaged
+            raise TopicUnreadable(url, f"the file cannot be read: {error}") from error
+        last_read = http_date(known.last_modified) or 0.0
+        # Each node writes the change lists.  If another node's was read last, that of this node is
+        # not finished yet; but if it is much older, the clock was set back.
+        if last_read - self._late <= modified_at < last_read:
             return Fetched(None, known, result="another node has a newer version")
         validators = Validators(last_modified=formatdate(modified_at, usegmt=True))
         return evolve(

@@ -74,6 +74,7 @@ class EventLogSink(EachPeriod):
         self.handles = tuple(
             kind for kind in LOGGED if options.successes or kind is not NotificationDelivered
         )
+        # Each node writes its own entries each minute; one of them removes old ones for all.
         self._pruning = PeriodicClusterJob(
             parts.clock, 60, self._prune, parts.store, name="event_log", at_start=True
         )
@@ -82,10 +83,11 @@ class EventLogSink(EachPeriod):
         self._options = options
         self._store_retry = StoreRetry(parts.clock, "The event log")
         self._waiting: list[LogEntry] = []
-        self._is_losing = False
+        self._is_losing = False  # whether entries are lost, which was logged
         self._gather_timer: IDelayedCall | None = None
-        self._writing: Deferred[None] | None = None
-        self._refusals: Counter[str] = Counter()  # of this minute, by caller
+        self._writing: Deferred[None] | None = None  # fires when the write under way is over
+        # Of this minute, by caller; and those with an entry of their own, and all further ones.
+        self._refusals: Counter[str] = Counter()
         self._refusals_with_entry = self._further_refusals = 0
 
     def startService(self) -> None:
@@ -200,7 +202,7 @@ class EventLogSink(EachPeriod):
             return
         try:
             await self._store_retry(partial(self._store.add_log_entries, batch))
-            self._is_losing = False
+            self._is_losing = False  # whether entries are lost, which was logged
         except CancelledError:  # the broker stops, and the database cannot be used
             batch = self._waiting
         except Exception:  # log a bug, and go on with the next entries

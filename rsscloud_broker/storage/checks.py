@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
-    ColumnElement,
     Connection,
     Row,
     Select,
@@ -343,20 +342,6 @@ def request_content(conn: Connection, url: str, at: float) -> bool:
     return True
 
 
-def _is_claimed_elsewhere(url: str, node: int | None) -> tuple[ColumnElement[bool], ...]:
-    """The conditions that another node has claimed the check of a topic, and that not only private
-    followers want it.
-    """
-    claim = topic.c.check_node_id
-    return (
-        topic.c.id == key_of(url),
-        claim.is_not(None),
-        claim != (node or 0),
-        topic.c.ended == "",
-        or_(HAS_PUBLIC, ~HAS_SUBSCRIPTIONS),
-    )
-
-
 def find_joinable(conn: Connection, asked: AskedCheck, node: int | None) -> Joinable | None:
     """The check of a topic if another node has claimed it; None otherwise.  Writes nothing."""
     row = conn.execute(_select_joined(asked.url, node)).first()
@@ -384,8 +369,13 @@ def join_check(conn: Connection, asked: AskedCheck, node: int) -> int | None:
 
 def _select_joined(url: str, node: int | None) -> Select[Any]:
     """Select the check of a topic if another node has claimed it."""
-    joined = select(*CHECK_COLUMNS, topic.c.check_awaited)
-    return joined.where(*_is_claimed_elsewhere(url, node))
+    return select(*CHECK_COLUMNS, topic.c.check_awaited).where(
+        topic.c.id == key_of(url),
+        topic.c.check_node_id != (node or 0),  # not true of a check that nobody has claimed
+        topic.c.ended == "",
+        # Strangers must not notice that a topic is fetched for private followers alone.
+        or_(HAS_PUBLIC, ~HAS_SUBSCRIPTIONS),
+    )
 
 
 def _joined(row: Any, asked: AskedCheck) -> dict[str, Any]:

@@ -70,16 +70,19 @@ class PeriodicClusterJob(EachPeriod):
         return super().stopService()
 
     def want(self, since: float, *, soon: bool = False) -> None:
-        """Have the job done once more by one of the nodes, as there is work from an earlier time.
+        """Have the job done once more by one of the nodes, since it has missed work.
 
-        :param since: the earlier time.
-        :param soon: whether that is to be now; if not, it is at the next multiple of the period, so
-            that it may be wanted very often.
+        :param since: the time from which on there is work to do.
+        :param soon: whether it is to begin now; if not, it begins at the next multiple of the
+            period, and so once for many calls.
         """
         self._wanted = min(since, self._wanted)
-        if soon and self.running:
-            self._soon = self._run is not None
+        if not (soon and self.running):
+            return
+        if self._run is None:
             self._begin()
+        else:
+            self._soon = True  # it is claimed again when this run is over
 
     async def _claim_and_do(self) -> None:
         """Do the job if this node can claim it; try again soon if another has it."""

@@ -224,7 +224,10 @@ def _host_name(entry: LogEntry) -> str:
 
 
 def _administration_done(entry: LogEntry) -> tuple[str, str]:
-    """What an administrator did.  Strangers learn neither what, nor who it was."""
+    """What an administrator did: the text before the topic, and the text after it.
+
+    In the entries that strangers get, account and reason are empty: see ``model/disclosure.py``.
+    """
     who = entry.account or "An administrator"
     if not entry.reason:
         return (

@@ -28,11 +28,11 @@ class FeedEnclosure:
 
 
 @frozen
-class FeedOutline:
-    """An item of an outline below an entry.
+class FeedOutlineItem:
+    """An item of the outline that an author writes below an entry, with the items below it.
 
-    :ivar text: plain text.
-    :ivar html: the same as HTML.
+    :ivar text: plain text; empty if it has a title alone.
+    :ivar html: the text, or else the title, as HTML.
     :ivar title, link: empty for none.
     """
 
@@ -40,7 +40,7 @@ class FeedOutline:
     html: str
     title: str = ""
     link: str = ""
-    items: tuple[FeedOutline, ...] = ()
+    items: tuple[FeedOutlineItem, ...] = ()
 
 
 @frozen
@@ -68,7 +68,7 @@ class FeedEntry:
     updated: float
     categories: tuple[str, ...] = ()
     enclosure: FeedEnclosure | None = None
-    items: tuple[FeedOutline, ...] = ()
+    items: tuple[FeedOutlineItem, ...] = ()
 
 
 @frozen

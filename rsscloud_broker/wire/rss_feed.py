@@ -31,7 +31,7 @@ from rsscloud_broker.wire.feed_document import (
     GENERATOR,
     FeedDocument,
     FeedEntry,
-    FeedOutline,
+    FeedOutlineItem,
     short_title,
     write_xml,
 )
@@ -127,7 +127,7 @@ def _add_outline(item: etree._Element, entry: FeedEntry) -> None:
             )
 
 
-def _add_sub_items(item: etree._Element, items: tuple[FeedOutline, ...]) -> None:
+def _add_sub_items(item: etree._Element, items: tuple[FeedOutlineItem, ...]) -> None:
     """Add ``rssCloud:item`` elements for all items below an entry.  It does not recurse."""
     waiting = [(item, items)]
     while waiting:

@@ -38,7 +38,7 @@ class CheckedTests(SynchronousTestCase):
     """Endpoints that the configuration names."""
 
     def refusal(self, *descriptions: str) -> str:
-        error = self.assertRaises(ConfigError, check_endpoints, descriptions, "c.toml", reactor)
+        error = self.assertRaises(ConfigError, check_endpoints, descriptions, reactor)
         return str(error)
 
     def test_a_line_for_each(self) -> None:
@@ -46,15 +46,14 @@ class CheckedTests(SynchronousTestCase):
         self.assertEqual(
             [line.partition(" to use")[0] for line in said],
             [
-                "c.toml: listen: 'tcp:notaport' is no endpoint",
-                "c.toml: listen: 'nonsense:1' is no endpoint",
+                "listen: 'tcp:notaport' is no endpoint",
+                "listen: 'nonsense:1' is no endpoint",
             ],
         )
 
     def test_sockets_of_systemd_that_are_not_there_yet(self) -> None:
         check_endpoints(
             ["systemd:domain=INET:index=0", "systemd:UNIX:name=web", "systemd:domain=INET6:name=a"],
-            "c.toml",
             reactor,
         )
 
@@ -68,7 +67,7 @@ class CheckedTests(SynchronousTestCase):
             "systemd:index=0",
             "systemd:domain=INET:index=0:colour=red",
         ):
-            self.assertIn(f"c.toml: listen: {description!r} is no", self.refusal(description))
+            self.assertIn(f"listen: {description!r} is no", self.refusal(description))
 
 
 class QueueTests(SynchronousTestCase):
@@ -104,8 +103,8 @@ class TLSFilesTests(SynchronousTestCase):
 
     def refusal(self, more: str = "") -> str:
         description = f"ssl:443:privateKey={self.key}:certKey={self.certificate}{more}"
-        error = self.assertRaises(ConfigError, check_endpoints, [description], "c.toml", reactor)
-        beginning = f"c.toml: listen: {description!r} is no endpoint to use: "
+        error = self.assertRaises(ConfigError, check_endpoints, [description], reactor)
+        beginning = f"listen: {description!r} is no endpoint to use: "
         self.assertTrue(str(error).startswith(beginning), str(error))
         reason = str(error).removeprefix(beginning)
         self.assertNotIn("[(", reason)
@@ -114,10 +113,10 @@ class TLSFilesTests(SynchronousTestCase):
 
     def test_files_that_can_be_used(self) -> None:
         description = f"ssl:443:privateKey={self.key}:certKey={self.certificate}"
-        check_endpoints([description, f"ssl:443:{self.key}:{self.certificate}"], "", reactor)
+        check_endpoints([description, f"ssl:443:{self.key}:{self.certificate}"], reactor)
         both = self.directory / "both.pem"
         both.write_bytes(self.key.read_bytes() + self.certificate.read_bytes())
-        check_endpoints([f"ssl:443:privateKey={both}"], "", reactor)
+        check_endpoints([f"ssl:443:privateKey={both}"], reactor)
 
     def test_no_certificate(self) -> None:
         self.certificate.write_text("no certificate", encoding="utf-8")

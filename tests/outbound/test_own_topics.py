@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from errno import ENOSPC
 
 from twisted.internet.defer import Deferred, execute
 from twisted.python.filepath import FilePath
@@ -100,6 +101,20 @@ class OwnTopicsTests(TestCase):
         newest = (await self.topics.fetch(LIST)).validators
         os.utime(file.path, (NOW - 60, NOW - 60))
         self.assertIsNotNone((await self.topics.fetch(LIST, newest)).content)
+
+    async def test_list_that_cannot_be_read_now(self) -> None:
+        """It is read later, and who subscribes is not refused for good."""
+
+        async def copy(path: str) -> bool:
+            raise OSError(ENOSPC, "No space left on device")
+
+        topics = OwnTopics(
+            self.others, StrictPolicy(), HERE, self.directory, execute, copy_file=copy
+        )
+        with self.assertRaises(TopicUnreadable) as caught:
+            await topics.fetch(LIST)
+        self.assertIn("No space left on device", caught.exception.reason)
+        self.assertFalse(caught.exception.lasting)
 
     async def test_all_others_are_for_others(self) -> None:
         known = Validators('"a"')

@@ -16,7 +16,7 @@ from rsscloud_broker.wire.feed_document import (
     FeedDocument,
     FeedEnclosure,
     FeedEntry,
-    FeedOutline,
+    FeedOutlineItem,
     short_title,
 )
 from rsscloud_broker.wire.rss_feed import RSSCLOUD, SOURCE
@@ -39,8 +39,10 @@ RICH = FeedEntry(
     categories=("news", "R&D"),
     enclosure=FeedEnclosure("https://files.example/a.mp3?x&y", "audio/mpeg", 4711),
     items=(
-        FeedOutline("a", "a", items=(FeedOutline("b", "b", "T", "https://b.example/?c&d"),)),
-        FeedOutline("c & d", "c &amp; d"),
+        FeedOutlineItem(
+            "a", "a", items=(FeedOutlineItem("b", "b", "T", "https://b.example/?c&d"),)
+        ),
+        FeedOutlineItem("c & d", "c &amp; d"),
     ),
 )
 PLAIN = FeedEntry("old:1", f"{HOME}/1", "", "", "Hello", "Hello", "Hello", AT - 9, AT - 9)

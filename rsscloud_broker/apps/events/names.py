@@ -45,6 +45,6 @@ def description_of(name: str, public_url: str) -> Description:
         "host": f"Changes at {host_or_url}",
         "topic": f"History of {host_or_url}",
     }
-    # How many entries a document of a topic has, since they have contents.
-    number = min(PER_DOCUMENT, 10) if kind == "topic" else PER_DOCUMENT
+    # A document of the log of a topic has fewer entries, since each holds a whole content.
+    number = min(10, PER_DOCUMENT) if kind == "topic" else PER_DOCUMENT
     return Description(name, titles[kind], public_url, number)

@@ -45,7 +45,7 @@ MAX_FAULT: Final = 200
 
 #: By how many seconds the times of one ping may differ between two readings: if the list says the
 #: times exactly; and, added to the unit of its ages (``_UNITS``), if it does not.
-EXACT, ROUND = 1.0, 1.0
+EXACT, ROUNDING = 1.0, 1.0
 
 _UNITS: Final = {"minutes": 60.0, "seconds": 1.0}
 
@@ -206,12 +206,14 @@ class SourceDocuments:
         :raises Unavailable: see ``IPingIntake.take_in``.
         """
         found = understood.found
-        # Ages count from when the list was made.  If nothing says when, it may be a minute old.
-        rough = _UNITS[self._source.unit] + ROUND + (0.0 if found.is_dated else 60.0)
+        # By how many seconds the time of a ping may differ between two readings if its list gives
+        # an age alone.  Ages count from when the list was made; if nothing says when that was, it
+        # may be a minute old.
+        tolerance = _UNITS[self._source.unit] + ROUNDING + (0.0 if found.is_dated else 60.0)
         counts: Counter[str] = Counter(
             invalid=found.invalid, too_old=found.too_old, too_many=found.too_many
         )
-        for pings, precision in ((understood.new, EXACT), (understood.rough, rough)):
+        for pings, precision in ((understood.new, EXACT), (understood.rough, tolerance)):
             if pings:
                 taken = await self._parts.intake.take_in(pings, precision)
                 counts.update(attrs.asdict(taken))

@@ -18,7 +18,7 @@ from rsscloud_broker.apps.follows.documents import FollowParts
 from rsscloud_broker.apps.follows.feeds import FeedFollower
 from rsscloud_broker.apps.follows.lists import ListFollower
 from rsscloud_broker.apps.follows.options import FollowsOptions
-from rsscloud_broker.apps.follows.pushing import ListSubscriptions, Pushed
+from rsscloud_broker.apps.follows.pushing import HubSubscriptions, Pushed
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.model.shared import FollowedList
 from rsscloud_broker.util.cluster_jobs import RunOnOneNode
@@ -68,7 +68,7 @@ class _Following(Service):
         if not identity(parts.public_url):  # no hub could call it
             followed = []
         followed = [each for each in followed if each.is_pushed]
-        self.pushing = ListSubscriptions(followed, parts.web, parts.clock, parts.public_url)
+        self.pushing = HubSubscriptions(followed, parts.web, parts.clock, parts.public_url)
 
     def startService(self) -> None:
         """Begin to look up how far the lists were read, to follow, and to subscribe at hubs."""

@@ -80,8 +80,8 @@ def key_of(url: str) -> str:
     return blake2b(url.encode(), digest_size=12).hexdigest()
 
 
-class ListSubscriptions:
-    """Keeps the subscriptions.
+class HubSubscriptions:
+    """Keeps the subscriptions to lists and feeds at their hubs.
 
     :param public_url: the broker's own URL, without a slash at the end.
     """
@@ -91,13 +91,13 @@ class ListSubscriptions:
     def __init__(
         self, followed: Sequence[Pushed], web: IOutbound, clock: IClock, public_url: str
     ) -> None:
-        self._hints = {key_of(each.url): _Hinter(each) for each in followed}
+        self._hinters = {key_of(each.url): _Hinter(each) for each in followed}
         self._clock = clock
         self._callbacks = f"{public_url}{PATH}"
         self._subscriber = HubSubscriber(
             Web(web),
             clock,
-            lambda content: None,
+            lambda content: None,  # contents come to ``receive`` instead
             lambda said: self.log.info("At a hub: {said}", said=said),
             lease=LONGEST_LEASE,
             retry_after=ASK_AGAIN,
@@ -116,19 +116,19 @@ class ListSubscriptions:
         if self._looking.running:
             self._looking.stop()
         self._subscriber.stop()
-        for each in self._hints.values():
+        for each in self._hinters.values():
             if each.next is not None and each.next.active():
                 each.next.cancel()
 
     def _subscribe_at_hubs(self) -> None:
         """Subscribe at the hubs that are known by now, unless that was done already."""
-        for key, each in self._hints.items():
+        for key, each in self._hinters.items():
             if (hub := each.followed.hub) is not None:  # None: not read yet, or it names none
                 self._subscriber.keep_subscribed(key, *hub, self._callbacks)
 
     def routes(self) -> list[Route]:
         """The routes of the callbacks."""
-        return callback_routes(PATH, self, MAX_CONTENT_BYTES) if self._hints else []
+        return callback_routes(PATH, self, MAX_CONTENT_BYTES) if self._hinters else []
 
     async def verify(self, key: str, call: HubCall) -> bool:
         """Whether to confirm what a hub asks a callback: see ``IsCalledByHubs``."""
@@ -137,9 +137,9 @@ class ListSubscriptions:
     async def receive(self, key: str, content: PushedContent) -> bool:
         """Hint that the list or feed of a callback is to be read; False if none has this key.
 
-        A node that does not follow now knows the callbacks, too.
+        Every node has all callbacks; only at the one that follows does the hint do anything.
         """
-        if (hints := self._hints.get(key)) is None:
+        if (hinter := self._hinters.get(key)) is None:
             return False
-        hints.add(self._clock)
+        hinter.add(self._clock)
         return True

@@ -17,7 +17,7 @@ from typing import Final
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
 
-from rsscloud_broker.apps.river.markup import host_of
+from rsscloud_broker.apps.river.markup import shown_host
 from rsscloud_broker.apps.river.model import Feed, ImportedFeeds, InvalidFeed
 from rsscloud_broker.apps.river.opml import MAX_BYTES
 from rsscloud_broker.apps.river.river import River
@@ -259,7 +259,7 @@ def _feed_item(feed: Feed, caller: Caller, clock: IClock) -> Tag:
     title = strangers_text(feed.title, _TITLE)
     word, kind = _HOW[feed.how]
     if feed.how == "websub" and feed.hub:
-        word = f"pushed by {host_of(feed.hub)}"
+        word = f"pushed by {shown_host(feed.hub)}"
     facts: list[Flattenable] = []
     if feed.verified_at is not None:
         facts += ["Last confirmed ", moment(feed.verified_at, now), ". "]

@@ -155,17 +155,19 @@ def follow_feed(
 def add_and_follow(
     conn: Connection,
     account_id: int,
-    urls: Iterable[tuple[str, str, str, str]],
+    feeds: Iterable[tuple[str, str, str, str]],
     now: float,
     most: int,
 ) -> list[bool | None]:
     """Have an account follow several feeds, which are read later.
 
-    :param urls: for each feed its URL and its title; and, should it be new, a key and a secret.
-    :returns: for each what ``follow_feed`` returns.
+    :param feeds: of each its URL and its title; and, should it be new, a key and a secret.
+    :param most: how many feeds the account may follow.
+    :returns: of each what ``follow_feed`` returns.
     """
     results: list[bool | None] = []
-    for url, title, key, secret in urls:
+    for url, title, key, secret in feeds:
+        # An account that is full gets no new feed, since nobody would follow it.
         if number_of_feeds(conn, account_id) >= most and feed_by_url(conn, url) is None:
             results.append(None)
             continue

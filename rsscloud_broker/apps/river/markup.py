@@ -140,8 +140,9 @@ def _convert_link(element: Any, depth: int) -> Any:
     has_name = "".join(_visible_texts(element)).strip() or any(
         (image.get("alt") or "").strip() for image in element.iter("img")
     )
-    if not has_name:
-        inside.append(tags.span(f"Link to {host_of(url)}", class_="away" if inside else ""))
+    if not has_name and is_web(url):
+        # People see the picture in a link; only those who hear the page need a name for it then.
+        inside.append(tags.span(f"Link to {shown_host(url)}", class_="away" if inside else ""))
     return linked(url, *inside)
 
 
@@ -165,7 +166,7 @@ def is_web(url: str) -> bool:
     return url.lower().startswith(("http://", "https://"))
 
 
-def host_of(url: str) -> str:
+def shown_host(url: str) -> str:
     """The host of a URL, for people."""
     try:
         return urlsplit(url).hostname or "a page"

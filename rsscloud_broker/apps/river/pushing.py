@@ -61,13 +61,14 @@ class Pushing:
     async def tend(self, feed: FeedRecord) -> None:
         """Do what is due for a feed: subscribe, renew, or give up a hub that did not verify."""
         offer = feed.current
+        # The broker knows by itself when what it serves changes.
         if offer is None or self._intake.is_own(feed):
             await self._store.change_feed(feed.id, {"push_due_at": None})
         elif offer.kind == "rsscloud":
             await self._register(feed, offer)
         elif feed.asked_at is None:
             await self._ask_hub(feed, offer)
-        else:
+        else:  # it was asked an hour ago, and a verification would have ended the waiting
             await self._handle_failure(
                 feed,
                 f"the hub {offer.url} took the request to subscribe, and did not verify it within "

@@ -19,7 +19,7 @@ from attrs import evolve
 from twisted.python.failure import Failure
 from twisted.web.template import Tag, flattenString, tags
 
-from rsscloud_broker.apps.river.markup import elements, host_of, is_web, picture, plain
+from rsscloud_broker.apps.river.markup import elements, is_web, picture, plain, shown_host
 from rsscloud_broker.apps.river.model import Arrival, Feed, Item, ItemEnclosure, SubItem
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.words import clipped, counted, strangers_text
@@ -183,7 +183,7 @@ def _file_name(url: str) -> str:
         path = unquote(urlsplit(url).path)
     except ValueError:
         return url[:_TITLE]
-    return clipped(clean(path.rpartition("/")[2]), _TITLE) or host_of(url)
+    return clipped(clean(path.rpartition("/")[2]), _TITLE) or shown_host(url)
 
 
 def _size(size: int | None) -> str:

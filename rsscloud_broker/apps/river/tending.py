@@ -48,7 +48,7 @@ FURTHEST: Final = 15 * 86_400.0
 #: Seconds between two looks for feeds that are due, and between two for those nobody follows.
 PERIOD, SWEEP = 10.0, 600.0
 #: How many feeds are tended at the same time, and how many are removed at a time.
-AT_ONCE, REMOVED_AT_ONCE = 10, 100
+AT_ONCE, PER_SWEEP = 10, 100
 
 
 class Tending(MultiService):
@@ -220,7 +220,7 @@ class Tending(MultiService):
 
     async def sweep(self) -> None:
         """Remove the feeds that nobody follows."""
-        for feed in await self._store.abandoned_feeds(REMOVED_AT_ONCE):
+        for feed in await self._store.abandoned_feeds(PER_SWEEP):
             try:
                 await self.end(feed)
             except (CancelledError, Unavailable):

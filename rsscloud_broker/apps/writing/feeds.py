@@ -14,7 +14,12 @@ from rsscloud_broker.apps.writing.rows import Author
 from rsscloud_broker.apps.writing.texts import outline_html, to_html
 from rsscloud_broker.model import Content
 from rsscloud_broker.wire import atom_feed, cloud, json_feed, rss_feed
-from rsscloud_broker.wire.feed_document import FeedDocument, FeedEnclosure, FeedEntry, FeedOutline
+from rsscloud_broker.wire.feed_document import (
+    FeedDocument,
+    FeedEnclosure,
+    FeedEntry,
+    FeedOutlineItem,
+)
 from rsscloud_broker.wire.links import HUB_PATHS, hub_and_self
 
 #: The formats, by the names of their files: the media type, what writes them, and their names for
@@ -139,7 +144,9 @@ class AccountFeeds:
         )
 
 
-def _outline(item: OutlineItem) -> FeedOutline:
+def _outline(item: OutlineItem) -> FeedOutlineItem:
     """An item of an outline, with all below it, as feeds write it."""
     below = tuple(map(_outline, item.items))
-    return FeedOutline(item.text, to_html(item.text or item.title), item.title, item.link, below)
+    return FeedOutlineItem(
+        item.text, to_html(item.text or item.title), item.title, item.link, below
+    )

@@ -45,8 +45,8 @@ class Link(Protocol, Generic[S, T]):
     :param lost: is called when the connection has ended, with the reason, in words.
     :param refuse: is called with a message that cannot be encoded, such as one with a text that is
         not Unicode, and the reason.
-    :param longest: says how many bytes a frame that comes may have.  It is asked only about one of
-        more than ``BESIDES_LAST_BODY``.
+    :param longest: returns the most bytes that a frame from the other end may have.  Shorter ones
+        than ``BESIDES_LAST_BODY`` are allowed in any case.
     :ivar is_full: whether the other end reads more slowly than this one sends.
     """
 
@@ -137,7 +137,7 @@ class Link(Protocol, Generic[S, T]):
             await room
 
     def connectionMade(self) -> None:
-        """Send the request that waits; end the connection if it was cancelled meanwhile."""
+        """Send the messages that wait."""
         cast(IConsumer, self.transport).registerProducer(self, True)
         self.flush()
 

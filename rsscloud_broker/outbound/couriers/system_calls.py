@@ -131,7 +131,7 @@ def give_up(libc: Any) -> None:
     :raises OSError: the kernel has no filters, or does not permit them here.
     """
     if fault():
-        return  # the broker has said so
+        return  # the broker has logged why
     steps = _filter_steps(*_MACHINES[machine()])
     program = _Program(len(steps), (_Step * len(steps))(*steps))
     if libc.prctl(_Prctl.SET_SECCOMP, _Prctl.FILTER, ctypes.byref(program), 0, 0):

@@ -215,10 +215,13 @@ class Workers(Shape, frozen=True):
 class Node(Shape, frozen=True):
     """A process of the broker that works on the database.
 
-    ``claims`` counts the work of each kind that it has claimed; ``jobs`` names what it does for all
-    nodes now.  ``notified`` counts attempts since its start; rates are those of the last seconds,
-    and null on SQLite.  ``clock_ahead`` says by how many seconds the clock of its computer is ahead
-    of the database's, by which the broker goes.
+    ``here`` is true for the process that answers.  ``notifications`` and ``slices`` count the
+    pending notifications and the parts of fan-outs that it works on; ``claims`` counts all work of
+    each kind that it has claimed; ``jobs`` names what it does for all nodes now.  ``silent_for`` is
+    the seconds since its last heartbeat.  ``pings`` and ``notified`` count the pings that it
+    recorded, and its attempts to notify, since its start; rates are those of the last seconds, and
+    null on SQLite.  ``clock_ahead`` says by how many seconds the clock of its computer is ahead of
+    the database's, by which the broker goes.
     """
 
     name: str

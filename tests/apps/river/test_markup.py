@@ -68,6 +68,7 @@ class ElementsTests(MarkupCase):
         made = self.made('<a href="http://x.example/"><img src="http://x.example/i" alt="y"></a>')
         self.assertNotIn("away", made)
         self.assertIn(">Link to x.example<", self.made('<a href="http://x.example/"></a>'))
+        self.assertEqual(self.made('<a name="part"></a>Part one').count("Link"), 0)
         self.assertIn("a page", self.made('<a href="http://[x/"></a>'))
 
     def test_pictures(self) -> None:
