@@ -107,6 +107,7 @@ class PublishedFile(Resource):
         self._cache_control = cache_control
         self._link = topic_link(parts, path)
         self._copy_file = parts.copy_file
+        self._clock = parts.clock
 
     def render_GET(self, request: Request) -> bytes | int:
         return self._send(request, self._path)
@@ -117,9 +118,13 @@ class PublishedFile(Resource):
             request.setHeader(b"link", self._link.replace(b"*", path[1:].encode("ascii")))
         file = self._directory + path
         try:
-            return _serve(request, file, self._cache_control)
+            return self._send_file(request, file)
         except FileNotFoundError:
             return answer(request, self._answer_with_copy(request, path, file))
+
+    def _send_file(self, request: Request, file: str) -> bytes | int:
+        """Answer with a file that is on the disk."""
+        return _serve(request, file, self._cache_control, self._clock.wall_seconds())
 
     async def _answer_with_copy(self, request: Request, path: str, file: str) -> Answer | None:
         """Copy a file from the database, and send it.
@@ -131,7 +136,7 @@ class PublishedFile(Resource):
             if not await self._copy_file(path):
                 return self._answer_if_missing(request)
             if request.channel is not None:  # the client has not hung up
-                body = _serve(request, file, self._cache_control)
+                body = self._send_file(request, file)
                 if isinstance(body, bytes):  # no file is being sent: the answer is complete
                     request.finish()
         except OSError as error:
@@ -187,28 +192,31 @@ def _version(modified_ns: int, size: int, coding: str) -> _Version:
     )
 
 
-def _serve(request: Request, path: str, cache_control: bytes) -> bytes | int:
+def _serve(request: Request, path: str, cache_control: bytes, now: float) -> bytes | int:
     """Answer with a file, or with its gzipped copy if the client accepts gzip.
 
     :param cache_control: the value of the Cache-Control header.
+    :param now: the present time, in seconds since the epoch.
     :raises FileNotFoundError: there is no such file.
     """
     if allows_gzip(accepted_codings(request)):
         try:
-            return _serve_one(request, f"{path}.gz", "gzip", cache_control)
+            return _serve_one(request, f"{path}.gz", "gzip", cache_control, now)
         except FileNotFoundError:
             pass  # send the plain file instead
-    return _serve_one(request, path, "", cache_control)
+    return _serve_one(request, path, "", cache_control, now)
 
 
-def _serve_one(request: Request, path: str, coding: str, cache_control: bytes) -> bytes | int:
+def _serve_one(
+    request: Request, path: str, coding: str, cache_control: bytes, now: float
+) -> bytes | int:
     """Answer with a file, or with 304 if the client has this version."""
     # Most crawlers ask for a newer version, and mostly there is none.  To answer them, the file
     # need not be opened.
     if _is_conditional(request):
         status = os.stat(path)
         version = _version(status.st_mtime_ns, status.st_size, coding)
-        if _client_has(request, version):
+        if _client_has(request, version, now):
             request.setResponseCode(http.NOT_MODIFIED)
             _set_cache_headers(request, version, cache_control)
             request.finish()  # returning b"" would add "Content-Length: 0"
@@ -260,11 +268,11 @@ def _is_conditional(request: Request) -> bool:
     return headers.hasHeader(b"if-none-match") or headers.hasHeader(b"if-modified-since")
 
 
-def _client_has(request: Request, version: _Version) -> bool:
+def _client_has(request: Request, version: _Version, now: float) -> bool:
     """Whether the client already has this version."""
     tags = request.requestHeaders.getRawHeaders(b"if-none-match")
     since = request.getHeader(b"if-modified-since")
-    return has_version(tags, since, (version.etag,), version.modified_at)
+    return has_version(tags, since, (version.etag,), version.modified_at, now)
 
 
 def _tidy_range(request: Request, etag: bytes, size: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from functools import lru_cache
+from math import inf
 from typing import Final
 
 from rsscloud_broker.wire.http_dates import http_date
@@ -42,6 +43,7 @@ def has_version(
     since: bytes | None,
     etags: Collection[bytes],
     modified_at: int | None,
+    now: float = inf,
 ) -> bool:
     """Whether the client has a version, so that 304 answers its request.
 
@@ -51,6 +53,9 @@ def has_version(
     :param since: the value of ``If-Modified-Since``; None if the request has none.
     :param etags: those of the version, in quotes; any of them counts.
     :param modified_at: its Last-Modified, in whole seconds since the epoch; None if it has none.
+    :param now: the present time.  A date later than its second is ignored, as the version that had
+        it was made before the clock was set back.  Needless if each version has a later date than
+        that before it.
     """
     if tags is not None:
         # Further bytes of ``If-None-Match`` are ignored.
@@ -59,7 +64,7 @@ def has_version(
     if since is None or modified_at is None:
         return False
     at = _seconds(since)
-    return at is not None and modified_at <= at
+    return at is not None and modified_at <= at < now + 1
 
 
 @lru_cache(maxsize=64)

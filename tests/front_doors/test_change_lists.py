@@ -21,6 +21,7 @@ from rsscloud_broker.config import NoOptions
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.front_doors.change_lists import ChangeListsDoor
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor
+from rsscloud_broker.testing import Clock
 from tests.outbound.servers import serve
 
 CONTENT = b"<weblogUpdates>\n" + b"<weblog/>\n" * 100 + b"</weblogUpdates>\n"
@@ -62,9 +63,10 @@ class ChangeListsTestCase(TestCase):
         self.directory = FilePath(self.mktemp())
         self.directory.makedirs()
         unused: Any = None
+        self.clock = Clock(NOON + 60)
         parts = FrontDoorParts(
             broker=unused,
-            clock=unused,
+            clock=self.clock,
             pages=unused,
             counters=unused,
             public_directory=self.directory,
@@ -221,6 +223,17 @@ class ChangeListsDoorTests(ChangeListsTestCase):
         """Times of HTTP have whole seconds: what is newer by less must not go unseen."""
         path = self.put("changes.xml")
         os.utime(path.path, ns=(0, NOON * 10**9 + 1))
+        answer = await self.ask("/changes.xml", {"If-Modified-Since": NOON_DATE})
+        self.assertEqual((answer.status, answer.body), (200, CONTENT))
+        sent = {"If-Modified-Since": answer.headers["last-modified"]}
+        self.assertEqual((await self.ask("/changes.xml", sent)).status, 304)
+
+    async def test_a_list_that_changed_after_the_clock_was_set_back_is_sent(self) -> None:
+        """Crawlers that send no ETag still have a date that is in the future now."""
+        self.put("changes.xml")
+        self.clock.set_wall(-3600)
+        path = self.put("changes.xml")
+        os.utime(path.path, (NOON - 3550, NOON - 3550))
         answer = await self.ask("/changes.xml", {"If-Modified-Since": NOON_DATE})
         self.assertEqual((answer.status, answer.body), (200, CONTENT))
         sent = {"If-Modified-Since": answer.headers["last-modified"]}

@@ -43,3 +43,7 @@ class HasVersionTests(SynchronousTestCase):
         self.assertFalse(has(since=DATE, modified_at=None))
         for since in (b"yesterday", b"", None):
             self.assertFalse(has(since=since), since)
+
+    def test_dates_in_the_future(self) -> None:
+        for now, known in ((AT - 1, False), (AT - 0.5, True), (AT, True)):
+            self.assertEqual(has_version(None, DATE, (), AT - 60, now), known)
