@@ -35,6 +35,7 @@ from rsscloud_broker.interfaces import (
     Route,
     RoutesOnly,
 )
+from rsscloud_broker.model.hosts import canonical_host
 from rsscloud_broker.model.log_entry import KINDS, LogEntry, LogFilter
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.web.broadcast import (
@@ -130,7 +131,8 @@ class LogQuery:
                 del values[name]
         wanted = LogFilter(
             topic=normal_form(values.get("topic", "")),
-            host=values.get("host", "").lower(),
+            # An IPv6 address may be in brackets, as in a URL.
+            host=canonical_host(values.get("host", "").strip("[]")),
             kind=values.get("kind", ""),
             outcome=values.get("outcome", ""),
         )

@@ -23,6 +23,7 @@ from rsscloud_broker.http.answering import Answer, Answers
 from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import Caller, FrontDoorParts, Route
 from rsscloud_broker.model import TopicOverview
+from rsscloud_broker.model.hosts import canonical_host
 from rsscloud_broker.model.log_entry import LogEntry
 from rsscloud_broker.util.caches import TimedCache
 from rsscloud_broker.util.urls import normal_form
@@ -108,15 +109,16 @@ class LookUp:
 
     async def _answer_host(self, request: Request) -> Answer:
         """What the event log has of a host, and the topics that it publishes."""
-        name = clean(parameter(request, "name")).strip().lower()[:255]
+        name = canonical_host(clean(parameter(request, "name")).strip("[] "))[:255]
         viewer = await viewer_of(self._callers, request)
         if not name:
             return redirect("/search")
         entries = await self._entries.get(name) if self._shows_entries else ()
+        in_url = f"[{name}]" if ":" in name else name
         topics = [
             each
             for end in "/:"  # a path or a port follows the name
-            for each in await self._find_topics(beginning_of(f"{name}{end}"))
+            for each in await self._find_topics(beginning_of(f"{in_url}{end}"))
             if _host_of(each) == name
         ]
         if entries or topics:

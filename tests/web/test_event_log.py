@@ -106,6 +106,17 @@ class PageTests(LogCase):
         self.assertEqual(len(self.lines(self.page(host="Site.Example"))), 1)
         self.assertEqual(page.xpath("//select[@name='kind']/option/@value"), ["", *KINDS])
 
+    def test_hosts_as_people_write_them(self) -> None:
+        for typed, host in (
+            ("bücher.example", "xn--bcher-kva.example"),
+            ("reader.example.", "reader.example"),
+            ("[2001:DB8::0:1]", "2001:db8::1"),
+        ):
+            self.add(LogEntry("host", "unreachable", NOON, host=host))
+            page = self.page(host=typed)
+            self.assertEqual(len(self.lines(page)), 1, typed)
+            self.assertEqual(page.xpath("//input[@name='host']/@value"), [host])
+
     def test_parameters_that_cannot_be_used_are_named(self) -> None:
         self.add(self.ping())
         numbers = [{"before": number} for number in ("0" * 20 + "9" * 9, "9" * 5000, "٣", "-1")]

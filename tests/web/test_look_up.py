@@ -114,6 +114,14 @@ class LookUpTests(SynchronousTestCase):
         self.assertEqual(self.links("/search", q="reader.example"), [])
         self.assertIn("knows nothing", self.get("/host", name="reader.example").text)
 
+    def test_a_host_as_people_write_it(self) -> None:
+        self.view.overviews = known(
+            ("http://xn--bcher-kva.example/rss.xml", "Books"),
+            ("http://[2001:db8::1]/rss.xml", "Books"),
+        )
+        for name in ("Bücher.example", "xn--bcher-kva.example.", "2001:db8::1", "[2001:DB8::0:1]"):
+            self.assertIn("Books", self.page("/host", name=name).xpath("string(//main)"))
+
     def test_a_host_that_is_not_called(self) -> None:
         """That stands first, as long as it is so."""
 
