@@ -18,13 +18,14 @@ from typing import Final, Protocol, TypeAlias
 from attrs import field, frozen
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
-from twisted.web.http import CACHED, NO_BODY_CODES
+from twisted.web.http import NO_BODY_CODES, NOT_MODIFIED
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
 from rsscloud_broker.errors import Forbidden, ForgedForm, Refused, TooMany, Unavailable
 from rsscloud_broker.http import requests
 from rsscloud_broker.http.limits import BoundedRequest
+from rsscloud_broker.wire.conditional import has_version
 
 log = Logger()
 
@@ -170,12 +171,24 @@ def send(request: Request, answer: Answer) -> None:
     for name, value in answer.headers.items():
         request.setHeader(name, value)
     is_read = request.method in {b"GET", b"HEAD"}
-    if answer.status == 200 and is_read and "etag" not in answer.headers:
-        etag = f'"{sha256(answer.body).hexdigest()[:16]}"'.encode("ascii")
-        if request.setETag(etag) is CACHED:
-            request.finish()
-            return
+    lacks_tag = answer.status == 200 and is_read and "etag" not in answer.headers
+    if lacks_tag and client_has(request, f'"{sha256(answer.body).hexdigest()[:16]}"'):
+        request.finish()
+        return
     _send_body(request, answer.status, answer.body)
+
+
+def client_has(request: Request, etag: str) -> bool:
+    """Set the ETag of an answer to GET or HEAD, and say whether the client has that version.
+
+    Then the status is 304.  Unlike Twisted, it compares tags weakly (RFC 9110, section 13.1.2).
+    """
+    request.setHeader("etag", etag)
+    tags = request.requestHeaders.getRawHeaders(b"if-none-match")
+    known = has_version(tags, None, (etag.encode("ascii"),), None)
+    if known:
+        request.setResponseCode(NOT_MODIFIED)
+    return known
 
 
 def _send_body(request: Request, status: int, body: bytes) -> None:

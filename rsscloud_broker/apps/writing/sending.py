@@ -18,6 +18,7 @@ from twisted.web.server import Request
 
 from rsscloud_broker.apps.writing.upload_rows import CHUNK, StoredUpload
 from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.http.answering import client_has
 from rsscloud_broker.http.requests import header
 from rsscloud_broker.web.streams import Stream
 from rsscloud_broker.wire.ranges import asked_part
@@ -38,7 +39,7 @@ async def send_upload(request: Request, upload: StoredUpload, read: ReadChunk) -
     for name, value in _headers_of(upload).items():
         request.setHeader(name, value)
     etag = f'"{upload.digest[:32]}"'
-    if request.setETag(etag.encode("ascii")) is http.CACHED:
+    if client_has(request, etag):
         request.finish()
         return
     first, end = _wanted_part(request, upload.size, etag)

@@ -592,8 +592,10 @@ class FilesTests(SiteTestCase, TestCase):
         self.assertEqual(got.headers["x-content-type-options"], "nosniff")
         said = "inline; filename*=UTF-8''a%20picture.gif"
         self.assertEqual(got.headers["content-disposition"], said)
-        again = await self.ask(path, if_none_match=got.headers["etag"])
-        self.assertEqual((again.status, again.body), (304, b""))
+        tag = got.headers["etag"]
+        for known in (tag, f"W/{tag}", f'"other", {tag}, "third"'):
+            again = await self.ask(path, if_none_match=known)
+            self.assertEqual((again.status, again.body, again.headers["etag"]), (304, b"", tag))
         head = await self.ask(path, "HEAD")
         self.assertEqual((head.status, head.headers["content-length"]), (200, "10"))
 
