@@ -90,17 +90,16 @@ class Micropub:
 
     def routes(self) -> list[Route]:
         """The routes of the two endpoints."""
-        kinds, limit = frozenset({FORM, MULTIPART, JSON}), self._body_limit
-        files = frozenset({MULTIPART})
+        forms, others, files = map(frozenset, ({FORM}, {MULTIPART, JSON}, {MULTIPART}))
+        act = _make_resource(self._act)
         return [
             Route(ENDPOINT, "GET", _make_resource(self._query), for_everybody=True),
-            Route(
-                ENDPOINT,
-                "POST",
-                _make_resource(self._act),
-                content_types=kinds,
-                for_everybody=True,
-                body_limit=limit,
+            # The site parses forms without files, also those of strangers.
+            *(
+                Route(
+                    ENDPOINT, "POST", act, content_types=kinds, for_everybody=True, body_limit=limit
+                )
+                for kinds, limit in ((forms, MAX_OVERHEAD), (others, self._body_limit))
             ),
             Route(MEDIA_ENDPOINT, "GET", _make_resource(self._query_media), for_everybody=True),
             Route(
@@ -109,7 +108,7 @@ class Micropub:
                 _make_resource(self._upload),
                 content_types=files,
                 for_everybody=True,
-                body_limit=limit,
+                body_limit=self._body_limit,
             ),
         ]
 

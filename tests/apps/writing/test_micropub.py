@@ -6,6 +6,7 @@ import json
 from typing import Any
 from urllib.parse import quote
 
+from rsscloud_broker.apps.writing.micropub_requests import MAX_OVERHEAD
 from rsscloud_broker.apps.writing.model import OutlineItem
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.interfaces import SignIn
@@ -545,6 +546,14 @@ class BadInputTests(MicropubTestCase):
     def test_too_many_fields(self) -> None:
         answer = self.form("content=x" + "&category[]=c" * 1001)
         self.assertEqual((answer.status, self.posts()), (413, []))
+
+    def test_forms_without_files_are_not_as_large_as_files(self) -> None:
+        """The site parses them, those of strangers too, while everybody else waits."""
+        text = "x" * (MAX_OVERHEAD + 1)
+        answer = self.form(f"content={text}", token="")
+        self.assertEqual((answer.status, self.posts()), (413, []))
+        picture = PNG + text.encode()
+        self.assert_created(self.files(("content", "x"), ("photo", ("x", picture))))
 
 
 class SlowDownTests(MicropubTestCase):
