@@ -94,9 +94,9 @@ class FeedTopics:
             ):
                 before, number = posts[-1].id, number + 1
                 yield AccountFile(f"{name}/{number}.xml", self._feed(author, posts))
-        skipped = 0
-        while files := await self._writing.store.uploads(author.account_id, AT_ONCE, skipped):
-            skipped += len(files)
+        last = None  # others may be deleted and added while these are sent
+        while files := await self._writing.store.uploads(author.account_id, AT_ONCE, before=last):
+            last = files[-1].id
             for each in files:
                 yield AccountFile(f"files/{each.digest[:12]} {each.name}", self._pieces(each))
 

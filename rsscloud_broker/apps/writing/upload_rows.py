@@ -121,12 +121,17 @@ def upload_named(conn: Connection, name: str, digest: str) -> StoredUpload | Non
     return None if row is None else _upload_of_row(row)
 
 
-def uploads(conn: Connection, account_id: int, limit: int, skipped: int = 0) -> list[StoredUpload]:
+def uploads(
+    conn: Connection, account_id: int, limit: int, skipped: int = 0, before: int | None = None
+) -> list[StoredUpload]:
     """The whole uploads of an account, the newest first.
 
     :param skipped: how many of them are left out.
+    :param before: only those with smaller ids.
     """
     mine = select(upload).where(upload.c.account_id == account_id, upload.c.is_whole)
+    if before is not None:
+        mine = mine.where(upload.c.id < before)
     newest = mine.order_by(upload.c.id.desc()).limit(limit).offset(skipped)
     return list(map(_upload_of_row, conn.execute(newest)))
 

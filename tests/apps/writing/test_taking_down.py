@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -43,6 +43,28 @@ class TakenAwayTests(WritingTestCase):
             [found[name] for name in found if name.endswith(" ü.gif")],
             [large + bytes([number]) for number in (2, 1, 0)],
         )
+
+    def test_files_that_come_and_go_meanwhile(self) -> None:
+        """An archive takes minutes, and its owner goes on: each file that stays is in it once."""
+        self.patch(serving, "AT_ONCE", 2)
+        for number in range(5):
+            self.upload_file(GIF + bytes([number]))
+        newest = self.files_of()[0].digest
+        (files,) = make(self.options, self.parts).account_files
+
+        async def take(change: Callable[[], object]) -> list[bytes]:
+            found = []
+            async for each in files(DAVE):
+                found.append(b"".join([piece async for piece in each.pieces])[-1:])
+                if len(found) == 2:
+                    change()
+            return found
+
+        everything = [bytes([number]) for number in (4, 3, 2, 1, 0)]
+        deleting = take(lambda: self.result(self.writing.remove_upload(DAVE, newest)))
+        self.assertEqual(self.result(deleting), everything)
+        adding = take(lambda: self.upload_file(GIF + b"new"))
+        self.assertEqual(self.result(adding), everything[1:])
 
 
 class TakenDownTests(WritingTestCase):
