@@ -115,6 +115,19 @@ class LazyGroup(Group):
     Its ``commands`` only have the names and the first sentences of the help.
     """
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse arguments of all commands that are not UTF-8.
+
+        Python has surrogates in place of the other bytes, which neither a database nor a request
+        can have.
+        """
+        for each in args:
+            try:
+                each.encode()
+            except UnicodeEncodeError:
+                ctx.fail(f"The argument {each!r} is not UTF-8.")
+        return super().parse_args(ctx, args)
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command; None if there is no such command."""
         if cmd_name not in self.commands:

@@ -43,6 +43,7 @@ from rsscloud_broker.interfaces.accounts import SCOPES
 from rsscloud_broker.runtime import data_lock
 from rsscloud_broker.runtime.local_sign_in import LINK_LIFE
 from rsscloud_broker.storage import accounts as rows
+from rsscloud_broker.web.admin.asked import MAX_ID
 from rsscloud_broker.web.sign_in_link import link_to
 
 password_option = click.option(
@@ -258,7 +259,7 @@ def list_tokens(config_file: str | None, data: str | None, name: str) -> None:
 @config_option
 @data_option
 @name_argument
-@click.argument("number", metavar="ID", type=int)
+@click.argument("number", metavar="ID", type=click.IntRange(0, MAX_ID))
 @_errors_as_lines()
 def remove_token(config_file: str | None, data: str | None, name: str, number: int) -> None:
     """Remove the API token ID of the account NAME; token list shows the ids."""
@@ -281,7 +282,10 @@ def _find_account(connection: Connection, name: str) -> Account:
 def _ask_for_hash(name: str, options: AccountsConfig, from_stdin: bool) -> str:
     """Read a new password, twice unless it comes from stdin, and return its hash."""
     if from_stdin:
-        password = sys.stdin.readline().rstrip("\r\n")
+        try:
+            password = sys.stdin.buffer.readline().decode().rstrip("\r\n")
+        except UnicodeDecodeError:
+            raise click.ClickException("the password is not UTF-8; nothing was changed") from None
     else:
         password = click.prompt(
             f"Password for {name}", hide_input=True, confirmation_prompt="The same again", err=True

@@ -140,7 +140,9 @@ def _read_token(file: str | None) -> str:
 
     :raises click.UsageError: there is none.
     """
-    token = Path(file).read_text(encoding="utf-8").strip() if file else os.environ.get(TOKEN, "")
+    token = os.environ.get(TOKEN, "")
+    if file:
+        token = Path(file).read_text(encoding="utf-8", errors="replace").strip()
     if not token or not token.isascii() or not token.isprintable() or " " in token:
         raise click.UsageError(
             f"an API token is needed: name a file that holds one and nothing else with "
@@ -152,7 +154,10 @@ def _read_token(file: str | None) -> str:
 
 def _warn_if_readable(broker: str) -> None:
     """Warn if others can read the token on its way."""
-    parts = urlsplit(broker)
+    try:
+        parts = urlsplit(broker)
+    except ValueError:  # nothing is sent there; the call says what is wrong with it
+        return
     host = parts.hostname or ""
     is_here = host == "localhost" or (is_address(host) and host.startswith(("127.", "::1")))
     if parts.scheme == "http" and not is_here:

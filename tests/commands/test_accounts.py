@@ -97,6 +97,20 @@ class PeopleTests(AccountTests):
             self.assertIn(said, self.refused("add", "dave", "--password-stdin", stdin=stdin))
         self.assertNotIn("dave", self.account("list"))
 
+    def test_password_that_is_not_utf_8(self) -> None:
+        """Otherwise a question mark would be stored for a byte, and any other would fit too."""
+        options = ("--config", self.config, "--password-stdin")
+        told = subprocess.run(
+            [BIN / "rsscloud-broker", "account", "add", "dave", *options],
+            env={**os.environ, "PYTHONUTF8": "1"},
+            input=b"correct \xff horse\n",
+            capture_output=True,
+            check=False,
+        )
+        self.assertEqual(told.returncode, 1)
+        self.assertEqual(told.stderr, b"Error: the password is not UTF-8; nothing was changed\n")
+        self.assertNotIn("dave", self.account("list"))
+
     def test_name_that_is_taken(self) -> None:
         self.add()
         said = self.refused("add", "dave", "--admin", "--password-stdin", stdin="other password\n")
@@ -184,6 +198,11 @@ class TokenTests(AccountTests):
         self.assertEqual(len(self.account("token", "list", "robot").splitlines()), 1)
         said = self.refused("token", "remove", "robot", number)
         self.assertIn(f"robot has no token {number}", said)
+
+    def test_ids_that_no_token_has(self) -> None:
+        for number in ("99999999999999999999", "-1", "one"):
+            removal = ("token", "remove", "--config", self.config, "robot", "--", number)
+            self.assertEqual(self.run_command("account", *removal).exit_code, 2, number)
 
     def test_bad_tokens(self) -> None:
         for arguments, said in (

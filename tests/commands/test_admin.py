@@ -32,6 +32,13 @@ class UsageTests(CommandTests):
             self.assertIn("--token-file", result.stderr)
             self.assertIn(TOKEN, result.stderr)
 
+    def test_token_that_is_not_utf_8(self) -> None:
+        file = self.directory / "token"
+        file.write_bytes(b"rsb_\xff")
+        result = self.run_command("admin", "state", "--token-file", str(file))
+        self.assertEqual(result.exit_code, 2)
+        self.assertIn("an API token is needed", result.stderr)
+
     def test_wrong_command_lines(self) -> None:
         token = ("--token-file", self.written("token", "rsb_x"))
         for arguments in (
@@ -91,6 +98,12 @@ class CallTests(ProcessTests):
 
     def patch_token(self) -> None:
         self.patch(os, "environ", {**os.environ, TOKEN: "rsb_secret"})
+
+    async def test_a_broker_that_is_no_url(self) -> None:
+        self.patch_token()
+        command = self.start("admin", "state", "--broker", "http://[::1")
+        self.assertEqual(await command.ended, 1)
+        self.assertEqual(command.errors, b"Error: http://[::1/api/v1/state: Invalid IPv6 URL\n")
 
     async def test_a_change(self) -> None:
         api = FakeApi(200, {"done": True})

@@ -107,6 +107,16 @@ class GroupTests(CommandTests):
             self.assertIn(f"There is no command '{wrong.split()[-1]}'.", told)
             self.assertNotIn("Did you mean", told)
 
+    def test_arguments_that_are_not_utf_8(self) -> None:
+        for arguments in (
+            ["topic", "--data", self.data, "http://feeds.example/\udcff"],
+            ["account", "link", "--data", self.data, "da\udcff"],
+            ["ping", "http://feeds.example/\udcff"],
+        ):
+            result = self.run_command(*arguments)
+            self.assertEqual((result.exit_code, result.stdout), (2, ""), arguments)
+            self.assertIn("\\udcff' is not UTF-8.", result.stderr)
+
     def test_only_what_is_needed_is_imported(self) -> None:
         for arguments, imported in (
             (["--help"], []),
