@@ -111,6 +111,8 @@ class AccountPage:
         caller = await self._callers.caller(request)
         if caller is None or caller.session is None or self._files is None:
             return redirect(self._callers.sign_in_url(request))
+        if request.channel is None:
+            return None  # the client has hung up
         key = caller.account.id
         if key in self._exporting or len(self._exporting) >= MAX_EXPORTS:
             raise TooMany("such a file is being sent already: wait until it is there", 60)

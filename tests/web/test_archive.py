@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
+from twisted.web.server import Request
 
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import AccountFile, Caller
@@ -83,6 +84,21 @@ class ArchiveTests(SynchronousTestCase):
         self.gate = None
         self.assertEqual(first.answer().status, 200)
         self.assertEqual(self.browser.get("/account/export").status, 200)
+
+    def test_who_hangs_up_before_it_is_known_who_it_is(self) -> None:
+        asked: Deferred[None] = Deferred()
+        caller = self.site.callers.caller
+
+        async def ask_later(request: Request) -> Caller | None:
+            await asked
+            return await caller(request)
+
+        self.patch(self.site.callers, "caller", ask_later)
+        exchange = self.begun()
+        exchange.transport.loseConnection()
+        asked.callback(None)
+        self.assertEqual(self.asked, [])
+        self.assertEqual(self.flushLoggedErrors(), [])
 
     def test_who_hangs_up_may_try_again(self) -> None:
         self.gate = Deferred()
