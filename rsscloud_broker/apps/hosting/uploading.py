@@ -4,7 +4,7 @@
 Status      What came of it
 ==========  ======================================================================
 201, 204    it was saved: for the first time, or again; ``Location`` is its URL
-400         the name cannot be the name of a file
+400         the name cannot be the name of a file, or the body is only a part of one
 401         who makes the request is not said, or not rightly
 403         the file belongs to another account, or the token lacks the scope ``publish``
 413         it is too large
@@ -62,6 +62,8 @@ class FilesDoor(RoutesOnly):
         """Save the body as a file."""
         try:
             caller, path = await self._caller_and_path(prefix, request)
+            if header(request, "content-range"):
+                raise NotStored("This is a part, by its Content-Range: send the whole file.", 400)
             said = header(request, "content-type")
             saved = await self._hosting.save(
                 caller, path, body_of(request), client_address(request), said

@@ -77,6 +77,12 @@ class PutTests(HostingTestCase):
         self.assertEqual((answer.status, said in answer.text), (status, True), answer.text)
         self.assertEqual(answer.headers.get_content_type(), "text/plain")
 
+    def test_a_part_is_not_stored_as_the_whole(self) -> None:
+        size = len(a_feed())
+        part = {"Content-Range": f"bytes 0-{size - 1}/{2 * size}"}
+        self.assert_refused(self.house.put(a_feed(), headers=part), 400, "Content-Range")
+        self.assert_nothing_stored()
+
     def test_what_is_not_stored(self) -> None:
         self.assert_refused(self.house.put(b"<html/>"), 422, "neither RSS nor Atom")
         html = {"Content-Type": "text/html"}
