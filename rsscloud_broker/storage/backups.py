@@ -94,6 +94,7 @@ def restore_backup(source: Path, database: Path, data: Path) -> int:
     try:
         with tarfile.open(source, "r:") as archive:
             members = {member.name: member for member in archive}
+            _check_end(archive)
             if _DATABASE not in members:
                 raise BackupError(f"{source} is not a backup: it has no {_DATABASE}")
             database_member = members.pop(_DATABASE)
@@ -178,6 +179,19 @@ def _add_file(archive: tarfile.TarFile, path: Path, name: str) -> None:
     # The broker may replace the file at this path at any moment: the size is that of the open one.
     with path.open("rb") as file:
         archive.addfile(archive.gettarinfo(arcname=name, fileobj=file), file)
+
+
+def _check_end(archive: tarfile.TarFile) -> None:
+    """Check that the archive has its end, after all members were read.
+
+    ``tarfile`` takes one that was cut off between two members for a whole one.
+
+    :raises tarfile.ReadError: the end is missing.
+    """
+    assert archive.fileobj is not None  # it is open
+    archive.fileobj.seek(archive.offset)
+    if not archive.fileobj.read(tarfile.BLOCKSIZE):
+        raise tarfile.ReadError("its end is missing")
 
 
 def _checked_path(name: str) -> PurePosixPath:

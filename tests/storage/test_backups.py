@@ -129,6 +129,17 @@ class BackupTests(SynchronousTestCase):
         self.backup.touch()
         self.assertIn("is not a backup", str(self.assertRaises(BackupError, self.restore)))
 
+    def test_a_backup_that_was_cut_off_between_two_files(self) -> None:
+        """Such as by a full disk or a broken connection while it was copied elsewhere."""
+        self.save()
+        with tarfile.open(self.backup) as archive:
+            last = archive.getmembers()[-1].offset
+        whole = self.backup.read_bytes()
+        for length in (last, last + tarfile.BLOCKSIZE, last + 2 * tarfile.BLOCKSIZE):
+            self.backup.write_bytes(whole[:length])
+            self.assertIn("is damaged", str(self.assertRaises(BackupError, self.restore)))
+        self.assertFalse(self.other.exists())
+
     def test_what_is_no_backup(self) -> None:
         self.backup.write_text("not a tar archive, but some text" * 100)
         self.assertIn("is not a backup", str(self.assertRaises(BackupError, self.restore)))
