@@ -133,7 +133,9 @@ def log_entries(
     """The newest entries of the event log that pass a filter: see ``IEventLog.entries``."""
     bound = _is_settled(conn) if before is None else _ROW.id < before
     if wanted.topic or wanted.host:
-        last = _last_block(conn) if before is None else (before - 1) // _BLOCK
+        last = _last_block(conn)
+        if before is not None:  # it may be far beyond the newest entry, as strangers name it
+            last = min(last, (before - 1) // _BLOCK)
         return _entries_about(conn, wanted, bound, range(last, _first_block(conn) - 1, -1), limit)
     found = _entries(conn, _select_by_kind(wanted, bound, _ROW.id.desc(), limit))
     return sorted(found, key=lambda entry: -entry.id)

@@ -67,6 +67,14 @@ class EventLogContract(RecordsContract):
         self.assertEqual(await self.times(before=first[-1].id, limit=3), [4, 3, 2])
         self.assertEqual(await self.times(before=first[-1].id), [4, 3, 2, 1])
 
+    async def test_entries_before_one_that_will_never_be(self) -> None:
+        """Anybody can ask for them, as ``/log?topic=URL&before=999999999999999999``."""
+        await self.store.add_log_entries([an_entry(number) for number in (1, 2)])
+        for wanted in (EVERYTHING, LogFilter(topic=FEED), LogFilter(host="feeds.example")):
+            self.assertEqual(await self.times(wanted, before=10**18 - 1), [2, 1], wanted)
+            self.assertEqual(await self.times(wanted, before=1), [], wanted)
+            self.assertEqual(await self.times_after(10**18 - 1, wanted), [], wanted)
+
     async def test_entries_after_another(self) -> None:
         await self.store.add_log_entries([an_entry(number) for number in range(1, 6)])
         second = (await self.store.log_entries_after(EVERYTHING, 0, 2))[-1]
