@@ -82,7 +82,7 @@ class ArchiveSink(PeriodicClusterJob):
         self._parts = parts
         self._options = options
         self._look_from = 0  # an hour; all hours before it are archived
-        self._pruned_to = 0  # an hour; the pings of all hours before it are deleted
+        self._pruned_to = 0  # an hour; the pings of all hours before it were deleted last
 
     async def handle(self, event: Event) -> None:
         """Look at past hours again, as pings of these hours were taken in.
@@ -108,7 +108,7 @@ class ArchiveSink(PeriodicClusterJob):
             self._look_from = min(first, self._look_from)  # none of these hours is left out
             raise
         keep_from = this_hour - self._options.keep_hours
-        if keep_from > self._pruned_to:
+        if keep_from != self._pruned_to:  # it is less after the clock was set back
             # Compare with their archives once more what is about to be deleted.
             await self._write_missing(0, keep_from)
             await self.in_portions(partial(self._prune, keep_from * HOUR))

@@ -182,6 +182,16 @@ class ArchiveSinkTests(SynchronousTestCase):
         self.assertEqual(self.store.all(), [])
         self.assertEqual(len(ages(self.archive(NOON - 20 * HOUR))), 1)
 
+    def test_old_pings_are_pruned_though_the_wall_clock_was_wrong_for_a_while(self) -> None:
+        self.start(ArchiveOptions(keep_hours=24))
+        self.clock.set_wall(365 * 24 * HOUR)
+        self.advance(120)
+        self.clock.set_wall(-365 * 24 * HOUR)
+        self.store.add(NOON - 20 * HOUR)
+        self.advance(5 * HOUR)
+        self.assertEqual(self.store.all(), [])
+        self.assertEqual(len(ages(self.archive(NOON - 20 * HOUR))), 1)
+
     def test_an_hour_that_could_not_be_archived_is_tried_until_it_can(self) -> None:
         self.store.add(NOON - 1)
         self.store.failure = Unavailable("the database is locked")
