@@ -5,14 +5,19 @@ Each test makes many rounds, since two transactions rarely meet at the same stat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from attrs import evolve
-from twisted.trial.unittest import TestCase
+from sqlalchemy import Connection, event
+from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from rsscloud_broker.model import Callback, Intent, Ping, Subscription
 from rsscloud_broker.model.work import Delivery, HostState
+from rsscloud_broker.storage import export_text, import_in_parts, open_database
 from tests.postgresql import borrowed_database
 from tests.storage.databases import threaded_store
 from tests.store_contract.basics import (
@@ -162,3 +167,46 @@ class RaceTests(TestCase):
         for _ in range(ROUNDS):
             await self.both_record(outcomes, outcomes[::-1])
             await self.stores[0].record_deliveries([succeeded(one) for one in subscriptions])
+
+
+class ImportTests(SynchronousTestCase):
+    """An import beside a broker that takes in the same subscriptions."""
+
+    def test_what_a_broker_stores_meanwhile_stays(self) -> None:
+        url = self.enterContext(borrowed_database())
+        begin = partial(open_database, url)
+        meanwhile: list[object] = []
+
+        @contextmanager
+        def beside_a_broker() -> Iterator[Connection]:
+            with begin() as connection:
+                event.listen(connection, "before_cursor_execute", store_the_same)
+                yield connection
+
+        def store_the_same(conn: Any, cursor: Any, statement: str, *others: Any) -> None:
+            table = "subscription" if topic_is_there else "topic"
+            if statement.startswith(f"INSERT INTO {table} ") and document not in meanwhile:
+                meanwhile.append(document)
+                import_in_parts(begin, document, 0.0)
+
+        for topic_is_there in (False, True):
+            document = a_document(feed(int(topic_is_there)))
+            if topic_is_there:
+                import_in_parts(begin, {**document, "topics": [{"url": feed(1)}]}, 0.0)
+            import_in_parts(beside_a_broker, document, 0.0)
+            self.assertIn(document, meanwhile)
+        with begin(writes=False) as connection:
+            exported = json.loads("".join(export_text(connection, 0.0)))["topics"]
+        self.assertEqual([len(each["subscriptions"]) for each in exported], [1, 1])
+
+
+def a_document(url: str) -> dict[str, Any]:
+    """An export with a subscription to a topic."""
+    subscription = {
+        "callback": "http://reader.example/",
+        "protocol": "http-post",
+        "granted_at": "2026-09-29T12:00:00Z",
+        "lease_seconds": 60,
+    }
+    topics = [{"url": url, "subscriptions": [subscription]}]
+    return {"format": "rsscloud-broker", "version": 1, "topics": topics}
