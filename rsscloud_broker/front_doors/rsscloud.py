@@ -42,6 +42,7 @@ from rsscloud_broker.errors import (
     Refused,
     TooMany,
     TopicUnreadable,
+    Unavailable,
     UnsupportedProtocol,
 )
 from rsscloud_broker.front_doors.attempts import (
@@ -155,10 +156,8 @@ class RssCloud:
         self, url: str, source: str, origin: str, *, again: bool
     ) -> BadRegistration | None:
         """Handle the ping of one topic; return the error for the client if it is refused."""
-        topic = normal_form(url)
         try:
-            self._check_pause(topic)
-            await self._broker.ping_topic(url, source, again=again, origin=origin)
+            await self._ping_after_pause(url, source, origin, again=again)
         except TopicUnreadable as error:
             return BadRegistration(
                 rsscloud.unreadable("ping", url, _refusal_rule(error)), error.reason
@@ -166,7 +165,6 @@ class RssCloud:
         except PingTooSoon as error:
             return BadRegistration(rsscloud.too_soon(error.seconds))
         except TooMany as error:
-            self._last_pings.pop(topic, 0.0)  # a ping that was refused does not count
             sentence = rsscloud.limited("ping", error.reason, error.retry_after)
             return Limited(sentence, error.retry_after)
         except Forbidden as error:
@@ -188,14 +186,22 @@ class RssCloud:
         except BadRegistration:
             pass  # these calls have no answer for it
 
-    def _check_pause(self, url: str) -> None:
-        """Raise PingTooSoon within the pause after the last ping; else note this ping."""
-        if not self._pause:
-            return
-        now = self._clock.seconds()
-        if now - self._last_pings.get(url, float("-inf")) < self._pause:
-            raise PingTooSoon(self._pause)
-        self._last_pings[url] = now
+    async def _ping_after_pause(self, url: str, source: str, origin: str, *, again: bool) -> None:
+        """Ping the broker, unless the last ping of the topic was within the pause.
+
+        :raises PingTooSoon: it was.
+        """
+        topic = normal_form(url)
+        if self._pause:
+            now = self._clock.seconds()
+            if now - self._last_pings.get(topic, float("-inf")) < self._pause:
+                raise PingTooSoon(self._pause)
+            self._last_pings[topic] = now
+        try:
+            await self._broker.ping_topic(url, source, again=again, origin=origin)
+        except (Forbidden, TooMany, Unavailable):
+            self._last_pings.pop(topic, 0.0)  # else a stranger could keep the publisher's out
+            raise
 
 
 class RssCloudProcedures(XMLRPC):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 
+from twisted.internet.defer import fail
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.errors import StoreUnavailable
+from rsscloud_broker.errors import Forbidden, StoreUnavailable
 from rsscloud_broker.front_doors import rsscloud as rsscloud_door
 from rsscloud_broker.front_doors.rsscloud import RssCloudOptions
 from rsscloud_broker.model import Callback
@@ -426,6 +427,17 @@ class PingTests(_RestTests):
         self.assert_thanked(house.form("/rsscloud/ping", {"url": OTHER_FEED}))
         house.clock.advance(1)
         self.assert_thanked(house.form("/rsscloud/ping", {"url": FEED}))
+
+    def test_pings_that_are_refused_begin_no_pause(self) -> None:
+        """Else a stranger whom an administrator has blocked keeps the publisher's pings out."""
+        for error in (Forbidden("you are blocked"), StoreUnavailable("the disk is full")):
+            house = House(self, options={"rsscloud": RssCloudOptions(ping_pause=60)})
+            patched = self.patch(
+                house.broker, "ping_topic", lambda *_, error=error, **__: fail(error)
+            )
+            self.assertNotIn(b'"true"', house.form("/rsscloud/ping", {"url": FEED}).body)
+            patched.restore()
+            self.assert_thanked(house.form("/rsscloud/ping", {"url": FEED}))
 
     def test_old_pauses_are_forgotten(self) -> None:
         """Many URLs must not fill the memory, and the pause is only a courtesy."""
