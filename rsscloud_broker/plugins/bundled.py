@@ -175,7 +175,7 @@ change_lists = FrontDoorMaker(
     "changes.xml, shortChanges.xml and hourly archives for crawlers",
     NoOptions,
     ChangeListsDoor,
-    needs=("copy_file", "has_hub", "public_directory", "public_url"),
+    needs=("clock", "copy_file", "has_hub", "public_directory", "public_url"),
 )
 websub = FrontDoorMaker(
     "websub",
@@ -190,7 +190,7 @@ resourcesync = PushingFrontDoorMaker(
     ResourceSyncOptions,
     ResourceSyncDoor,
     pushed_by_publishers,
-    needs=("broker", "copy_file", "has_hub", "public_directory", "public_url"),
+    needs=("broker", "clock", "copy_file", "has_hub", "public_directory", "public_url"),
 )
 follows = FrontDoorMaker(
     "follows",
