@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -24,6 +25,7 @@ from tests.processes import free_port
 class ServeOptionsTests(CommandTests):
     def setUp(self) -> None:
         super().setUp()
+        self.addCleanup(gc.set_threshold, *gc.get_threshold())  # a broker that starts raises it
         self.started: list[Options] = []
         self.patch(twistd, "runApp", lambda options: self.started.append(options.subOptions))
 

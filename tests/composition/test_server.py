@@ -313,7 +313,7 @@ class ThingsTests(SynchronousTestCase):
 
     def test_what_a_plugin_does_not_need_is_not_there(self) -> None:
         maker = DoorMaker()
-        maker.needs = ("public_directory", "public_url", "has_hub", "copy_file")
+        maker.needs = ("clock", "public_directory", "public_url", "has_hub", "copy_file")
         config = Config(data=self.mktemp(), front_doors={"parts": {}})
         self.assertTrue(Server(config, reactor, Makers(front_doors={"parts": maker})).service)
         (given,) = maker.given
