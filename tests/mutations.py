@@ -1251,7 +1251,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "front_doors/change_lists.py",
-        "        if _client_has(request, version):",
+        "        if _client_has(request, version, now):",
         "        if False:",
         "front_doors.test_change_lists",
         "Crawlers transfer changes.xml in full each time.",
@@ -1307,7 +1307,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "front_doors/rsscloud.py",
-        'if now - self._last_pings.get(url, float("-inf")) < self._pause:',
+        'if now - self._last_pings.get(topic, float("-inf")) < self._pause:',
         "if False:",
         "front_doors.test_rsscloud_rest front_doors.test_rsscloud_calls",
         "The pause between pings that the operator asks for is not kept.",

@@ -100,7 +100,7 @@ def _link_elements(reply: Reply) -> list[etree._Element]:
     if root is not None and xml.local_name(root) != "html":
         parents = [root, *(child for child in root if xml.local_name(child) == "channel")]
         return [child for parent in parents for child in parent if child.tag == f"{{{_ATOM}}}link"]
-    if "html" not in reply.content_type:
+    if "html" not in reply.content_type.lower():
         return []
     try:
         page = html.document_fromstring(reply.body)

@@ -287,12 +287,14 @@ class ChangeDetector(Service):
     async def _release_unhandled(self) -> None:
         """Release the checks that this node has claimed in the store and does not handle."""
         try:
-            release = partial(self._store.release_checks, set(self._waiting))
-            await self._store_retry(release, "topics that wait")
+            # After a pause of the store this process may handle others: each try asks anew.
+            await self._store_retry(
+                lambda: self._store.release_checks(set(self._waiting)), "topics that wait"
+            )
         except CancelledError:
             raise
         except Exception:  # log a bug, and go on handling new pings
-            self.log.failure("Topics that wait to be read could not be looked up.")
+            self.log.failure("Checks that nobody handles could not be released.")
 
     async def _fetch_and_record(self, pending: _Pending) -> RecordedFetch:
         """Fetch and record; if that fails and the store has a check, plan a retry."""

@@ -185,8 +185,6 @@ class Breakers:
             clock.
         """
         opened = self._open_breakers_of(callback)
-        if not opened:
-            return None
         stopping = [one.retry_at for one in opened if one.probe is not caller]
         return max(stopping, default=None)
 

@@ -106,7 +106,9 @@ class Outcomes:
             what_next = f"it is tried again in {delivery.retry_at - delivery.at:.0f} s"
         else:
             self._counters.given_up.labels(protocol).inc()
-            what_next = f"given up, after {subscription.consecutive_errors} errors in a row"
+            # The store counts this notification only now.
+            errors = subscription.consecutive_errors + 1
+            what_next = f"given up; notifications that failed in a row: {errors}"
         self.log.warn(
             "{callback} was not notified of {topic} by {protocol}: {reason}; {what_next}",
             callback=subscription.callback.url,

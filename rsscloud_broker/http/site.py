@@ -183,7 +183,10 @@ class Root(Resource):
         return body
 
     def _answer(self, request: Request) -> bytes | int:
-        """Answer a request; a body that is returned may be one for a HEAD too."""
+        """Answer a request by the three rules in the docstring of this module.
+
+        :returns: the body, even for a HEAD; or ``NOT_DONE_YET``.
+        """
         path = self._as_routed(request.path.decode("latin-1"))
         request.path = path.encode("latin-1")
         for name, value in self._headers_at.get(path) or self._headers_below(path):

@@ -211,8 +211,9 @@ class _Exchange:
             return
         address, port = self._addresses[self._tried - 1], self._target.port
         reason = f"no connection to {address} port {port}: {result}"
-        refused = result.port_only and (self._problem is None or self._problem.port_only)
-        self._problem = OutboundError(reason, port_only=refused)
+        # Only if all addresses refuse the port, it is certain that the host is there.
+        port_only = result.port_only and (self._problem is None or self._problem.port_only)
+        self._problem = OutboundError(reason, port_only=port_only)
         self._try_next()
 
     def _finish(self, connection: Http1, result: HTTPAnswer | Exception) -> None:

@@ -230,6 +230,7 @@ class FairLimiter:
     def _find_next(self) -> tuple[str, _Queue, _Waiting] | None:
         """The call whose turn it is, with its source and its queue; None if none may begin."""
         queues = [self._urgent, self._others]
+        # One slot in ``SHARE`` is offered first to calls that are not urgent.
         if self._number_given % SHARE == SHARE - 1:
             queues.reverse()
         for queue in queues:

@@ -248,16 +248,17 @@ class Admission:
         """Count a request to subscribe or to unsubscribe, or refuse it.
 
         :param remembering: whether to refuse what failed a moment ago.
-        :returns: the quota of the callback's host, of which one subscription was taken.  A
-            caller who learns that there will be no subscription adds one to ``left`` again;
-            otherwise the next count of the host's subscriptions corrects it.
+        :returns: the quota of the callback's host, of which one subscription was taken; or one of
+            no host, if none had to be taken.  A caller who learns that there will be no
+            subscription adds one to ``left`` again; otherwise the next count of the host's
+            subscriptions corrects it.
         :raises CallbackFailed: the same verification failed a moment ago.
         :raises TooMany: the source called too often, or too many requests named the host of the
             topic or the callback, or the callback's host has too many subscriptions.
         """
-        unlimited = Quota(0, 0.0)
+        of_no_host = Quota(0, 0.0)  # callers may add to it, and nobody reads it
         if self.is_exempt(intent.source):
-            return unlimited
+            return of_no_host
         if remembering:
             self._check_failures(intent)
         pause = self._sources.take(bucket_of(intent.source))
@@ -267,7 +268,7 @@ class Admission:
                 "verifications of a source", f"more than {often} came from your address", pause
             )
         self._check_targets(intent)
-        return unlimited if intent.unsubscribe else await self._take_quota(intent) or unlimited
+        return of_no_host if intent.unsubscribe else await self._take_quota(intent) or of_no_host
 
     def failed(self, intent: Intent, error: CallbackFailed) -> None:
         """Remember for ``FAILED_PAUSE`` seconds that a verification failed.

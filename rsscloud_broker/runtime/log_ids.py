@@ -203,6 +203,7 @@ FORMATS: Final[Mapping[str, tuple[str, ...]]] = {
         "Checking {url} failed; it is tried again later.",
         "Reading {url} again could not be planned.",
         "Topics that wait to be read could not be looked up.",
+        "Checks that nobody handles could not be released.",
         "Reading {url} as a feed failed.",
         "A poll of {url} failed.",
     ),

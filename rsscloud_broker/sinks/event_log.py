@@ -86,7 +86,8 @@ class EventLogSink(EachPeriod):
         self._is_losing = False  # whether entries are lost, which was logged
         self._gather_timer: IDelayedCall | None = None
         self._writing: Deferred[None] | None = None  # fires when the write under way is over
-        # Of this minute, by caller; and those with an entry of their own, and all further ones.
+        # The refusals of this minute: those with an entry each, by caller and in all; and how many
+        # further ones share an entry.
         self._refusals: Counter[str] = Counter()
         self._refusals_with_entry = self._further_refusals = 0
 
@@ -202,7 +203,7 @@ class EventLogSink(EachPeriod):
             return
         try:
             await self._store_retry(partial(self._store.add_log_entries, batch))
-            self._is_losing = False  # whether entries are lost, which was logged
+            self._is_losing = False
         except CancelledError:  # the broker stops, and the database cannot be used
             batch = self._waiting
         except Exception:  # log a bug, and go on with the next entries

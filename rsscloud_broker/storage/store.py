@@ -86,11 +86,11 @@ class Store(ComposedMethods, Service):
     """Everything that outlives the process, in an SQLite or PostgreSQL database.
 
     Each method is one transaction, which is on disk before the method's Deferred fires, if its
-    documentation does not say otherwise.  That is at the function which the method runs.  Each
-    method raises ``Unavailable`` if the database cannot be used now.  A method that takes the URL
-    of a topic also finds the topic by a URL that it has moved from.  A method with a ``Change``
-    stores the change of the database and the ``Change`` in one transaction; if it returns False or
-    None, it stored neither, since the object of the change does not exist.
+    documentation, at the function that it runs, does not say otherwise.  Each method raises
+    ``Unavailable`` if the database cannot be used now.  A method that takes the URL of a topic
+    also finds the topic by a URL that it has moved from.  A method with a ``Change`` stores the
+    change of the database and the ``Change`` in one transaction; if it returns False or None, it
+    stored neither, since the object of the change does not exist.
 
     When it starts, it registers this process as a node of the database: see ``nodes``.
 

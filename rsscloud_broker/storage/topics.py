@@ -106,7 +106,8 @@ def a_fanout(
     """The values of a new fan-out of a topic, which has subscriptions.
 
     :param content_key: the id of the content ``carried`` in the store; None if it carries none.
-    :param lacks_content: whether it would carry a content that the store does not have.
+    :param pushed: whether a publisher pushed that content, which can then not be fetched again.
+    :param lacks_content: whether subscriptions want a content that the store does not have.
     """
     return {
         "topic_id": key,

@@ -97,7 +97,7 @@ class SignInPages:
         self._accounts = accounts
         self._callers = callers
         self._cookies = cookies
-        self._is_open = _is_readable(parts.public_url)
+        self._others_can_read = _others_can_read(parts.public_url)
         self._uses = _uses_sentence(parts.running)
 
     async def form(self, request: Request) -> Answer:
@@ -158,7 +158,7 @@ class SignInPages:
             uses=self._uses,
             next=_path_in_next(request),
             csrf=form_token(request, self._cookies),
-            open="open" if self._is_open else "",  # a warning: others can read the password
+            open="open" if self._others_can_read else "",  # a warning, about the password
         )
         return Answer(page, status=status, headers={**NO_STORE, **headers})
 
@@ -178,7 +178,7 @@ def _uses_sentence(running: Set[str]) -> str:
     return f"With an account you {', '.join(some)}{' and ' if some else ''}{last}."
 
 
-def _is_readable(public_url: str) -> bool:
+def _others_can_read(public_url: str) -> bool:
     """Whether others can read what is sent to a URL: it is not HTTPS, and not of this machine."""
     parts = urlsplit(public_url)
     host = parts.hostname or ""

@@ -200,6 +200,12 @@ class TopicPageDoor(RoutesOnly):
         error: str = "",
         success: str = "",
     ) -> Answer:
+        """The page about a topic; if ``url`` is empty, with the form to look one up.
+
+        :param beginning: what comes first below the heading.
+        :param overview: what the broker knows of the topic.
+        :param error, success: what came of a fetch just now.
+        """
         body = await self._pages.render(
             clean(heading),
             "topic.html",

@@ -34,8 +34,8 @@ def fault_of(url: str) -> str:
 def fault_of_form(url: str) -> str:
     """Why a text of any length is not a web address, as a clause; empty if it is one.
 
-    A web address is an http or https URL (RFC 9110, section 4.2) with a host and without
-    white space.
+    A web address is an http or https URL (RFC 9110, section 4.2) with a host, and without the
+    white space and control characters of ASCII.
     """
     if _USUAL.fullmatch(url):
         return ""

@@ -64,11 +64,11 @@ class _Following(Service):
         )
         self._lists = [ListFollower(source, common) for source in options.sources]
         self._feeds = [FeedFollower(feed, common) for feed in options.feeds]
-        followed: list[Pushed] = [*self._lists, *self._feeds]  # those to subscribe to at hubs
-        if not identity(parts.public_url):  # no hub could call it
-            followed = []
-        followed = [each for each in followed if each.is_pushed]
-        self.pushing = HubSubscriptions(followed, parts.web, parts.clock, parts.public_url)
+        followed: list[Pushed] = [*self._lists, *self._feeds]
+        # No hub can call a broker whose URL is only known on its own machine.
+        hubs_can_call = bool(identity(parts.public_url))
+        pushed = [each for each in followed if each.is_pushed and hubs_can_call]
+        self.pushing = HubSubscriptions(pushed, parts.web, parts.clock, parts.public_url)
 
     def startService(self) -> None:
         """Begin to look up how far the lists were read, to follow, and to subscribe at hubs."""

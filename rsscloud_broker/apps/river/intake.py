@@ -167,7 +167,10 @@ class RiverIntake:
 def _choose_offer(feed: FeedRecord, offers: tuple[Offer, ...], now: float) -> Mapping[str, Any]:
     """Which of the new hubs and clouds of a feed is used: the same as before, or else the first.
 
-    A new one gets a new key, which the old one does not know.
+    Another one than before gets new keys, since the one before knows the old ones.  If there was
+    none before, nobody knows the keys, and they stay.
+
+    :returns: values for ``change_feed``.
     """
     if feed.current in offers:
         return {"offer": offers.index(feed.current)}

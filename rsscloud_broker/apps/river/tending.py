@@ -188,6 +188,7 @@ class Tending(MultiService):
         if found.document is not None:
             stored = await self._intake.store_items(feed, found.document, whole=True)
             feed = stored.feed if stored is not None else feed
+        # If there is a document, the items of the present content are stored already.
         await self.subscribe(feed, present=found.document is None)
         if found.document is not None:
             status = await self._topics.status(feed.url)

@@ -22,12 +22,25 @@ from rsscloud_broker.wire.feed_document import (
 )
 from rsscloud_broker.wire.links import HUB_PATHS, hub_and_self
 
-#: The formats, by the names of their files: the media type, what writes them, and their names for
-#: people.  The first is the feed to advertise.
-FORMATS: Final[dict[str, tuple[str, Callable[[FeedDocument], bytes], str]]] = {
-    "rss.xml": (rss_feed.MEDIA_TYPE, rss_feed.encode, "RSS"),
-    "atom.xml": (atom_feed.MEDIA_TYPE, atom_feed.encode, "Atom"),
-    "feed.json": (json_feed.MEDIA_TYPE, json_feed.encode, "JSON Feed"),
+
+@frozen
+class FeedFormat:
+    """A format of feeds.
+
+    :ivar encode: writes a feed.
+    :ivar name: for people.
+    """
+
+    media_type: str
+    encode: Callable[[FeedDocument], bytes]
+    name: str
+
+
+#: The formats, by the names of their files.  The first is the feed to advertise.
+FORMATS: Final[dict[str, FeedFormat]] = {
+    "rss.xml": FeedFormat(rss_feed.MEDIA_TYPE, rss_feed.encode, "RSS"),
+    "atom.xml": FeedFormat(atom_feed.MEDIA_TYPE, atom_feed.encode, "Atom"),
+    "feed.json": FeedFormat(json_feed.MEDIA_TYPE, json_feed.encode, "JSON Feed"),
 }
 
 #: Where rssCloud subscribers register at this broker.
@@ -94,15 +107,15 @@ class AccountFeeds:
         entries = tuple(map(self._entry, posts))
         return {
             self.url(author.name, file): WrittenFeed.of(
-                encode(self._document(author, file, entries)), media_type
+                each.encode(self._document(author, file, entries)), each.media_type
             )
-            for file, (media_type, encode, _) in FORMATS.items()
+            for file, each in FORMATS.items()
         }
 
     def write_rss(self, author: Author, posts: Sequence[Post]) -> bytes:
         """Messages as one RSS feed, not compressed, for their author.  Call it in a thread, too."""
-        _, encode, _ = FORMATS["rss.xml"]
-        return encode(self._document(author, "rss.xml", tuple(map(self._entry, posts))))
+        entries = tuple(map(self._entry, posts))
+        return rss_feed.encode(self._document(author, "rss.xml", entries))
 
     def _document(self, author: Author, file: str, entries: tuple[FeedEntry, ...]) -> FeedDocument:
         """A feed without its format: what all formats write."""

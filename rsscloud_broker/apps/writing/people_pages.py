@@ -126,10 +126,7 @@ class PeoplePages:
             viewer,
             alternates=self._alternates(author),
             name=author.name,
-            feeds=[
-                tags.a(format_name, href=f"{home}/{file}")
-                for file, (_, _, format_name) in FORMATS.items()
-            ],
+            feeds=[tags.a(each.name, href=f"{home}/{file}") for file, each in FORMATS.items()],
             posts=[self.article(each, alone=False) for each in found[:PER_PAGE]],
             nothing="" if found else "nothing",
             paging=links,
@@ -154,7 +151,6 @@ class PeoplePages:
 
     def _alternates(self, author: Author) -> list[Tag]:
         """Links for the head of a page, by which readers find the feeds, and editors the APIs."""
-        urls = {file: self._writing.feeds.url(author.name, file) for file in FORMATS}
         about = rsd_url(self._public_url, author.name)
         return [
             tags.link(rel="EditURI", type=RSD, title="RSD", href=about),
@@ -162,11 +158,11 @@ class PeoplePages:
         ] + [
             tags.link(
                 rel="alternate",
-                type=FORMATS[file][0].partition(";")[0],
-                title=f"{author.name} ({FORMATS[file][2]})",
-                href=url,
+                type=each.media_type.partition(";")[0],
+                title=f"{author.name} ({each.name})",
+                href=self._writing.feeds.url(author.name, file),
             )
-            for file, url in urls.items()
+            for file, each in FORMATS.items()
         ]
 
     def article(self, post: Post, *, alone: bool) -> Tag:

@@ -60,7 +60,7 @@ def rsd_url(public_url: str, name: str) -> str:
 def discovery_links(public_url: str, name: str) -> str:
     """The value of the header ``Link`` of a page with the messages of an account.
 
-    Programs find the Micropub endpoint and the document by it (W3C Micropub, section 5.3).
+    Programs find the Micropub endpoint (W3C Micropub, section 5.3) and the RSD document by it.
     """
     return (
         f'<{public_url}/micropub>; rel="micropub", '

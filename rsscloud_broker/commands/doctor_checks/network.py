@@ -130,6 +130,7 @@ def egress(patient: CheckContext) -> Iterator[Result]:
         ("allow_topics", config.topic_networks),
         ("allow_callbacks", config.callback_networks),
     ):
+        # Strangers cannot reach a broker that is for this machine only.
         faults = [] if patient.is_local else list(_too_open(networks))
         for fault in faults:
             advice = f"allow single addresses in {key} of [egress], or leave this one out"

@@ -144,7 +144,7 @@ class _Adapter(asyncio.Protocol):
         self._transport = transport
         self.write = transport.write  # type: ignore[method-assign] # it saves a call
         attempt, peer = self._attempt, transport.get_extra_info("peername")
-        del self._attempt  # which holds the task, and that this
+        del self._attempt  # the attempt refers to its task, and the task to this: a circle
         # The other side may have reset the connection already, and then nobody knows who it was.
         protocol = attempt.protocol_at(peer) if peer else None
         if protocol is None:
@@ -218,7 +218,7 @@ class _Adapter(asyncio.Protocol):
             self._pull()
 
     def unregisterProducer(self) -> None:
-        """Do nothing: no producer was registered."""
+        """Forget the producer, which has written all; close now if that was wanted."""
         self._producer = None
         self._pulls = False
         if self.disconnecting:
