@@ -39,13 +39,14 @@ def host_name(what: str) -> str:
     :param what: a name or an address, with or without a port; or a URL, whose host is meant.
     :raises Unadministrable: it is none of these.
     """
+    url = what
     if "://" not in what:
         bare = what.strip("[]")
         host = f"[{bare}]" if ":" in bare and is_address(bare) else _PORT.sub("", what)
         # The URL of that host; empty, which is refused below, if there is more than a name.
-        what = f"http://{host}/" if not _DELIMITERS.intersection(host) else ""
-    found = host_of(normal_form(what))
-    if not (is_address(found) or _NAME.fullmatch(found)) or fault_of(what):
+        url = f"http://{host}/" if not _DELIMITERS.intersection(host) else ""
+    found = host_of(normal_form(url))
+    if not (is_address(found) or _NAME.fullmatch(found)) or fault_of(url):
         raise Unadministrable(
             f"{what[:100]!r} names no host: write a name such as reader.example, or an address"
         )

@@ -148,7 +148,7 @@ class NameTests(SynchronousTestCase):
             ("host", "", "names no host"),
             ("host", "*", "names no host"),
             ("host", "a b", "names no host"),
-            ("host", "a/b", "names no host"),
+            ("host", "a/b", "'a/b' names no host"),
             ("host", "me@a", "names no host"),
             ("topic", "spam.example", "must begin with http:// or https://"),
             ("topic", "http://spam.example*", "no whole host"),
