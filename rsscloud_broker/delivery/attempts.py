@@ -56,6 +56,9 @@ from rsscloud_broker.util.deferreds import BreakOff, run_with_callback
 #: Seconds until an attempt that was not made, or was interrupted, is made again.
 SOON = 5.0
 
+#: Seconds until a notification is looked at again whose subscription has expired.
+AFTER_LEASE = 60.0
+
 
 @define(eq=False)
 class Attempts:
@@ -143,8 +146,8 @@ class Attempts:
         now = self._clock.wall_seconds()
         if self.stopping:
             return self._put_off(subscription, SOON, content_id)
-        if subscription.lease.expires_at <= now:  # the sweeper deletes it within the hour
-            return Delivery(subscription, None, now)
+        if subscription.lease.expires_at <= now:
+            return self._put_off_expired(attempt)
         held = self._put_off_if_blocked(attempt)
         if held is not None:
             return held
@@ -158,6 +161,17 @@ class Attempts:
         if changed and failing and not earlier:
             return self._add_change(subscription, now)
         return None
+
+    def _put_off_expired(self, attempt: Attempt) -> Delivery:
+        """What to store if a subscription has expired, which the sweeper deletes within the hour.
+
+        Its subscriber may renew it until then, and is to be notified then.
+        """
+        subscription = attempt.subscription
+        if subscription.claim is None:
+            return Delivery(subscription, None, self._clock.wall_seconds())
+        # Its pending notification was claimed, and nobody would find it any more.
+        return self._put_off(subscription, AFTER_LEASE, attempt.content_id)
 
     def withdraw(self, attempt: Attempt, seconds: float = SOON) -> None:
         """Put an attempt off for ``seconds``, unless it has begun."""

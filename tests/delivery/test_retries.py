@@ -202,6 +202,22 @@ class CoalescingTests(RetriesTestCase):
         self.assert_times(URL, [0, 10])
         self.assertEqual(self.waiting(), {})
 
+    def test_who_renews_late_is_told_at_once(self) -> None:
+        """A retry was due after the lease, and before the subscription was removed."""
+        subscription = self.subscribe(URL)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        self.advance(90_000 - 20, 600.0)
+        self.change()
+        self.advance(600, 1.0)
+        self.assertEqual(len(self.notifier.calls), 2)
+        self.notifier.outcomes.clear()
+        renewed = evolve(subscription, lease=Lease(self.clock.wall_seconds(), 90_000))
+        stored = self.successResultOf(self.store.put_subscription(renewed))
+        self.hint(SubscriptionStored(stored))
+        self.advance(1)
+        self.assertEqual((len(self.notifier.calls), self.waiting()), (3, {}))
+
     def test_change_begins_the_schedule_anew(self) -> None:
         """Who has come back does not wait for the end of a long pause."""
         self.refuse_a_change()
