@@ -138,8 +138,8 @@ def redirected(url: str, location: str) -> str:
     :raises OutboundError: the header holds no URL.
     """
     try:
-        # Some servers send UTF-8 that is not percent-encoded.
-        location = quote(location.encode("latin-1"), safe=printable)
+        # Some servers send UTF-8, or blanks, that are not percent-encoded.
+        location = quote(location.encode("latin-1"), safe=printable.replace(" ", ""))
         return urldefrag(urljoin(url, location)).url
     except ValueError as error:
         raise OutboundError(f"it redirects to what is not a URL: {error}") from error

@@ -126,6 +126,7 @@ class RedirectedTests(SynchronousTestCase):
             ("//b.example/", "http://b.example/"),
             ("https://b.example", "https://b.example"),
             ("/é".encode().decode("latin-1"), "http://a.example/%C3%A9"),
+            ("/my feed.xml?a b", "http://a.example/my%20feed.xml?a%20b"),
         ):
             self.assertEqual(redirected("http://a.example/b/c", location), expected)
 
