@@ -385,8 +385,10 @@ class Http1(Protocol):
     @property
     def _ends_with_connection(self) -> bool:
         """Whether the body lasts until the connection ends (RFC 9112, section 6.3)."""
-        names = {name.lower() for name, _ in self._fields}
-        return not names & {b"content-length", b"transfer-encoding"}
+        fields = [(name.lower(), value.strip().lower()) for name, value in self._fields]
+        # Some servers say by the coding "identity" of RFC 2616 that there is none.
+        framing = {name for name, value in fields if value != b"identity"}
+        return not framing & {b"content-length", b"transfer-encoding"}
 
     def _succeed(self, whole: bool = True) -> None:
         """End the request with its answer, or with an error if its body is not accepted."""

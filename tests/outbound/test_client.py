@@ -112,6 +112,12 @@ class RequestTests(ClientTestCase):
         answer = await self.begin(self.make_client(), f"http://127.0.0.1:{listen(self, raw)}/")
         self.assertEqual((answer.body, answer.headers["x-a"]), (b"to the end", "2"))
 
+    async def test_answer_that_says_that_nothing_was_done_to_it(self) -> None:
+        """As RFC 2616 allowed: its body lasts until the connection ends (RFC 9112, 6.3)."""
+        raw = RawFactory(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\n\r\nto the end")
+        answer = await self.begin(self.make_client(), f"http://127.0.0.1:{listen(self, raw)}/")
+        self.assertEqual(answer.body, b"to the end")
+
     async def test_ipv6(self) -> None:
         port = serve(self, self.pages, interface="::1")
         answer = await self.begin(self.make_client(), f"http://[::1]:{port}/")
