@@ -15,7 +15,8 @@ never cancels a notification because others wait.
 
 Thousands of hosts that never answer cannot take every slot.  Hosts that answered quickly the last
 time have slots that no other host can take: half as many as the total, beside the total.  A
-quarter of ``max_slow`` is reserved for them too.
+quarter of ``max_slow`` is reserved for them too.  They go first, but after ``IN_A_ROW`` of them the
+next free slot goes to another host, so that nobody waits until the last of them is called.
 
 Decisions 0016 and 0033 (``docs/decisions``) say why the core's `HostLimiter` does not fit here, and
 what would be lost without each of these limits.
@@ -37,6 +38,9 @@ MOST_PER_HOST = 16
 
 #: Seconds after which a notification without an answer is slow, and between two looks for those.
 SLOW_AFTER, TICK = 0.1, 0.05
+
+#: How many jobs for hosts that answered quickly begin in a row while others wait for a slot.
+IN_A_ROW = 7
 
 
 @define(eq=False)
@@ -153,6 +157,7 @@ class Dispatcher:
         # the slow jobs; and how many jobs wait for slots of their hosts.
         self._active: OrderedDict[Job, None] = OrderedDict()
         self._active_quick = 0
+        self._quick_in_a_row = 0  # how many began since one for another host
         self._slow: set[Job] = set()
         self._behind_hosts = 0
         self._is_beginning = False
@@ -252,11 +257,14 @@ class Dispatcher:
         job._began_at = self._clock.seconds()
         self._active[job] = None
         self._active_quick += job._quick
+        self._quick_in_a_row = self._quick_in_a_row + 1 if job._quick else 0
         job.begin()
 
     def _next_queue(self) -> _Queue | None:
         """The queue whose first job may begin; None if no slot is free for any job."""
         is_free = len(self._active) < self._slots
+        if self._queue and is_free and self._quick_in_a_row >= IN_A_ROW:
+            return self._queue
         if self._quick_queue and (is_free or self._active_quick < (self._slots + 1) // 2):
             return self._quick_queue
         return self._queue if self._queue and is_free else None

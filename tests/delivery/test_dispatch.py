@@ -376,6 +376,23 @@ class LingerTests(DispatchTestCase):
         self.assertEqual(self.gauge("notifications_in_flight"), 10 + 15)
         self.assertEqual(self.gauge("notifications_queued"), 1000 - 10 - 15)
 
+    def test_those_that_answered_before_leave_room_for_others(self) -> None:
+        """However many of them there are: others would wait until the last of them is called."""
+        self.make(slots=4, max_slow=20)
+        for number in range(20):
+            self.submit(f"good {number}")
+            self.end(f"good {number}")
+        self.begun.clear()
+        for number in range(20):
+            self.submit(f"good {number}")
+        self.submit("new", topic="other")
+        for number in range(50):
+            self.end(name := self.begun[number])
+            self.submit(name)
+            if "new" in self.begun:
+                break
+        self.assertIn("new", self.begun)
+
 
 class GaugeTests(DispatchTestCase):
     def test_gauges(self) -> None:
