@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from attrs import evolve
 from sqlalchemy import (
     BigInteger,
     Connection,
@@ -122,6 +123,7 @@ def record_deliveries(
     given up counts as an error, and marks the subscription for dropping at
     ``drop_after_failures`` consecutive errors.  After either the subscription may get
     another pending notification.  A subscriber that is gone loses its subscription.
+    If a subscription was renewed during an attempt that failed, the next one is due at once.
     Deliveries of removed subscriptions are ignored.  So are those of a subscription that
     ``claim_due`` returned, if this process has lost the claim since.
     """
@@ -130,6 +132,7 @@ def record_deliveries(
     _lock(conn, deliveries)
     deliveries = _without_lost_claims(conn, deliveries)
     add_failed_attempts(conn, deliveries, bounds.failed_attempts)
+    deliveries = _put_off_renewed(conn, deliveries)
     # What needs no further attempt.  With 0 attempts, the retry is that of another notification.
     final = [
         (one, one.outcome)
@@ -188,6 +191,35 @@ def _without_lost_claims(conn: Connection, deliveries: Sequence[Delivery]) -> li
     return [
         one for one in deliveries if one.subscription.claim is None or one.subscription.id in held
     ]
+
+
+def _put_off_renewed(conn: Connection, deliveries: Sequence[Delivery]) -> list[Delivery]:
+    """Put notifications off, until now, whose attempts failed while their subscribers renewed.
+
+    A subscriber that starts anew does so: the attempt failed because it was not there.
+    """
+    granted = {
+        one.subscription.id: to_micros(one.subscription.lease.granted_at)
+        for one in deliveries
+        if _has_failed(one)
+    }
+    if not granted:
+        return list(deliveries)
+    among = subscription.c.id.in_(granted)
+    rows = conn.execute(select(subscription.c.id, subscription.c.granted_at).where(among))
+    renewed = {key for key, at in rows if at != granted[key]}
+    return [
+        evolve(one, outcome=None, attempts=0, retry_at=one.at)
+        if one.subscription.id in renewed and _has_failed(one)
+        else one
+        for one in deliveries
+    ]
+
+
+def _has_failed(delivery: Delivery) -> bool:
+    """Whether an attempt failed that the subscriber was called for."""
+    outcome = delivery.outcome
+    return outcome is not None and not (outcome.success or outcome.refused)
 
 
 def _record_outcomes(conn: Connection, final: Sequence[tuple[Delivery, Outcome]]) -> None:

@@ -27,6 +27,13 @@ class RetriesTestCase(EngineTestCase):
         self.start()
         self.change()
 
+    def renew(self, topic: str = FEED) -> None:
+        """Have the one subscriber of a topic subscribe anew."""
+        (found,) = self.subscriptions(topic)
+        renewed = evolve(found, lease=Lease(self.clock.wall_seconds(), 90_000))
+        stored = self.successResultOf(self.store.put_subscription(renewed))
+        self.hint(SubscriptionStored(stored))
+
 
 class ScheduleTests(RetriesTestCase):
     def test_after_5_s_30_s_2_min_10_min_30_min_it_is_one_error(self) -> None:
@@ -189,22 +196,20 @@ class CoalescingTests(RetriesTestCase):
         self.assertEqual(self.waiting(), {})
 
     def test_who_subscribes_anew_is_told_at_once(self) -> None:
-        subscription = self.subscribe(URL)
+        self.subscribe(URL)
         self.notifier.outcomes[URL] = Outcome(False, "status 503", retry_after=3600.0)
         self.start()
         self.change()
         self.notifier.outcomes.clear()
         self.advance(10)
-        renewed = evolve(subscription, lease=Lease(self.clock.wall_seconds(), 90_000))
-        stored = self.successResultOf(self.store.put_subscription(renewed))
-        self.hint(SubscriptionStored(stored))
+        self.renew()
         self.advance(1)
         self.assert_times(URL, [0, 10])
         self.assertEqual(self.waiting(), {})
 
     def test_who_renews_late_is_told_at_once(self) -> None:
         """A retry was due after the lease, and before the subscription was removed."""
-        subscription = self.subscribe(URL)
+        self.subscribe(URL)
         self.notifier.outcomes[URL] = REFUSED
         self.start()
         self.advance(90_000 - 20, 600.0)
@@ -212,11 +217,31 @@ class CoalescingTests(RetriesTestCase):
         self.advance(600, 1.0)
         self.assertEqual(len(self.notifier.calls), 2)
         self.notifier.outcomes.clear()
-        renewed = evolve(subscription, lease=Lease(self.clock.wall_seconds(), 90_000))
-        stored = self.successResultOf(self.store.put_subscription(renewed))
-        self.hint(SubscriptionStored(stored))
+        self.renew()
         self.advance(1)
         self.assertEqual((len(self.notifier.calls), self.waiting()), (3, {}))
+
+    def test_who_renews_during_a_call_that_fails_is_told_at_once(self) -> None:
+        """As a subscriber does that starts anew, even if it was gone for a moment."""
+        gone = Outcome(False, "status 410", gone=True)
+        for topic, outcome in (("a", REFUSED), ("b", NO_ANSWER), ("c", gone)):
+            url, feed = f"http://{topic}.example/", f"{FEED}?{topic}"
+            self.notifier.retries = (5.0, 600.0)
+            self.subscribe(url, feed)
+            self.notifier.outcomes[url] = REFUSED
+            self.start()
+            self.change(feed)
+            self.notifier.holds = {url}
+            self.advance(6)
+            self.renew(feed)
+            self.notifier.outcomes[url] = outcome
+            self.notifier.holds.clear()
+            self.notifier.end()
+            self.notifier.outcomes.clear()
+            self.advance(10)
+            found = [(one.attempts, one.consecutive_errors) for one in self.subscriptions(feed)]
+            self.assertEqual((len(self.times(url)), found), (3, [(None, 0)]))
+            self.stop()
 
     def test_change_begins_the_schedule_anew(self) -> None:
         """Who has come back does not wait for the end of a long pause."""
