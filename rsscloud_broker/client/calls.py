@@ -100,16 +100,21 @@ async def call_page(web: Web, url: str) -> str:
 
 
 def _visible_text(page: bytes) -> str:
-    """The text of a page's main part, on one line."""
+    """The text of a page's main part, on one line.
+
+    It ends before the first heading of a section, since only what is above that is the answer.
+    """
     try:
         document = html.document_fromstring(page)
     except etree.ParserError:  # the page is empty
         return ""
     etree.strip_elements(document, "title", "script", "style", "nav", "footer", with_tail=False)
     main = document.find(".//main")
-    text = etree.tostring(
-        document if main is None else main, method="text", encoding="unicode", with_tail=False
-    )
+    shown = document if main is None else main
+    heading = shown.find("h2")
+    for below in [] if heading is None else [heading, *heading.itersiblings()]:
+        shown.remove(below)
+    text = etree.tostring(shown, method="text", encoding="unicode", with_tail=False)
     return shorten(text, 200, placeholder="...")
 
 

@@ -93,7 +93,10 @@ class PingSiteTests(PublisherTests):
     """weblogs.com pings"""
 
     def test_by_rest(self) -> None:
-        page = b"<title>Ping</title><main><h1>Pinged</h1> <p>Thanks for\nthe ping.</p></main>"
+        page = (
+            b"<title>Ping</title><main><h1>Pinged</h1> <p>Thanks for\nthe ping.</p>"
+            b"<h2>Now</h2> <p>Go on.</p></main>"
+        )
         server = Server(Answer(page))
         said = self.said(ping_site(web_to(server), BROKER, "Müll & Co", HOME, protocol="rest"))
         self.assertEqual(said, "Pinged Thanks for the ping.")
