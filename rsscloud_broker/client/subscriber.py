@@ -67,7 +67,12 @@ async def find_cloud(web: Web, feed_url: str) -> Cloud:
         raise ClientError(f"{feed_url}: answered with HTTP status {reply.status}")
     try:
         clouds = clouds_of(reply.body, charset_of(reply.content_type))
-    except (MalformedXML, InvalidCloud) as error:
+    except MalformedXML as error:
+        raise ClientError(
+            f"{feed_url} cannot be read as a feed that names a cloud ({error}). Is it the "
+            "address of a feed, and not of a page? If it is, name a broker with --broker."
+        ) from None
+    except InvalidCloud as error:
         raise ClientError(f"{feed_url}: {error}. Name a broker with --broker.") from None
     if not clouds:
         raise ClientError(f"{feed_url} names no cloud. Name a broker with --broker.")

@@ -62,6 +62,11 @@ class FindCloudTests(SynchronousTestCase):
                 self.assertIn(TOPIC, error)
                 self.assertIn("--broker", error)
 
+    def test_a_page_is_no_feed(self) -> None:
+        finding = self.find(Answer(b"<!DOCTYPE html><html><body>A blog</body></html>"))
+        error = str(self.failureResultOf(finding, ClientError).value)
+        self.assertIn(f"{TOPIC} cannot be read as a feed that names a cloud (", error)
+
     def test_a_feed_that_cannot_be_read(self) -> None:
         error = self.failureResultOf(self.find(Answer(b"gone", 410)), ClientError)
         self.assertIn("410", str(error.value))
