@@ -66,6 +66,8 @@ def restore(config_file: str | None, data: str | None, file: Path) -> None:
     """
     settings = settings_of(config_file, data)
     database = _sqlite_file(settings, f"pg_restore --no-owner --exit-on-error {file}")
+    if not file.exists():
+        raise click.ClickException(f"{file} does not exist; name a file that backup has made")
     Path(settings.data).mkdir(mode=0o750, parents=True, exist_ok=True)
     try:
         lock = hold(settings.data)

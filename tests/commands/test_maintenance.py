@@ -145,6 +145,12 @@ class DatabaseTests(CommandTests):
             told = self.complaint_of(again, "--data", other, str(file))
             self.assertIn("exists already, and is not overwritten", told)
 
+    def test_restore_of_a_file_that_is_not_there(self) -> None:
+        other = self.directory / "other"
+        told = self.complaint_of("restore", "--data", str(other), str(self.directory / "backup"))
+        self.assertIn("backup does not exist; name a file that backup has made", told)
+        self.assertFalse(other.exists())
+
     def test_backup_of_postgresql(self) -> None:
         url = "postgresql+psycopg://me:secret@db.example/broker"
         file = self.written("c.toml", f"database = '{url}'\n")
