@@ -59,7 +59,9 @@ _PATH: Final = re.compile(
     r"(?!.*\.(?:gz|part)\Z)(?:/\.well-known)?(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)+\.?[A-Za-z0-9]*"
 )
 
-_NOTHING: Final = "this broker has no such file"
+_NOTHING: Final = (
+    "this broker has no such feed or list; if it is one of its pages, give the address of the feed"
+)
 
 #: The most seconds by which one node is later than another with a list that both make.  A file that
 #: is older still was made after the clock was set back.

@@ -183,6 +183,7 @@ class ServedTopicsTests(TestCase):
     async def test_that_do_not_exist(self) -> None:
         with self.assertRaises(TopicUnreadable) as caught:
             await self.topics.fetch(f"{HERE}/feeds/nobody.xml")
+        self.assertIn("has no such feed or list; if it is one of its pages", str(caught.exception))
         self.assertTrue(caught.exception.lasting)
 
     async def test_others_are_not_asked_for(self) -> None:
