@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
+from math import ceil
 
 from attrs import define, field
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -319,6 +320,6 @@ class Dispatcher:
             # The part of ``max_slow`` that jobs may fill whose hosts did not answer quickly the
             # last time.
             share = 1.0 if job._quick else 3 / 4
-            if len(self._slow) < int(self._max_slow * share):
+            if len(self._slow) < ceil(self._max_slow * share):
                 self._count_no_more(job)
                 self._slow.add(job)

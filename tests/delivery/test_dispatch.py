@@ -349,6 +349,14 @@ class LingerTests(DispatchTestCase):
         self.advance(1.0)
         self.assertEqual(len(self.begun), 2 + 3 + 1)
 
+    def test_one_of_any_host_may_linger(self) -> None:
+        """As where very many nodes share the limit."""
+        self.make(slots=1, max_slow=1)
+        for name in "abc":
+            self.submit(name)
+        self.advance(10 * SLOW_AFTER)
+        self.assertEqual(self.begun, ["a", "b"])
+
     def test_nobody_may_linger(self) -> None:
         self.make(slots=1, max_slow=0)
         for name in "ab":
