@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -55,7 +56,7 @@ class Options(usage.Options):
         :param makers: the plugins that were found, to check their tables; None for no check.
         :raises ConfigError: the file or an option cannot be used.
         """
-        check = partial(faults, makers) if makers else None
+        check = partial(_faults, makers, local=self["local"]) if makers else None
         config = configuration.load(self["config"], check)
         values: dict[str, Any] = {
             "data": self["data"],
@@ -90,8 +91,20 @@ def _local(config: Config, makers: Makers | None) -> Config:
     )
     listen = (LOCAL_LISTEN,) if config.listen == Config().listen else config.listen
     local = configuration.override(config, "--local", egress=egress, limits=limits, listen=listen)
-    apps = {name: {"enabled": True} for name in bundled(makers.apps)} if makers else {}
-    tables = {
-        name: apps.get(name, {}) | config.apps.get(name, {}) for name in {*apps, *config.apps}
-    }
-    return configuration.override(local, "--local", public_url=local.address, apps=tables)
+    apps = _with_bundled(makers, config.apps) if makers else config.apps
+    return configuration.override(local, "--local", public_url=local.address, apps=apps)
+
+
+def _with_bundled(makers: Makers, tables: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables of applications, by which those that come with the broker run."""
+    apps = {name: {"enabled": True} for name in bundled(makers.apps)}
+    return {name: apps.get(name, {}) | tables.get(name, {}) for name in {*apps, *tables}}
+
+
+def _faults(makers: Makers, document: Mapping[str, Any], *, local: bool) -> list[str]:
+    """The faults in the tables of plugins, also of applications that run because of ``--local``."""
+    apps = document.get("apps", {})
+    are_tables = isinstance(apps, dict) and all(isinstance(each, dict) for each in apps.values())
+    if local and are_tables:  # else `config` reports it
+        document = {**document, "apps": _with_bundled(makers, apps)}
+    return faults(makers, document)

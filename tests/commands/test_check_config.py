@@ -104,6 +104,14 @@ class CheckConfigTests(CommandTests):
             self.assertIn(key, complaint)
         self.assertEqual(complaint.count(f"{file}: "), 6)
 
+    def test_faults_of_applications_that_local_runs(self) -> None:
+        file = self.written("broker.toml", "data = 5\n\n[apps.test_feed]\nevery = 0\n")
+        complaint = self.complaint_of("check-config", "--local", "--config", file)
+        self.assertIn(f"{file}: [apps.test_feed] every: must be >= 1: 0 (line 4)", complaint)
+        file = self.written("broker.toml", "apps = 5\n")
+        complaint = self.complaint_of("check-config", "--local", "--config", file)
+        self.assertIn(f"{file}: apps: ", complaint)
+
     def test_a_socket_of_systemd(self) -> None:
         """The socket exists only when systemd starts the broker."""
         file = self.written("c.toml", "listen = ['systemd:domain=INET6:index=0']\n")
