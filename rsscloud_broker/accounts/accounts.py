@@ -343,7 +343,9 @@ class Accounts:
         hashed, first = await self._passwords.hash(new), not stored.hash
         if not await self._store.set_password(name, hashed, keep, first=first):
             raise InvalidAccount(
-                "somebody has set a password meanwhile, in another session" if first else _ENDED
+                "somebody has set a password meanwhile, or your session has ended: sign in again"
+                if first
+                else _ENDED
             )
         self.log.info("{name} has changed the password.", name=name)
 

@@ -60,7 +60,6 @@ class RemovedAccounts(EachPeriod):
         super().__init__(clock, 5.0, self.look, name="removed accounts", at_start=True)
         self._store = store
         self._data = data
-        # What the store said of its accounts at the last look: it differs after each removal.
         # How many accounts there were at the last look, and the largest id: no id is used twice, so
         # each removal and each new account changes one of them.
         self._census: tuple[int, int] | None = None

@@ -57,7 +57,7 @@ from rsscloud_broker.util.deferreds import BreakOff, run_with_callback
 SOON = 5.0
 
 #: Seconds until a notification is looked at again whose subscription has expired.
-AFTER_LEASE = 60.0
+AFTER_LEASE = 600.0
 
 
 @define(eq=False)

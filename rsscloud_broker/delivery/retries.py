@@ -220,8 +220,8 @@ class Retries:
                 due = await self._store_retry(claim)
                 for subscription in due:
                     self._submit(subscription)
-                if len(due) < capacity:
-                    break
+                if len(due) < capacity or capacity < BATCH_SIZE:
+                    break  # else each attempt that ends would cause a claim of one
             following = await self._store_retry(self._store.next_due)
         except CancelledError:
             return

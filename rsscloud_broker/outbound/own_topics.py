@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from email.utils import formatdate
+from errno import ENAMETOOLONG
 from typing import Any, Final
 
 from attrs import evolve
@@ -127,8 +128,13 @@ class OwnTopics:
             body, modified_at = await self._in_thread(lambda: _read(file))
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
             raise TopicUnreadable(url, _NOTHING, lasting=True) from error
-        except OSError as error:  # the disk is full, say, or another node's copy is damaged
-            raise TopicUnreadable(url, f"the file cannot be read: {error}") from error
+        except OSError as error:
+            if error.errno == ENAMETOOLONG:
+                raise TopicUnreadable(url, _NOTHING, lasting=True) from error
+            # The disk is full, say, or another node's copy is damaged.  The whole text has the path
+            # of the file, which is no business of strangers.
+            reason = f"the file cannot be read: {error.strerror or error}"
+            raise TopicUnreadable(url, reason) from error
         last_read = http_date(known.last_modified) or 0.0
         # Each node writes the change lists.  If another node's was read last, that of this node is
         # not finished yet; but if it is much older, the clock was set back.

@@ -87,7 +87,8 @@ def set_password(
     :returns: whether there is such an account, with that session.
     """
     matching = [account.c.name == name, *([account.c.password == ""] if first else [])]
-    owner = conn.execute(select(account.c.id).where(*matching).with_for_update()).scalar()
+    locked = select(account.c.id).where(*matching).with_for_update(key_share=True)
+    owner = conn.execute(locked).scalar()
     if owner is None or not _goes_on(conn, owner, keep):
         return False
     conn.execute(update(account).where(account.c.id == owner).values(password=password))
@@ -227,8 +228,8 @@ def add_token(
     :param session: the id of the session that makes it; 0 for none.
     :returns: the token; None if the account has that many, or if it or the session is gone.
     """
-    # Locked before the session, as by all others: nobody waits for each other.
-    owner = select(account.c.id).where(account.c.id == account_id).with_for_update()
+    # Locked before the session, as in ``set_password``: so these two never wait for each other.
+    owner = select(account.c.id).where(account.c.id == account_id).with_for_update(key_share=True)
     if not conn.execute(owner).first() or not _goes_on(conn, account_id, session):
         return None
     mine = select(func.count()).where(*_secrets_of(account_id, TOKEN))

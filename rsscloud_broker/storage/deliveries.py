@@ -194,9 +194,11 @@ def _without_lost_claims(conn: Connection, deliveries: Sequence[Delivery]) -> li
 
 
 def _put_off_renewed(conn: Connection, deliveries: Sequence[Delivery]) -> list[Delivery]:
-    """Put notifications off, until now, whose attempts failed while their subscribers renewed.
+    """Put notifications off whose attempts failed while their subscribers renewed: until now, or
+    until the time that a subscriber asked for.
 
-    A subscriber that starts anew does so: the attempt failed because it was not there.
+    A subscriber that starts anew does so: the attempt failed because it was not there.  The log has
+    the failure all the same.
     """
     granted = {
         one.subscription.id: to_micros(one.subscription.lease.granted_at)
@@ -209,7 +211,7 @@ def _put_off_renewed(conn: Connection, deliveries: Sequence[Delivery]) -> list[D
     rows = conn.execute(select(subscription.c.id, subscription.c.granted_at).where(among))
     renewed = {key for key, at in rows if at != granted[key]}
     return [
-        evolve(one, outcome=None, attempts=0, retry_at=one.at)
+        evolve(one, outcome=None, attempts=0, retry_at=max(one.at, one.not_before or 0.0))
         if one.subscription.id in renewed and _has_failed(one)
         else one
         for one in deliveries

@@ -132,7 +132,7 @@ class LogQuery:
         wanted = LogFilter(
             topic=normal_form(values.get("topic", "")),
             # An IPv6 address may be in brackets, as in a URL.
-            host=canonical_host(values.get("host", "").strip("[]")),
+            host=canonical_host(values.get("host", "").strip("[]")[:255]),
             kind=values.get("kind", ""),
             outcome=values.get("outcome", ""),
         )

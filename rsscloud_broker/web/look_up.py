@@ -109,7 +109,7 @@ class LookUp:
 
     async def _answer_host(self, request: Request) -> Answer:
         """What the event log has of a host, and the topics that it publishes."""
-        name = canonical_host(clean(parameter(request, "name")).strip("[] "))[:255]
+        name = canonical_host(clean(parameter(request, "name")).strip("[] ")[:255])[:255]
         viewer = await viewer_of(self._callers, request)
         if not name:
             return redirect("/search")

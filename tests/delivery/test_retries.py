@@ -243,6 +243,22 @@ class CoalescingTests(RetriesTestCase):
             self.assertEqual((len(self.times(url)), found), (3, [(None, 0)]))
             self.stop()
 
+    def test_who_renews_during_a_call_and_asks_to_wait_is_not_called_before(self) -> None:
+        self.subscribe(URL)
+        self.notifier.holds = {URL}
+        self.start()
+        self.change()
+        self.advance(5)
+        self.renew()
+        self.notifier.outcomes[URL] = Outcome(False, "status 503", retry_after=600.0)
+        self.notifier.holds.clear()
+        self.notifier.end()
+        self.notifier.outcomes.clear()
+        self.advance(595, 1.0)
+        self.assertEqual(len(self.notifier.calls), 1)
+        self.advance(30, 1.0)
+        self.assertEqual((len(self.notifier.calls), self.waiting()), (2, {}))
+
     def test_change_begins_the_schedule_anew(self) -> None:
         """Who has come back does not wait for the end of a long pause."""
         self.refuse_a_change()

@@ -106,14 +106,15 @@ class OwnTopicsTests(TestCase):
         """It is read later, and who subscribes is not refused for good."""
 
         async def copy(path: str) -> bool:
-            raise OSError(ENOSPC, "No space left on device")
+            raise OSError(ENOSPC, "No space left on device", "/var/lib/broker/public/changes.xml")
 
         topics = OwnTopics(
             self.others, StrictPolicy(), HERE, self.directory, execute, copy_file=copy
         )
         with self.assertRaises(TopicUnreadable) as caught:
             await topics.fetch(LIST)
-        self.assertIn("No space left on device", caught.exception.reason)
+        reason = "the file cannot be read: No space left on device"
+        self.assertEqual(caught.exception.reason, reason, "strangers see where files are")
         self.assertFalse(caught.exception.lasting)
 
     async def test_all_others_are_for_others(self) -> None:
@@ -141,6 +142,7 @@ class OwnTopicsTests(TestCase):
             "/nonexistent.xml",
             "/broker.sqlite",
             "/2026/11/21/08.xml",
+            f"/{'x' * 300}.xml",
         ):
             with self.assertRaises(TopicUnreadable, msg=path) as caught:
                 await self.topics.fetch(HERE + path)
