@@ -8,6 +8,8 @@ import socket
 import time
 import zlib
 from collections.abc import Callable
+from email.utils import formatdate
+from math import ceil
 from threading import Event
 
 from benchmarks.broker import Broker, Data
@@ -47,8 +49,7 @@ def serving(settings: Settings) -> list[Line]:
                 bare_unchanged.append(
                     get(constant, constant.port, "/bytes", known, 304, small, deadline)
                 )
-                # A date in the future, since the list may be written again at any full minute.
-                known = gzip | {"If-Modified-Since": an_hour_ahead()}
+                known = gzip | {"If-Modified-Since": _date_of_list(data)}
                 unchanged.append(
                     get(broker, broker.port, "/changes.xml", known, 304, small, deadline)
                 )
@@ -127,9 +128,12 @@ def _check_list(packed: bytes, count: int) -> None:
         raise Failed(f"changes.xml has {found} of {count} pings")
 
 
-def an_hour_ahead() -> str:
-    """A date for If-Modified-Since."""
-    return time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time() + 3600))
+def _date_of_list(data: Data) -> str:
+    """The Last-Modified of the list, which is not written again within twenty seconds."""
+    seconds = time.time() % 60
+    if seconds > 40:
+        time.sleep(65 - seconds)  # it is written at each full minute
+    return formatdate(ceil(data.change_list.stat().st_mtime), usegmt=True)
 
 
 def get(
