@@ -11,7 +11,6 @@ and `build` checks them by the same rules.
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -25,6 +24,7 @@ from attrs.validators import and_, deep_iterable, ge, gt, in_, le, optional
 from rsscloud_broker.config.accounts import AccountsConfig
 from rsscloud_broker.config.building import ConfigError, broken_rule, build
 from rsscloud_broker.config.couriers import DeliveryConfig
+from rsscloud_broker.config.endpoint_text import arguments
 from rsscloud_broker.config.lines import with_line
 from rsscloud_broker.config.logging import Log
 from rsscloud_broker.config.validators import (
@@ -325,9 +325,8 @@ class Config:
 
         It has no port if the first endpoint names none, or names port 0.
         """
-        kind, *rest = re.split(r"(?<!\\):", self.listen[0])
-        named = dict(part.split("=", 1) for part in rest if "=" in part)
-        port = named.get("port", next((part for part in rest if "=" not in part), ""))
+        kind = self.listen[0].partition(":")[0]
+        port = arguments(self.listen[0], "port").get("port", "")
         scheme = "https" if kind == "ssl" else "http"
         known = port.isdigit() and int(port) > 0
         derived = f"{scheme}://localhost:{port}" if known else f"{scheme}://localhost"

@@ -220,8 +220,8 @@ class Retries:
                 due = await self._store_retry(claim)
                 for subscription in due:
                     self._submit(subscription)
-                if len(due) < capacity or capacity < BATCH_SIZE:
-                    break  # else each attempt that ends would cause a claim of one
+                if len(due) < BATCH_SIZE:  # else each attempt that ends would cause a claim of one
+                    break
             following = await self._store_retry(self._store.next_due)
         except CancelledError:
             return
@@ -257,9 +257,10 @@ class Retries:
         If too many wait, those that waited long enough behind a slow host are withdrawn.
         """
         behind = [one for one in self._in_memory.values() if one.behind_its_host]
-        capacity = self._attempts.most_retries - len(self._in_memory) + len(behind)
+        running = len(self._in_memory) - len(behind)
+        capacity = min(self._attempts.most_retries - running, BATCH_SIZE)
         if capacity <= 0 or len(behind) < AT_A_TIME:
-            return min(capacity, BATCH_SIZE)
+            return capacity
         now = self._clock.seconds()
         # Seconds for which an attempt may wait behind others of its host, before it may have to go
         # back to the store.
@@ -267,7 +268,7 @@ class Retries:
         for attempt in waited:
             self._attempts.withdraw(attempt, 0.0)
             self._slow[attempt.host] = now + SOON
-        return min(capacity, BATCH_SIZE) if len(behind) - len(waited) < AT_A_TIME else 0
+        return capacity if len(behind) - len(waited) < AT_A_TIME else 0
 
     def _busy_hosts(self) -> list[str]:
         """The hosts for which nothing is claimed now: they have enough attempts in memory, or some

@@ -25,7 +25,7 @@ from twisted.protocols.tls import TLSMemoryBIOProtocol
 from zope.interface import directlyProvides, implementer, providedBy
 
 from rsscloud_broker.config import ConfigError
-from rsscloud_broker.http.endpoint_text import arguments
+from rsscloud_broker.config.endpoint_text import arguments
 
 #: Endpoints that begin with this have TLS, with files that Twisted reads.
 TLS: Final = "ssl:"

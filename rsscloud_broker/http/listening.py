@@ -26,8 +26,8 @@ from twisted.python.failure import Failure
 from zope.interface import directlyProvides, providedBy
 
 from rsscloud_broker.config import ConfigError
+from rsscloud_broker.config.endpoint_text import arguments
 from rsscloud_broker.http.certificates import TLS, Certificate, tls_options
-from rsscloud_broker.http.endpoint_text import arguments
 from rsscloud_broker.util.twisted_overrides.adopted_port import AdoptedPort
 
 #: Endpoints that begin with this are sockets that systemd passes to the broker.

@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from email.utils import formatdate
-from errno import ENAMETOOLONG
+from errno import EISDIR, ENAMETOOLONG, ENOENT, ENOTDIR
 from typing import Any, Final
 
 from attrs import evolve
@@ -63,6 +63,9 @@ _PATH: Final = re.compile(
 _NOTHING: Final = (
     "this broker has no such feed or list; if it is one of its pages, give the address of the feed"
 )
+
+#: Errors that say that there is no such file.
+_NO_FILE: Final = {ENOENT, ENOTDIR, EISDIR, ENAMETOOLONG}
 
 #: The most seconds by which one node is later than another with a list that both make.  A file that
 #: is older still was made after the clock was set back.
@@ -126,10 +129,8 @@ class OwnTopics:
         try:
             await self._copy_file(url.removeprefix(self._prefix.rstrip("/")))
             body, modified_at = await self._in_thread(lambda: _read(file))
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-            raise TopicUnreadable(url, _NOTHING, lasting=True) from error
         except OSError as error:
-            if error.errno == ENAMETOOLONG:
+            if error.errno in _NO_FILE:
                 raise TopicUnreadable(url, _NOTHING, lasting=True) from error
             # The disk is full, say, or another node's copy is damaged.  The whole text has the path
             # of the file, which is no business of strangers.

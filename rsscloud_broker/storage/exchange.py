@@ -12,9 +12,9 @@ from operator import ne
 from typing import Any
 
 from attrs import asdict, astuple, evolve, frozen
-from sqlalchemy import Connection, Table, bindparam, select, tuple_, update
+from sqlalchemy import Connection, bindparam, select, tuple_, update
 
-from rsscloud_broker.database.columns import insert_into, to_micros_or_none
+from rsscloud_broker.database.columns import insert_missing, to_micros_or_none
 from rsscloud_broker.model import Subscription
 from rsscloud_broker.model.administration import MAX_BLOCKS, Block
 from rsscloud_broker.storage.blocks import count_blocks, count_new_blocks, import_blocks
@@ -226,7 +226,7 @@ def _store_topics(conn: Connection, entries: Sequence[TopicEntry]) -> dict[str, 
     values = {entry.topic.url: _topic_values(entry) for entry in entries}
     missing = [some | {"url": url} for url, some in values.items() if url not in known]
     if missing:
-        _insert_missing(conn, topic, missing)
+        insert_missing(conn, topic, missing, table.id)
     newer = [
         some | {"of_url": url} | NO_VALIDATORS
         for url, some in values.items()
@@ -297,18 +297,13 @@ def _store_subscriptions(
         else:
             renewed.append({"key": key} | _state_values(one))
     if new:
-        _insert_missing(conn, subscription, new)
+        insert_missing(conn, subscription, new, table.id)
     if renewed:
         conn.execute(update(subscription).where(table.id == bindparam("key")), renewed)
         conn.execute(MATCH_PENDING, [{"key": one["key"]} for one in renewed])
     # The polls of topics that had no subscription are due at once.
     make_due(conn, {one.topic_id for one in locations.values()}, 0)
     return len(renewed)
-
-
-def _insert_missing(conn: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert rows, but for those that a running broker has inserted since they were looked for."""
-    conn.execute(insert_into(conn, table).on_conflict_do_nothing(), rows)
 
 
 def _state_values(one: Subscription) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from attrs import evolve
@@ -90,17 +91,13 @@ class Micropub:
 
     def routes(self) -> list[Route]:
         """The routes of the two endpoints."""
-        forms, others, files = map(frozenset, ({FORM}, {MULTIPART, JSON}, {MULTIPART}))
-        act = _make_resource(self._act)
+        files = frozenset({MULTIPART})
+        act = partial(Route, ENDPOINT, "POST", _make_resource(self._act), for_everybody=True)
         return [
             Route(ENDPOINT, "GET", _make_resource(self._query), for_everybody=True),
             # The site parses forms without files, also those of strangers.
-            *(
-                Route(
-                    ENDPOINT, "POST", act, content_types=kinds, for_everybody=True, body_limit=limit
-                )
-                for kinds, limit in ((forms, MAX_OVERHEAD), (others, self._body_limit))
-            ),
+            act(content_types=frozenset({FORM}), body_limit=MAX_OVERHEAD),
+            act(content_types=files | {JSON}, body_limit=self._body_limit),
             Route(MEDIA_ENDPOINT, "GET", _make_resource(self._query_media), for_everybody=True),
             Route(
                 MEDIA_ENDPOINT,

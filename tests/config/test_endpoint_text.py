@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.http.endpoint_text import arguments
+from rsscloud_broker.config.endpoint_text import arguments
 
 
 class ArgumentsTests(SynchronousTestCase):

@@ -1,7 +1,7 @@
 """Parses the text of a Twisted endpoint, such as ``ssl:443:privateKey=key.pem``.
 
-Twisted parses these texts itself when it makes an endpoint.  The broker parses them too, only to
-say in plain words what is wrong with an argument.
+Twisted parses these texts itself when it makes an endpoint.  The broker parses them too, to say in
+plain words what is wrong with an argument, and to know its own port.
 """
 
 from __future__ import annotations
