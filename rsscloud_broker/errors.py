@@ -35,16 +35,25 @@ class TopicUnreadable(Refused):
     :ivar refused: whether a rule of the broker is the reason: it does not call the URL, or the
         content is too large.  The publisher is notified of that.
     :ivar lasting: whether to ask again would not help.
+    :ivar retry_after: for how many seconds its server asks not to be asked again; None if it does
+        not say.
     """
 
     def __init__(
-        self, url: str, reason: str, *, refused: bool = False, lasting: bool = False
+        self,
+        url: str,
+        reason: str,
+        *,
+        refused: bool = False,
+        lasting: bool = False,
+        retry_after: float | None = None,
     ) -> None:
         super().__init__(f"{url}: {reason}")
         self.url = url
         self.reason = reason
         self.refused = refused
         self.lasting = lasting or refused
+        self.retry_after = retry_after
 
 
 class EndedTopic(TopicUnreadable):

@@ -8,8 +8,9 @@
 3. **the feed's own hints**: ``ttl`` and the syndication module ask for a pause; the ceiling
    overrides them
 4. **pings**: a topic that was pinged lately is polled at the ceiling, as a safety net
-5. **HTTP**: no poll while the last answer is fresh, even beyond the ceiling; but a week at
-   most, since some servers declare files fresh for a year by mistake
+5. **HTTP**: no poll while the last answer is fresh, or before the time of its ``Retry-After``,
+   even beyond the ceiling; but a week at most, since some servers declare files fresh for a year by
+   mistake
 6. **hours and days to skip**, in GMT: no poll in them, even beyond the ceiling.  A feed that
    asks to skip all hours, or all days, is ignored in that
 
@@ -131,9 +132,10 @@ def plan(state: PollState, now: float, pace: PollIntervals) -> Plan:
         fresh = min(state.fresh_seconds or 0.0, MAX_FRESH_SECONDS)
         if fresh > pause:
             at = state.last_polled_at + fresh + share * _SPREAD * pause
-            reason = (
-                f"polled when the last answer is not fresh any more, after {_duration_text(fresh)}"
-            )
+            after = _duration_text(fresh)
+            reason = f"polled when the last answer is not fresh any more, after {after}"
+            if state.failures:
+                reason = f"polled after {after}, as its server asked (Retry-After)"
         if at < now:
             at = now + share * min(pause, MAX_SPREAD_SECONDS)
             reason = f"overdue; {reason}"

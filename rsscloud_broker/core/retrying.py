@@ -127,7 +127,7 @@ class FetchRetries:
                 self.log.debug("{error}; nobody subscribes to it.", error=error)
                 return None
             if failures < len(RETRIES):
-                delay = RETRIES[failures]
+                delay = max(RETRIES[failures], error.retry_after or 0.0)
                 self.log.warn(
                     "{error}; it is read again in {delay:.0f} s.", error=error, delay=delay
                 )

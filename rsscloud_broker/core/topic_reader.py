@@ -279,7 +279,7 @@ class TopicReader:
         :param ends: whether it may end.  By a fetch for private followers a topic neither ends nor
             moves, since strangers would see that.
         """
-        await self._store.record_failure(url, at, error.reason)
+        await self._store.record_failure(url, at, error.reason, error.retry_after)
         # So that the next result is recorded, even if it is the one that is cached.
         self.forget(url)
         if not (ends and isinstance(error, EndedTopic)):

@@ -38,7 +38,7 @@ from rsscloud_broker.outbound.urls import check_circle, redirected
 from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.wire.conditional import conditions, sendable
 from rsscloud_broker.wire.feed import xml_redirect
-from rsscloud_broker.wire.http_dates import freshness, http_date
+from rsscloud_broker.wire.http_dates import freshness, http_date, retry_after
 from rsscloud_broker.wire.text import in_bytes
 from rsscloud_broker.wire.web_address import MAX_URL, REDIRECTS
 
@@ -120,7 +120,8 @@ class TopicFetcher:
             return Fetched(None, validators, moved_to, fresh_seconds, "304, not modified")
         if not reply.success:
             lasting = 400 <= reply.status <= 499 and reply.status not in PASSING
-            raise TopicUnreadable(url, _status_text(reply), lasting=lasting)
+            pause = retry_after(reply.headers)
+            raise TopicUnreadable(url, _status_text(reply), lasting=lasting, retry_after=pause)
         if not self._budget.has_capacity(len(reply.body)):
             del reply  # else the error's traceback would keep the body in memory
             raise TopicUnreadable(url, NO_MEMORY)

@@ -126,8 +126,13 @@ def _status(row: Row[Any], moved_from: Sequence[str]) -> TopicStatus:
     )
 
 
-def record_failure(conn: Connection, url: str, at: float, reason: str) -> None:
-    """Record that a fetch of a known topic failed; send the hint ``read`` if nodes wait for it."""
+def record_failure(
+    conn: Connection, url: str, at: float, reason: str, retry_after: float | None = None
+) -> None:
+    """Record that a fetch of a known topic failed; send the hint ``read`` if nodes wait for it.
+
+    :param retry_after: for how many seconds its server asks not to be asked again, if it does.
+    """
     failed = (
         update(topic)
         .where(topic.c.id == key_of(url))
@@ -135,6 +140,7 @@ def record_failure(conn: Connection, url: str, at: float, reason: str) -> None:
             asked_at=to_micros(at),
             result=reason[:300],
             failures=topic.c.failures + 1,
+            fresh_seconds=to_micros_or_none(retry_after),
         )
         .returning(topic.c.id, topic.c.check_awaited)
     )

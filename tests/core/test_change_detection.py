@@ -384,6 +384,18 @@ class AskTests(CoreTestCase):
             self.clock.advance(delay)
         self.assertEqual((len(self.fetcher.fetched), self.due()), (7, []))
 
+    def test_retries_wait_as_long_as_the_server_asks(self) -> None:
+        self.start()
+        busy = TopicUnreadable(FEED, "its server answered with status 503", retry_after=60.0)
+        self.fetcher.failures[FEED] = busy
+        self.ask()
+        for delay, read in ((60, 2), (60, 3), (120, 4)):
+            self.clock.advance(delay - 0.5)
+            self.assertEqual(len(self.fetcher.fetched), read - 1)
+            self.clock.advance(0.5)
+            self.assertEqual(len(self.fetcher.fetched), read)
+        self.assertEqual(self.due(), [])
+
     def test_retries_go_on_as_planned_after_a_restart(self) -> None:
         self.detector.startService()
         content = self.fetcher.contents.pop(FEED)

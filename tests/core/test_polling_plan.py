@@ -186,6 +186,11 @@ class FreshnessTests(PlanCase):
     def test_shorter_than_the_pause(self) -> None:
         self.assertEqual(plan(evolve(POLLED, fresh_seconds=5), NOW, PACE), plan(POLLED, NOW, PACE))
 
+    def test_not_before_retry_after(self) -> None:
+        found = plan(evolve(POLLED, failures=1, fresh_seconds=5 * HOUR), NOW, PACE)
+        self.assert_pause(found, 5 * HOUR)
+        self.assertEqual(found.reason, "polled after 5 hours, as its server asked (Retry-After)")
+
     def test_beyond_the_ceiling(self) -> None:
         state = evolve(POLLED, fresh_seconds=3 * DAY, pinged_at=NOW)
         self.assert_pause(plan(state, NOW, PACE), 3 * DAY)

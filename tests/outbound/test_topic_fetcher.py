@@ -103,6 +103,10 @@ class AnswerTests(FetcherTestCase):
             error = self.unreadable(reply(status, b"<rss/>"))
             self.assertEqual(error.reason, f"its server answered with status {status}")
             self.assertEqual(error.lasting, status in (401, 404), status)
+            self.assertIsNone(error.retry_after)
+
+    def test_retry_after(self) -> None:
+        self.assertEqual(self.unreadable(reply(503, b"", retry_after="60")).retry_after, 60.0)
 
     def test_gone(self) -> None:
         error = self.unreadable(reply(410, b"<rss/>"))

@@ -86,12 +86,18 @@ class TopicsContract(HubContract):
             await self.store.record_failure(FEED, at, "status 404" * 100)
         status = await self.status()
         self.assertEqual((status.failures, status.asked_at), (2, 3000.5))
+        self.assertIsNone(status.fresh_seconds)
         self.assertEqual(status.result, "status 404" * 30)
         self.assertEqual(status.topic.read_at, 1000)
         self.assertEqual(status.topic.validators, _VALIDATORS)
         await self.store.record_fetch(a_full_fetch(4000), None)
         status = await self.status()
         self.assertEqual((status.failures, status.result), (0, "it came"))
+
+    async def test_failed_server_says_for_how_long_it_is_not_to_be_asked(self) -> None:
+        await self.store.record_fetch(a_full_fetch(), None)
+        await self.store.record_failure(FEED, 2000, "status 503", 3600.0)
+        self.assertEqual((await self.status()).fresh_seconds, 3600.0)
 
     async def test_what_a_feed_says_of_itself(self) -> None:
         await self.store.record_feed(FEED, {"title": "nobody knows it"})

@@ -266,7 +266,13 @@ def _done_or_raise(url: str, done: ReadDone | Unread) -> ReadDone:
         return done
     if done.ended:
         raise EndedTopic(url, done.reason)
-    raise TopicUnreadable(url, done.reason, refused=done.refused, lasting=done.lasting)
+    raise TopicUnreadable(
+        url,
+        done.reason,
+        refused=done.refused,
+        lasting=done.lasting,
+        retry_after=done.retry_after,
+    )
 
 
 @frozen

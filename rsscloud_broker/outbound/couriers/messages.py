@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
 from rsscloud_broker.model import Outcome, Validators
 from rsscloud_broker.model.fetching import Wanted
-from rsscloud_broker.wire.http_dates import MAX_SECONDS
+from rsscloud_broker.wire.http_dates import MAX_RETRY_AFTER, MAX_SECONDS
 
 #: The longest text that a courier says of a topic, in characters; a validator of 1000 characters
 #: may have four bytes for each.
@@ -190,6 +190,7 @@ class Unread(_Message, frozen=True):
     ended: bool
     refused: bool
     lasting: bool
+    retry_after: Annotated[float, Meta(ge=0, le=MAX_RETRY_AFTER)] | None = None
 
 
 class Failed(_Message, frozen=True):

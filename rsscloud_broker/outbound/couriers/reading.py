@@ -61,7 +61,16 @@ class Reader:
             return  # nobody waits for it
         except TopicUnreadable as error:
             ended = isinstance(error, EndedTopic)
-            link.send(Unread(asked.number, error.reason, ended, error.refused, error.lasting))
+            link.send(
+                Unread(
+                    asked.number,
+                    error.reason,
+                    ended,
+                    error.refused,
+                    error.lasting,
+                    error.retry_after,
+                )
+            )
         except Unavailable as error:
             link.send(Failed(asked.number, type(error).__name__, str(error)))
         except Exception as error:  # a bug: this reading fails, and the others go on

@@ -114,6 +114,12 @@ class WantedTests(ReadingTestCase):
         self.assertEqual((fetched.content, fetched.digest), (None, None))
         self.assertEqual(fetched.validators, Validators('"Ã©"'))
 
+    async def test_retry_after(self) -> None:
+        self.pages.answers["/busy"] = page(429, b"", retry_after="3600")
+        with self.assertRaises(TopicUnreadable) as raised:
+            await self.fetch("/busy")
+        self.assertEqual(raised.exception.retry_after, 3600.0)
+
     async def test_header_with_a_nul(self) -> None:
         """The broker takes no text with a NUL from a courier, and would end it."""
         self.pages.answers["/nul"] = page(200, RSS, content_type="text/xml\0;a=\0", etag='"\0"')
