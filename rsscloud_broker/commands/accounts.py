@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from getpass import GetPassWarning
+from warnings import catch_warnings
 
 import click
 from sqlalchemy import Connection
@@ -287,11 +289,24 @@ def _ask_for_hash(name: str, options: AccountsConfig, from_stdin: bool) -> str:
         except UnicodeDecodeError:
             raise click.ClickException("the password is not UTF-8; nothing was changed") from None
     else:
-        password = click.prompt(
-            f"Password for {name}", hide_input=True, confirmation_prompt="The same again", err=True
-        )
+        password = _ask_twice(f"Password for {name}")
     check_password(password, name, options.min_password)
     return Hasher(options).hash(password)
+
+
+def _ask_twice(prompt: str) -> str:
+    """Have a password typed twice, unseen, at the terminal."""
+    try:
+        with catch_warnings(action="error", category=GetPassWarning):
+            password: str = click.prompt(
+                prompt, hide_input=True, confirmation_prompt="The same again", err=True
+            )
+    except GetPassWarning:
+        raise click.ClickException(
+            "there is no terminal to type the password at; nothing was changed. Give "
+            "--password-stdin, and the password as the first line of stdin"
+        ) from None
+    return password
 
 
 def _to_the_minute(seconds: float | None) -> str:

@@ -111,6 +111,20 @@ class PeopleTests(AccountTests):
         self.assertEqual(told.stderr, b"Error: the password is not UTF-8; nothing was changed\n")
         self.assertNotIn("dave", self.account("list"))
 
+    def test_without_a_terminal(self) -> None:
+        """Such as in a container, where nobody can type a password unseen."""
+        added = subprocess.run(
+            [BIN / "rsscloud-broker", "account", "add", "dave", "--config", self.config],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            text=True,
+            start_new_session=True,
+        )
+        self.assertEqual(added.returncode, 1)
+        self.assertRegex(added.stderr, r"\AError: there is no terminal .* --password-stdin, .*\n\Z")
+        self.assertNotIn("dave", self.account("list"))
+
     def test_name_that_is_taken(self) -> None:
         self.add()
         said = self.refused("add", "dave", "--admin", "--password-stdin", stdin="other password\n")
