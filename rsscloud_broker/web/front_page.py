@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
-from urllib.parse import urlsplit
 
 from attrs import frozen
 from twisted.web.server import Request
@@ -25,6 +24,8 @@ from rsscloud_broker.util.caches import TimedCache
 from rsscloud_broker.web.callers import private, viewer_of
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.words import counted, moment, strangers_text
+from rsscloud_broker.wire import cloud
+from rsscloud_broker.wire.rsscloud import REST_PATHS
 from rsscloud_broker.wire.units import DAY, HOUR
 
 #: The names of the statistics of delivered notifications, with their protocol in between.
@@ -50,11 +51,9 @@ class FrontPageDoor(RoutesOnly):
     name = "front_page"
 
     def __init__(self, options: FrontPageOptions, parts: FrontDoorParts) -> None:
-        address = urlsplit(parts.public_url)
         self._slots = {
             "url": parts.public_url,
-            "domain": address.hostname or "",
-            "port": str(address.port or (443 if address.scheme == "https" else 80)),
+            "cloud": cloud.encode(cloud.from_url(parts.public_url + REST_PATHS[0])),
             # The protocols of rssCloud notifications; WebSub has a section of its own.
             "protocols": ", ".join(sorted(parts.broker.protocols - parts.broker.content_protocols)),
             **dict.fromkeys(parts.running, "runs"),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 from xml.sax.saxutils import quoteattr
 
 from twisted.web.template import Flattenable, Tag, tags
@@ -14,8 +13,8 @@ from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.web.topic_overview import ThisBroker
 from rsscloud_broker.web.words import clipped
 from rsscloud_broker.wire import cloud
-from rsscloud_broker.wire.cloud import Cloud
 from rsscloud_broker.wire.links import HUB_PATHS
+from rsscloud_broker.wire.rsscloud import REST_PATHS
 
 _ATOM = "http://www.w3.org/2005/Atom"
 
@@ -107,6 +106,4 @@ def _self_line(kind: str, url: str) -> str:
 
 def _cloud_line(public_url: str) -> str:
     """The line by which an RSS feed names this broker as its cloud."""
-    own: Any = urlsplit(public_url)
-    port = own.port or (443 if own.scheme == "https" else 80)
-    return cloud.encode(Cloud(own.hostname, port, "/rsscloud/pleaseNotify", "", "http-post"))
+    return cloud.encode(cloud.from_url(public_url + REST_PATHS[0]))

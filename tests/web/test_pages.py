@@ -259,8 +259,24 @@ class FrontPageTests(SynchronousTestCase):
             again = house.ask("GET", "/docs", headers={"If-None-Match": sent})
             self.assertEqual((again.status, again.headers["etag"]), (304, tag), sent)
 
+    def test_the_cloud_of_a_broker_with_tls(self) -> None:
+        parts = front_door_parts(
+            running=frozenset({"rsscloud"}),
+            public_url="https://broker.example:8443",
+            pages=PageRenderer(),
+        )
+        door = FrontPageDoor(FrontPageOptions(), parts)
+        page: Any = html.document_fromstring(
+            House(self, root=Root([door], PUBLIC_URL)).get("/docs").text
+        )
+        self.assertIn(
+            '<cloud domain="broker.example" port="8443" path="/rsscloud/pleaseNotify" '
+            'registerProcedure="" protocol="https-post" />',
+            page.xpath("//pre/text()"),
+        )
+
     def test_half_a_hub_is_not_shown(self) -> None:
-        parts = front_door_parts(running=frozenset({"websub"}))
+        parts = front_door_parts(running=frozenset({"websub"}), pages=PageRenderer())
         door = FrontPageDoor(FrontPageOptions(), parts)
         house = House(self, root=Root([door], PUBLIC_URL))
         for path in ("/", "/docs"):
