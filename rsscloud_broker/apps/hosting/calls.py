@@ -29,7 +29,7 @@ from rsscloud_broker.apps.hosting.gate import Gate
 from rsscloud_broker.apps.hosting.hosting import Hosting
 from rsscloud_broker.errors import Refused
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers
-from rsscloud_broker.http.requests import client_address, raw_parameter
+from rsscloud_broker.http.requests import client_address, raw_parameter, respond
 from rsscloud_broker.interfaces import IFrontDoor, Route, SoapOperation, SoapService
 from rsscloud_broker.wire import rsscloud
 from rsscloud_broker.wire.negotiation import preferred
@@ -92,7 +92,7 @@ class SaveRssDoor:
         self._gate = gate
 
     def routes(self) -> Sequence[Route]:
-        path, page = "/rsscloud/saveRss", Answers(self._answer_rest)
+        path, page = "/rsscloud/saveRss", Answers(self._answer_rest, _answer_failure)
         limit = _FORM_FACTOR * self._hosting.max_bytes + _BESIDE
         forms = frozenset({_FORM})
         return [
@@ -138,16 +138,10 @@ class SaveRssDoor:
         kind = preferred(request.getHeader("accept"), _KINDS)
         if kind is None:
             return Answer(b"Not Acceptable\n", PLAIN, 406)
-        msg, url = SAVED, ""  # the URL stays empty if the save fails
         try:
-            url = await self._save_form(request)
+            return _result(kind, SAVED, await self._save_form(request))
         except Refused as error:
-            msg = str(error)
-        if kind == "application/json":
-            fields = {"success": bool(url), "msg": msg} | ({"url": url} if url else {})
-            return Answer(json.dumps(fields).encode(), kind)
-        document = rsscloud.result_document("result", success=bool(url), msg=msg, url=url)
-        return Answer(document, "text/xml; charset=utf-8")
+            return _result(kind, str(error))
 
     async def _save_form(self, request: Request) -> str:
         """Save the feed in a form, and return its public URL; raises ``Refused`` if it cannot."""
@@ -157,3 +151,21 @@ class SaveRssDoor:
             raise Refused(rsscloud.missing(absent))
         name, password, feed = (value or b"" for value in sent)
         return await self.save(request, name, password, bytes_of_form_field(feed))
+
+
+def _result(kind: str | None, msg: str, url: str = "") -> Answer:
+    """The answer with a sentence, in the media type that the client prefers.
+
+    :param url: the public URL of the feed; empty if it was not saved.
+    """
+    if kind == "application/json":
+        fields = {"success": bool(url), "msg": msg} | ({"url": url} if url else {})
+        return Answer(json.dumps(fields).encode(), kind)
+    document = rsscloud.result_document("result", success=bool(url), msg=msg, url=url)
+    return Answer(document, "text/xml; charset=utf-8")
+
+
+def _answer_failure(request: Request, status: int, text: str, **headers: str) -> bytes:
+    """Answer that the broker could not save the feed: as other answers, but with a status."""
+    answer = _result(preferred(request.getHeader("accept"), _KINDS), text)
+    return respond(request, status, answer.content_type, answer.body, **headers)

@@ -174,6 +174,15 @@ class SaveRssTests(HostingTestCase):
         self.assertIn("were missing from the request body: password, rsstext.", answer.text)
         self.assert_nothing_stored()
 
+    def test_what_the_broker_lacks_by_rest(self) -> None:
+        """It has a status of its own, and the form of the other answers."""
+        self.house.space.full = True
+        in_xml, in_json = self.rest(), self.rest("application/json")
+        for answer in (in_xml, in_json):
+            self.assertEqual((answer.status, answer.headers["retry-after"]), (503, "30"))
+        self.assertEqual(etree.fromstring(in_xml.body).get("success"), "false")
+        self.assertIs(json.loads(in_json.body)["success"], False)
+
     def test_names_of_fields_in_any_case(self) -> None:
         fields = {"Username": "dave", "PASSWORD": PASSWORD, "rssText": a_feed()}
         self.assertIn('success="true"', self.house.form("/rsscloud/saveRss", fields).text)
