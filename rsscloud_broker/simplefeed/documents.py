@@ -34,6 +34,7 @@ from rsscloud_broker.simplefeed.entries import (
 )
 from rsscloud_broker.util.urls import joined
 from rsscloud_broker.wire import xml
+from rsscloud_broker.wire.text import charset_of
 
 #: How many entries a document may have, and how many links and categories of each are read.
 MAX_ENTRIES, MAX_PARTS = 10_000, 100
@@ -142,10 +143,12 @@ class Order:
 def parse(body: bytes, url: str, headers: dict[str, str]) -> AtomDocument:
     """Parse a document.  That of a stranger is one for ``interfaces.Parsing``.
 
+    :param headers: those of the answer, by names in lower case.
     :raises NotAFeed: it is not well-formed XML, is too complex, or is something else.
     """
+    charset = charset_of(headers.get("content-type", ""))
     try:
-        root = xml.parse(body, max_depth=xml.FEED_DEPTH, max_elements=xml.FEED_ELEMENTS)
+        root = xml.parse(body, charset, max_depth=xml.FEED_DEPTH, max_elements=xml.FEED_ELEMENTS)
     except xml.MalformedXML as error:
         raise NotAFeed(f"it is not XML that can be read: {error.reason}") from error
     if root.tag != f"{_IN_ATOM}feed":
@@ -261,7 +264,7 @@ def _text_inside(element: etree._Element) -> str:
 
 
 def _read_link(element: etree._Element, url: str) -> EntryLink:
-    """The link in an ``rs:ln``; InvalidDocument if that breaks a rule."""
+    """The link in an ``atom:link``, with its URL resolved against that of the document."""
     get = element.get
     return EntryLink(
         _joined(url, get("href", "")), _relation(element), get("type", ""), get("title", "")

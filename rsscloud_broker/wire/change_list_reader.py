@@ -85,6 +85,7 @@ def read_list(
     unit: Unit,
     source: str,
     limit: int,
+    charset: str | None = None,
 ) -> ReadList:
     """Read a change list.
 
@@ -97,11 +98,12 @@ def read_list(
     :param source: the URL that names the server of the list; it becomes the end of the origin of
         each ping.
     :param limit: how many pings are read at most, the newest.
+    :param charset: the charset parameter of the Content-Type of the answer.
     :raises NotAList: the document is not a change list.
     """
     try:
         # At most 200,000 records: the root, its records, and nothing within them.
-        root = xml.parse(document, max_depth=3, max_elements=200_000 + 1)
+        root = xml.parse(document, charset, max_depth=3, max_elements=200_000 + 1)
     except xml.MalformedXML as error:
         raise NotAList(f"it is not a change list: {error.reason}") from None
     if xml.local_name(root) != "weblogUpdates":

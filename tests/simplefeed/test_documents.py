@@ -153,6 +153,16 @@ class EntryTests(SynchronousTestCase):
         self.assertEqual(only("<updated>yesterday</updated>").updated, 0.0)
         self.assertEqual(only("<published>1970-01-01T00:00:02Z</published>").updated, 2.0)
 
+    def test_charset_of_the_answer(self) -> None:
+        """It counts if the document declares none."""
+        body = _FEED.format("", "<entry><title>Caf\xe9</title></entry>").encode("latin-1")
+        headers = {"content-type": "application/atom+xml; charset=ISO-8859-1"}
+        for document in (body, b'<?xml version="1.0" encoding="iso-8859-1"?>' + body):
+            (found,) = parse(document, "http://a.example/", headers).found
+            self.assertEqual(found.title, "Caf\xe9")
+        (found,) = parse(body.decode("latin-1").encode(), "http://a.example/", {}).found
+        self.assertEqual(found.title, "Caf\xe9")
+
     def test_parts(self) -> None:
         found = only(
             '<title type="xhtml"><div xmlns="http://www.w3.org/1999/xhtml">a <b>c</b></div></title>'

@@ -32,7 +32,7 @@ from rsscloud_broker.util.backoff import backoff
 from rsscloud_broker.wire.change_list_reader import ReadList, read_list
 from rsscloud_broker.wire.http_dates import http_date, retry_after
 from rsscloud_broker.wire.origin import site_of
-from rsscloud_broker.wire.text import clean
+from rsscloud_broker.wire.text import charset_of, clean
 from rsscloud_broker.wire.units import HOUR
 from rsscloud_broker.wire.web_address import REDIRECTS
 
@@ -195,6 +195,7 @@ class SourceDocuments:
                 # How many pings of one document are taken in, the newest: as many as our own lists
                 # have.
                 limit=50_000,
+                charset=charset_of(reply.headers.get("content-type", "")),
             )
         except DocumentFault as error:
             raise CannotRead(str(error)) from error

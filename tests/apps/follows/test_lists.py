@@ -137,6 +137,17 @@ class FollowsTests(SynchronousTestCase):
         self.assertEqual(self.intake.names, ["Blog 2", "Blog 1", "Blog 3"])
         self.assertEqual((self.counted("taken"), self.counted("known")), (3, 0))
 
+    def test_charset_of_the_answer(self) -> None:
+        """Old ping servers declare it there, and not in the list."""
+        document = '<weblogUpdates><weblog name="Caf\xe9" url="http://a.example/" when="0"/>'
+        self.web.answers[LIST] = reply(
+            200,
+            f"{document}</weblogUpdates>".encode("latin-1"),
+            content_type="text/xml; charset=ISO-8859-1",
+        )
+        self.start()
+        self.assertEqual(self.intake.names, ["Caf\xe9"])
+
     def test_restart_repeats_nothing(self) -> None:
         self.serve(LIST, a_ping(1, NOON - 60))
         self.start().stopService()
