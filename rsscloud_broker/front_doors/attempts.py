@@ -61,7 +61,8 @@ class RegistrationAttempts:
         working = [Deferred.fromCoroutine(self._try_left(alone=True))]
         await self._wait_at_most(working, ONE_BY_ONE)
         working += [Deferred.fromCoroutine(self._try_left()) for _ in range(AT_A_TIME)]
-        await self._wait_at_most(working, until - self._clock.seconds())
+        # The process may have stood still meanwhile.
+        await self._wait_at_most(working, max(0.0, until - self._clock.seconds()))
         self._verdict = self._verdict or BadRegistration(LATE)
         require_one_success(self._problems or [self._verdict])
 

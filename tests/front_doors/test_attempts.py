@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.errors import StoreUnavailable
@@ -76,6 +79,19 @@ class AttemptsTests(SynchronousTestCase):
         self.assertEqual(str(self.failureResultOf(self.over, BadRegistration).value), LATE)
         self.end()
         self.assertEqual(len(self.begun), 1 + AT_A_TIME)
+
+    def test_process_that_stood_still(self) -> None:
+        """As on a machine that was paused: the time is over when the first timer fires."""
+        call_later = self.clock.callLater
+
+        def checked(delay: float, *args: Any, **kwargs: Any) -> IDelayedCall:
+            self.assertGreaterEqual(delay, 0.0)  # as reactors do
+            return call_later(delay, *args, **kwargs)
+
+        self.patch(self.clock, "callLater", checked)
+        self.clock.advance(WITHIN + 10)
+        self.clock.advance(0)
+        self.assertEqual(str(self.failureResultOf(self.over, BadRegistration).value), LATE)
 
     def test_limit(self) -> None:
         """A client that is notified of that sends the topic again."""
