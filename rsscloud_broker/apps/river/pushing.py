@@ -100,7 +100,7 @@ class Pushing:
         default = 443 if parts.scheme == "https" else 80
         # A cloud calls port 443 over https; "https-post" is not known to all.
         protocol = "https-post" if parts.scheme == "https" and parts.port else "http-post"
-        path, host = f"{CLOUD_PATH}{feed.key}", parts.hostname or ""
+        path, host = f"{parts.path}{CLOUD_PATH}{feed.key}", parts.hostname or ""
         callback = RegisteredCallback(protocol, parts.port or default, path, domain=host)
         try:
             await register(self._web, offer.cloud, offer.topic, callback)

@@ -317,6 +317,14 @@ class CloudTests(HubCase):
         self.assertEqual((feed.how, feed.hub), ("rsscloud", CLOUD))
         self.assertEqual(feed.renew_at, About(self.house.clock.wall_seconds() + DAY))
 
+    def test_a_broker_below_a_path(self) -> None:
+        """A reverse proxy takes the path off, as the public URL of the hub's callback has it."""
+        self.patch(self.house.tending._pushing, "_public_url", "https://broker.example/below")
+        self.house.hubs.answers[CLOUD] = reply(200, b'<notifyResult success="true" msg="ok"/>')
+        self.house.follow()
+        (form,) = self.house.asked(CLOUD)
+        self.assertRegex(form["path"], "^/below/river/rsscloud/[^/]+$")
+
     def test_answers_no_other_challenge(self) -> None:
         self.house.follow()
         (form,) = self.house.asked(CLOUD)
