@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 from rsscloud_broker.client.calls import call_form, call_page, call_soap, call_xmlrpc
 from rsscloud_broker.client.web import ClientError, Web
+from rsscloud_broker.wire.weblog_updates import says_error
 
 DEFAULT_BROKER: Final = "http://localhost:5337"
 
@@ -70,6 +71,6 @@ def _message(broker: str, answer: Any) -> str:
     if not isinstance(answer, Mapping):
         raise ClientError(f"{broker}: the answer is not that of a ping server")
     message = str(answer.get("message", ""))
-    if answer.get("flerror") is not False:
+    if "flerror" not in answer or says_error(answer):
         raise ClientError(message or f"{broker}: the ping was refused, without a reason")
     return message

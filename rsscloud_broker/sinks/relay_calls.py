@@ -32,6 +32,7 @@ from rsscloud_broker.wire import soap, xml, xmlrpc
 from rsscloud_broker.wire.http_dates import retry_after
 from rsscloud_broker.wire.origin import headers_of
 from rsscloud_broker.wire.text import charset_of, clean
+from rsscloud_broker.wire.weblog_updates import says_error
 
 #: The protocols of targets.
 Protocol: TypeAlias = Literal["xml-rpc", "soap", "get", "rsscloud", "websub"]
@@ -172,7 +173,7 @@ def _judge_weblog_updates(
             text="the target refused it, without a reason" if refused else "",
         )
     text = _shortened(str(value.get("message", "")))
-    if value.get("flerror"):
+    if says_error(value):
         return RelayAnswer(
             accepted=False,
             text=f"the target refused it: {text}" if text else "the target refused it",

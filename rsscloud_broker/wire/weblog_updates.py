@@ -7,7 +7,7 @@ engines.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rsscloud_broker.model import Ping
@@ -111,6 +111,14 @@ def ping_of_parameters(method: str, parameters: Sequence[Any], at: float) -> Pin
         return site_ping(name, url, at, changes_url=check, rss_url=feed, tags=tags)
     changes_url, category = [*rest, "", ""][:2]
     return site_ping(name, url, at, changes_url=changes_url, tags=category)
+
+
+def says_error(answer: Mapping[str, Any]) -> bool:
+    """Whether the answer of a ping server says by ``flerror`` that the ping was refused.
+
+    Some servers write this boolean as a number, or by SOAP as a text without a type.
+    """
+    return str(answer.get("flerror") or False).strip().lower() not in {"false", "0"}
 
 
 def limited(reason: str, seconds: int) -> str:

@@ -146,6 +146,21 @@ class PingSiteTests(PublisherTests):
                 )
                 self.assertEqual(soap.decode_call(asked.body), call)
 
+    def test_flerror_in_other_forms(self) -> None:
+        """Some servers write an int, or a text without a type."""
+        for answer in (
+            Answer(xmlrpc.encode_response({"flerror": 0, "message": "Thanks."})),
+            soap_answer("ping", {"flerror": "false", "message": "Thanks."}),
+        ):
+            ping = ping_site(
+                web_to(Server(answer)),
+                BROKER,
+                "Site",
+                HOME,
+                protocol="xml-rpc" if b"methodResponse" in answer.body else "soap",
+            )
+            self.assertEqual(self.said(ping), "Thanks.")
+
     def test_refusals(self) -> None:
         refusal = {"flerror": True, "message": "Too long."}
         for protocol, answer in (

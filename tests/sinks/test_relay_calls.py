@@ -99,11 +99,14 @@ class CallTests(SynchronousTestCase):
         return self.successResultOf(Deferred.fromCoroutine(calls(ping)))
 
     def test_accepted(self) -> None:
-        true = soap.encode_response(soap.SoapCall("ping"), {"flerror": False, "message": "OK"})
+        call, thanks = soap.SoapCall("ping"), {"flerror": False, "message": "OK"}
+        true = soap.encode_response(call, thanks)
         answers: tuple[tuple[Protocol, bytes], ...] = (
             ("xml-rpc", THANKS),
             ("xml-rpc", xmlrpc.encode_response(True)),
             ("soap", true),
+            ("soap", soap.encode_response(call, thanks, literal=True)),
+            ("xml-rpc", xmlrpc.encode_response({"flerror": 0})),
             ("get", b"<html>Thanks</html>"),
             ("rsscloud", b'<result success="true" msg="Thanks for the ping."/>'),
             ("rsscloud", b"OK"),
