@@ -297,7 +297,7 @@ class Server(Foundation):
             self.counters.registry,
             self.health,
             self.metrics_token,
-            further=[self._may_read_metrics],
+            further=[self.self_test.knows, self._may_read_metrics],
             own_endpoint=bool(self.config.metrics.listen),
         )
 

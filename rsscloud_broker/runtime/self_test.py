@@ -2,13 +2,15 @@
 
 ``rsscloud-broker doctor`` asks the broker through its public URL how the request arrived; see
 ``wire.self_test``.  The broker makes a new key at each start, in its data directory.  Only its own
-user can read that file, so only the operator can ask.
+user can read that file, so only the operator can ask.  The key is also a token for the health and
+the metrics, so that a check on this machine can always read them.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from hmac import compare_digest
 from pathlib import Path
 from resource import RLIMIT_NOFILE, getrlimit
 from secrets import token_bytes
@@ -74,3 +76,7 @@ class SelfTest(Service):
         # The command cannot see the limits of another process.
         facts = {**arrived, "descriptors": str(getrlimit(RLIMIT_NOFILE)[0])}
         return self_test.answer(self._key, question["nonce"], facts)
+
+    async def knows(self, token: str) -> bool:
+        """Whether a token is the key, in hexadecimal digits."""
+        return bool(self._key) and compare_digest(self._key.hex().encode(), token.encode())

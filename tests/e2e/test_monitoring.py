@@ -8,6 +8,7 @@ import re
 import signal
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -22,7 +23,9 @@ from tests.e2e.servers import HttpPostReceiver
 from tests.processes import TIMEOUT, Process, free_port
 from tests.test_monitoring_examples import dashboard_expressions
 
-EXAMPLES = Path(__file__).parents[2] / "docs" / "examples" / "monitoring"
+TOP = Path(__file__).parents[2]
+EXAMPLES = TOP / "docs" / "examples" / "monitoring"
+DOCKERFILE = TOP / "tap" / "Dockerfile"
 
 TOKEN = "a-token-of-the-operator"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -136,6 +139,19 @@ class MetricsTests(EndToEndTestCase):
             headers = STRANGER | {"Authorization": f"Bearer {sent}"}
             for path in ("/metrics", "/health/live", "/health/ready"):
                 self.assertEqual(request(broker.url + path, headers=headers).status, status)
+
+    def test_the_check_of_the_image(self) -> None:
+        """It succeeds at a broker of a public URL, which trusts no request of its own machine."""
+        broker = self.own_broker("public_url = 'https://broker.example'\n")
+        broker.start()
+        self.assertEqual(request(f"{broker.url}/health/ready").status, 401)
+        [check] = re.findall(r"^HEALTHCHECK .*\n *CMD (.*)", DOCKERFILE.read_text(), re.MULTILINE)
+        places = {"'/data/": f"'{broker.data}/", "http://127.0.0.1:5337": broker.url}
+        words = [sys.executable, *json.loads(check)[1:]]
+        for place, other in places.items():
+            words = [word.replace(place, other) for word in words]
+        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=TIMEOUT)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_endpoints_of_their_own(self) -> None:
         port = free_port()

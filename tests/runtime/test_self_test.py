@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import parse_qsl
 
+from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
@@ -58,3 +59,11 @@ class SelfTestTests(SynchronousTestCase):
         service = SelfTest(str(self.data / "missing"), self.clock)
         service.startService()
         self.assertIsNone(service.answer(self.question(b""), ARRIVED))
+
+    def test_the_key_is_a_token(self) -> None:
+        self.assertFalse(self.successResultOf(Deferred.fromCoroutine(self.service.knows(""))))
+        self.service.startService()
+        key = read_key(str(self.data)).hex()
+        for token, known in ((key, True), (key[:-1], False), ("", False), ("\xff", False)):
+            knows = Deferred.fromCoroutine(self.service.knows(token))
+            self.assertEqual(self.successResultOf(knows), known, token)
