@@ -26,7 +26,7 @@ from rsscloud_broker.accounts import (
 )
 from rsscloud_broker.composition.apps import tables_of, tables_of_feeds
 from rsscloud_broker.composition.part import part
-from rsscloud_broker.config import Config
+from rsscloud_broker.config import Config, Network
 from rsscloud_broker.core import Access, Admission, Blocks, EventLog, FairLimiter, TopicView
 from rsscloud_broker.core.bus import EventBus
 from rsscloud_broker.counters import Counters
@@ -343,13 +343,11 @@ class Foundation:
 
     @part
     def callback_guard(self) -> AddressGuard:
-        allowed = self.config.egress.callback_networks
-        return AddressGuard(allowed, self.own_endpoints, self.blocks)
+        return AddressGuard(self.config.egress.callback_networks, self.own_endpoints, self.blocks)
 
     @part
     def topic_guard(self) -> AddressGuard:
-        allowed = self.config.egress.topic_networks
-        return AddressGuard(allowed, self.own_endpoints, self.blocks)
+        return AddressGuard(self.config.egress.topic_networks, self.own_endpoints, self.blocks)
 
     @part
     def callback_policy(self) -> URLPolicy:
@@ -403,11 +401,15 @@ class Foundation:
         self.counters.idle.labels("callbacks").set_function(lambda: client.idle)
         return client
 
+    def allow_callbacks(self, networks: Sequence[Network]) -> None:
+        """Allow callbacks in these networks.  Couriers have guards beside that of this process."""
+        self.callback_guard.allow(networks)
+        self.outbound.allow(networks)
+
     @part
     def fetch_budget(self) -> AnswerBudget:
         """The memory that all answers to fetches may take together."""
-        limit = self.config.topics.body_limit
-        return AnswerBudget.of_topics(limit, self.reactor.callFromThread)
+        return AnswerBudget.of_topics(self.config.topics.body_limit, self.reactor.callFromThread)
 
     @part
     def web(self) -> TopicClient:

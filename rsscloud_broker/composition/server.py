@@ -345,7 +345,7 @@ class Server(Foundation):
             "[egress] allow_topics": lambda new: self.topic_clients.allow(
                 new.egress.topic_networks
             ),
-            "[egress] allow_callbacks": lambda new: self.outbound.allow(
+            "[egress] allow_callbacks": lambda new: self.allow_callbacks(
                 new.egress.callback_networks
             ),
             "[http]": lambda new: self.limits.change(new.http),

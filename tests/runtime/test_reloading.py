@@ -28,6 +28,8 @@ from rsscloud_broker.config import (
     Topics,
     loads,
 )
+from rsscloud_broker.config.couriers import DeliveryConfig
+from rsscloud_broker.errors import AddressRefused
 from rsscloud_broker.runtime.plugin_discovery import Makers
 from rsscloud_broker.runtime.reloading import Reloading, Taker, settings
 from rsscloud_broker.runtime.signals import reload_at_hangup, reopen_at_request
@@ -73,8 +75,8 @@ class Renewed:
 
 class ReloadingTests(SynchronousTestCase):
     def setUp(self) -> None:
-        names = ("topic_clients", "outbound", "limits", "admission", "access", "service")
-        self.parts = {name: Recorder() for name in names}
+        names = ("topic_clients", "outbound", "callback_guard", "limits", "admission", "access")
+        self.parts = {name: Recorder() for name in (*names, "service")}
         self.certificate: Any = Renewed()
         self.running = Config()
         self._events = self.enterContext(capturedLogs())
@@ -123,6 +125,7 @@ class ReloadingTests(SynchronousTestCase):
             {
                 "topic_clients": [("allow", new.egress.topic_networks), ("limit", 2000)],
                 "outbound": [("allow", new.egress.callback_networks)],
+                "callback_guard": [("allow", new.egress.callback_networks)],
                 "limits": [("change", new.http)],
                 "admission": [("change", new.limits)],
                 "access": [("change", new.topics)],
@@ -281,6 +284,23 @@ class ManualTests(SynchronousTestCase):
         whole = {keys for keys in taken if " " not in keys}
         single = {keys for keys in taken if keys.split()[0] not in whole}
         self.assertEqual(named, whole | single)
+
+
+class CourierTests(SynchronousTestCase):
+    def test_requests_are_checked_by_the_new_networks(self) -> None:
+        """Couriers call the callbacks, and this process judges requests that name one."""
+        config = Config(delivery=DeliveryConfig(processes=1))
+        server = Server(config, reactor, Makers())
+        taker = server.takers["[egress] allow_callbacks"]
+
+        def check() -> Deferred[None]:
+            return Deferred.fromCoroutine(server.callback_policy.check("http://10.1.2.3/callback"))
+
+        self.failureResultOf(check(), AddressRefused)
+        taker(evolve(config, egress=Egress(allow_callbacks=("10.1.0.0/16",))))
+        self.successResultOf(check())
+        taker(config)
+        self.failureResultOf(check(), AddressRefused)
 
 
 class SignalTests(TestCase):
