@@ -350,13 +350,16 @@ class SweptSubscription:
     """A subscription that the sweep removed.
 
     :ivar error: why its last notification failed, if the sweep removed it because too many had
-        failed; empty if its lease had ended.
+        failed; ``MARKED`` if none had failed here; empty if its lease had ended.
     """
 
     topic: str
     callback: Callback
     error: str = ""
 
+
+#: The error of a subscription that an administrator has marked, or that was imported as failed.
+MARKED: Final = "it was marked to be removed"
 
 #: How many subscriptions the sweep names of those that failed too often, and of those that expired.
 MAX_NAMED: Final = 100

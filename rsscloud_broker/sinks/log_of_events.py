@@ -40,6 +40,7 @@ from rsscloud_broker.events import (
 from rsscloud_broker.model import Callback, Subscription, host_of
 from rsscloud_broker.model.administration import VERBS
 from rsscloud_broker.model.log_entry import LogEntry
+from rsscloud_broker.model.work import MARKED
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.wire.text import clean
 
@@ -223,7 +224,9 @@ def _swept(event: SubscriptionsSwept, now: float) -> Iterator[LogEntry]:
         left[outcome] -= 1
         if one.callback.is_private:
             continue
-        reason = f"too many notifications failed in a row: {one.error}" if one.error else ""
+        reason = one.error
+        if reason not in ("", MARKED):
+            reason = f"too many notifications failed in a row: {reason}"
         yield _of_callback(
             "subscription", outcome, one.topic, one.callback, event.at, reason=reason
         )

@@ -30,7 +30,7 @@ from rsscloud_broker.database.engine import open_database
 from rsscloud_broker.database.methods import Operation
 from rsscloud_broker.database.portions import Run, end_of_portion, within
 from rsscloud_broker.model import Callback
-from rsscloud_broker.model.work import MAX_NAMED, Bounds, Swept, SweptSubscription
+from rsscloud_broker.model.work import MARKED, MAX_NAMED, Bounds, Swept, SweptSubscription
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
 from rsscloud_broker.storage.content_sums import correct_sums
 from rsscloud_broker.storage.contents import find_unneeded, remove_found
@@ -95,7 +95,9 @@ def _describe(conn: Connection, condition: ColumnElement[bool]) -> list[SweptSub
             table.callback_url,
             table.protocol,
             table.procedure,
-            case((table.dropping, table.last_error), else_=""),
+            case(
+                (table.dropping, func.coalesce(func.nullif(table.last_error, ""), MARKED)), else_=""
+            ),
         )
         .join(topic, topic.c.id == table.topic_id)
         .where(condition)

@@ -37,7 +37,7 @@ from rsscloud_broker.events import (
 from rsscloud_broker.interfaces import IEventSink
 from rsscloud_broker.model import Callback, Lease, Subscription
 from rsscloud_broker.model.log_entry import KINDS, LogEntry, LogFilter
-from rsscloud_broker.model.work import Swept, SweptSubscription
+from rsscloud_broker.model.work import MARKED, Swept, SweptSubscription
 from rsscloud_broker.sinks.event_log import (
     BATCH,
     GATHER,
@@ -178,6 +178,12 @@ class EntriesTests(SynchronousTestCase):
             dropped,
             expired,
             LogEntry("subscription", "expired", 5.0, numbers={"subscriptions": 2}),
+        )
+        self.check(
+            SubscriptionsSwept(
+                Swept(failing=1, named=(SweptSubscription(FEED, CALLBACK, MARKED),)), 5.0
+            ),
+            an_entry("subscription", "dropped", reason="it was marked to be removed"),
         )
         self.check(SubscriptionsSwept(Swept(topics=7), 5.0))
 

@@ -20,7 +20,7 @@ from rsscloud_broker.model.administration import (
     PendingNotification,
     SubscriptionFilter,
 )
-from rsscloud_broker.model.work import Bounds, Delivery, HostState
+from rsscloud_broker.model.work import MARKED, Bounds, Delivery, HostState, Swept
 from rsscloud_broker.storage import administration, changes
 from tests.store_contract.basics import (
     DAY,
@@ -273,6 +273,13 @@ class AdministrationContract(TestCase):
         self.assertEqual(await self.found(state="dropping"), [])
         (read,) = await self.store.subscriptions_of([one.id])
         self.assertEqual(read, one)  # without errors
+
+    async def test_the_sweep_names_what_was_marked_without_a_failure(self) -> None:
+        one = await self.subscribe(1)
+        await self.store.set_dropping(one.id, True, A_CHANGE)
+        swept = await self.store.sweep(one.lease.granted_at + 1.0, 0)
+        self.assertEqual(swept, Swept(failing=1))
+        self.assertEqual([each.error for each in swept.named], [MARKED])
 
     # hosts and nodes
 
