@@ -95,6 +95,7 @@ def examine(
             config_file,
             logfile,
             time_url,
+            service.app_tables,
         )
         where = config_file or "the defaults"
         first = Result("ok", "configuration", f"{where}: it can be used")

@@ -38,7 +38,9 @@ async def database(patient: CheckContext) -> AsyncIterator[Result]:
     if _cannot_be_reached(patient):
         yield Result("warn", "database", "it was not checked, since the data cannot be used")
         return
-    state, fault = await patient.in_thread(start_checks.database_state, patient.config)
+    state, fault = await patient.in_thread(
+        start_checks.database_state, patient.config, patient.app_tables
+    )
     if fault:
         advice = "correct 'database' in the configuration, or the rights or files of the database"
         yield Result("fail", "database", fault, advice)

@@ -12,10 +12,11 @@ from twisted.internet.threads import deferToThreadPool
 
 from rsscloud_broker.client.feed_requests import Ask
 from rsscloud_broker.config import Config
-from rsscloud_broker.interfaces import FeedReport, IClock
+from rsscloud_broker.interfaces import AppTables, FeedReport, IClock
 from rsscloud_broker.interfaces.views import Kind
 from rsscloud_broker.policy.addresses import is_loopback
 from rsscloud_broker.runtime import data_lock
+from rsscloud_broker.storage import NO_APPS
 from rsscloud_broker.util.urls import is_localhost
 from rsscloud_broker.wire.text import clean
 
@@ -37,6 +38,7 @@ class CheckContext:
     :ivar config_file: the file of the configuration; None without one.
     :ivar log_file: the file that twistd's ``--logfile`` names; None without one.
     :ivar time_url: a URL whose server tells the time.
+    :ivar app_tables: the tables of the applications that run, by their names.
     :ivar runs: whether a broker runs with this data directory.
     :ivar arrived: how a request through the public URL arrived at the broker; None until the
         broker has answered.
@@ -51,6 +53,7 @@ class CheckContext:
     config_file: str | None = None
     log_file: str | None = None
     time_url: str = ""
+    app_tables: Mapping[str, AppTables] = NO_APPS
     runs: bool = field(init=False)
     arrived: Mapping[str, str] | None = field(default=None, init=False)
 

@@ -11,6 +11,7 @@ from sqlalchemy import make_url
 
 from rsscloud_broker.commands.doctor_checks import checks, database
 from rsscloud_broker.storage import migrate
+from tests import notes
 from tests.commands.doctor_checks.cases import DoctorTestCase
 from tests.postgresql import borrowed_database
 from tests.storage import next_version
@@ -61,6 +62,17 @@ class SQLiteTests(DoctorTestCase):
             level, text = await self.only(database.database(self.patient()))
         self.assertEqual(level, "warn")
         self.assertIn("a broker of another version runs", text)
+
+    async def test_tables_of_an_application(self) -> None:
+        """The broker would not start with tables of a newer version of an application."""
+        self.make()
+        with closing(sqlite3.connect(self.file)) as connection, connection:
+            connection.execute("CREATE TABLE notes_alembic_version (version_num)")
+            connection.execute("INSERT INTO notes_alembic_version VALUES ('0999')")
+        patient = self.patient(app_tables={"notes": notes.FIRST})
+        level, text = await self.only(database.database(patient))
+        self.assertEqual(level, "fail")
+        self.assertIn("made by a newer version of the application notes", text)
 
     async def test_damage(self) -> None:
         self.make()
