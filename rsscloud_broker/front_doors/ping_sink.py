@@ -33,7 +33,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import field, frozen
-from attrs.validators import ge
+from attrs.validators import and_, ge, le
 from twisted.web.server import Request
 from twisted.web.xmlrpc import XMLRPC, Fault
 from zope.interface import implementer
@@ -60,6 +60,7 @@ from rsscloud_broker.model import Ping
 from rsscloud_broker.wire import weblog_updates, xmlrpc
 from rsscloud_broker.wire.origin import BadOrigin
 from rsscloud_broker.wire.text import text_of
+from rsscloud_broker.wire.units import YEAR
 from rsscloud_broker.wire.weblog_updates import BadCall, BadPing
 from rsscloud_broker.wire.wsdl import WEBLOG_UPDATES, weblog_updates_wsdl
 from rsscloud_broker.wire.xmlrpc import INVALID_PARAMS
@@ -73,7 +74,7 @@ class PingSinkOptions:
         recorded again.
     """
 
-    repeat_window: int = field(default=60, validator=ge(0))
+    repeat_window: int = field(default=60, validator=and_(ge(0), le(YEAR)))
 
 
 class WeblogUpdates(XMLRPC):

@@ -52,7 +52,9 @@ class ArchiveOptions:
     :ivar unit: what ``when`` counts: ``minutes`` or ``seconds``.
     """
 
-    keep_hours: int = field(default=168, validator=validators.ge(24))
+    keep_hours: int = field(
+        default=168, validator=validators.and_(validators.ge(24), validators.le(876_000))
+    )
     unit: Unit = field(default="minutes", validator=validators.in_(("minutes", "seconds")))
 
 

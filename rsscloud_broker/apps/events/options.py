@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 from attrs import field, frozen
-from attrs.validators import deep_iterable, ge
+from attrs.validators import and_, deep_iterable, ge, le
 
 from rsscloud_broker.apps.events.names import PREFIX, TOPIC, recent_path
 from rsscloud_broker.model.work import History
@@ -22,6 +22,9 @@ def _require_prefix(_: object, key: attrs.Attribute[Any], text: str) -> None:
         )
 
 
+_days = and_(ge(0.0), le(36_500.0))  # the database has no times of much earlier years
+
+
 @frozen
 class KeptTopics:
     """Topics whose contents are kept.
@@ -34,7 +37,7 @@ class KeptTopics:
 
     topic: str = field(validator=_require_prefix)
     entries: int = field(default=100, validator=ge(1))
-    days: float = field(default=30.0, validator=ge(0))
+    days: float = field(default=30.0, validator=_days)
 
 
 @frozen
@@ -47,8 +50,8 @@ class EventsOptions:
     :ivar leave_out: how the URLs of topics begin that are in no feed.
     """
 
-    days: float = field(default=0.0, validator=ge(0))
-    pings_days: float = field(default=30.0, validator=ge(0))
+    days: float = field(default=0.0, validator=_days)
+    pings_days: float = field(default=30.0, validator=_days)
     keep: tuple[KeptTopics, ...] = ()
     leave_out: tuple[str, ...] = field(default=(), validator=deep_iterable(_require_prefix))
 

@@ -15,4 +15,4 @@ class RiverOptions:
     """
 
     max_feeds: int = field(default=500, validator=and_(ge(1), le(10_000)))
-    days: int = field(default=90, validator=ge(1))
+    days: int = field(default=90, validator=and_(ge(1), le(36_500)))
