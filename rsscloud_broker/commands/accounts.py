@@ -7,7 +7,6 @@ They use the broker's database directly, and may do so while the broker runs.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -103,7 +102,7 @@ def add(
     password = "" if no_password else _ask_for_hash(name, settings.accounts, password_stdin)
     with storage.open_database(settings.database_url) as connection:
         _check_free(connection, name)
-        rows.add_account(connection, name, password, admin, time.time())
+        rows.add_account(connection, name, password, admin, storage.present_time(connection))
     click.echo(f"{name} is {'an administrator' if admin else 'an account'} now")
 
 
@@ -191,7 +190,8 @@ def link(config_file: str | None, data: str | None, url: str | None, name: str) 
     secret = new_secret()
     with storage.open_database(existing_database(config_file, data)) as connection:
         owner = _find_account(connection, name)
-        rows.add_link(connection, owner.id, digest_of(secret), time.time() + LINK_LIFE)
+        expires_at = storage.present_time(connection) + LINK_LIFE
+        rows.add_link(connection, owner.id, digest_of(secret), expires_at)
     click.echo(link_to(broker.rstrip("/"), secret))
 
 
@@ -230,7 +230,7 @@ def add_token(
         label = check_token(
             label or "made on the command line", scopes, days, is_admin=owner.is_admin
         )
-        secret, now = new_token(), time.time()
+        secret, now = new_token(), storage.present_time(connection)
         expires_at = None if days is None else now + days * 86_400
         made = rows.add_token(
             connection, owner.id, digest_of(secret), label, set(scopes), now, expires_at, MAX_TOKENS

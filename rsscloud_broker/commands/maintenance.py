@@ -6,7 +6,6 @@ They use the broker's configuration and database directly, and may do so while t
 from __future__ import annotations
 
 import json
-import time
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -109,7 +108,7 @@ def export(config_file: str | None, data: str | None, file: str) -> None:
     """
     with storage.open_database(existing_database(config_file, data), writes=False) as connection:
         left_out = storage.left_out(connection)
-        written = storage.export_text(connection, time.time())
+        written = storage.export_text(connection, storage.present_time(connection))
         if file == "-":
             for piece in written:
                 click.echo(piece, nl=False)
@@ -159,7 +158,9 @@ def import_(
     hub = f"{settings.address}{HUB_PATHS[0]}"
     storage.migrate(settings.database_url)
     begin = partial(storage.open_database, settings.database_url)
-    imported = storage.import_in_parts(begin, document, time.time(), hub=hub, protocols=protocols)
+    with begin() as connection:
+        now = storage.present_time(connection)
+    imported = storage.import_in_parts(begin, document, now, hub=hub, protocols=protocols)
     click.echo("\n".join(imported.sentences(hub)))
 
 
@@ -211,10 +212,10 @@ def nodes(config_file: str | None, data: str | None, as_json: bool) -> None:
 @plain_errors()
 def sweep(config_file: str | None, data: str | None) -> None:
     """Drop expired and failing subscriptions and unused topics, as the broker does each hour."""
-    now = time.time()
-    swept = storage.sweep_database(
-        existing_database(config_file, data), now, now - IDLE_TOPIC_SECONDS
-    )
+    url = existing_database(config_file, data)
+    with storage.open_database(url, writes=False) as connection:
+        now = storage.present_time(connection)
+    swept = storage.sweep_database(url, now, now - IDLE_TOPIC_SECONDS)
     click.echo(
         f"dropped subscriptions: {swept.expired} expired, {swept.failing} whose callbacks "
         "failed too often; "

@@ -25,6 +25,7 @@ from rsscloud_broker.storage.health import (
     try_backup,
 )
 from rsscloud_broker.storage.node_states import node_states
+from rsscloud_broker.storage.nodes import present_time
 from rsscloud_broker.storage.polls import topic_statuses
 from rsscloud_broker.storage.pulse import Pulse
 from rsscloud_broker.storage.store import Store

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, func, select
 from rsscloud_broker.database import sqlite
 from rsscloud_broker.database.columns import to_seconds
 from rsscloud_broker.model.administration import NodeState
-from rsscloud_broker.storage.nodes import database_clock
+from rsscloud_broker.storage.nodes import present_time
 from rsscloud_broker.storage.schema import CHECK_WAITS, fanout, intent, node, pending, slice_, topic
 from rsscloud_broker.storage.shared_schema import job
 
@@ -31,7 +31,7 @@ def node_states(conn: Connection, here: int | None = None) -> list[NodeState]:
 
     :param here: the id of this process; None if it is none of them.
     """
-    now = to_seconds(conn.execute(select(database_clock(conn))).scalar_one())
+    now = present_time(conn)
     notifications, slices = (
         _count_claims(conn, pending.c.node_id),
         _count_claims(conn, slice_.c.node_id),

@@ -47,7 +47,7 @@ from sqlalchemy import (
 
 from rsscloud_broker import __version__
 from rsscloud_broker.database import sqlite
-from rsscloud_broker.database.columns import insert_row, to_micros
+from rsscloud_broker.database.columns import insert_row, to_micros, to_seconds
 from rsscloud_broker.errors import StoreUnavailable
 from rsscloud_broker.storage import ping_counters, suspects
 from rsscloud_broker.storage.schema import CLAIMS, node, pending, slice_
@@ -101,6 +101,11 @@ def database_clock(conn: Connection) -> ColumnElement[int]:
         days = "julianday('now') - 2440587.5"
         return literal_column(f"CAST(({days}) * 86400000000 AS INTEGER)", BigInteger)
     return literal_column("CAST(extract(epoch FROM clock_timestamp()) * 1e6 AS bigint)", BigInteger)
+
+
+def present_time(conn: Connection) -> float:
+    """The time by which all brokers on a database go, in seconds since the epoch."""
+    return to_seconds(conn.execute(select(database_clock(conn))).scalar_one())
 
 
 def ensure_registered(
