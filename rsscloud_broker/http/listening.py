@@ -10,7 +10,8 @@ import errno
 import os
 import socket
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,8 @@ def check_endpoints(descriptions: Iterable[str], reactor: Any) -> None:
 
     :raises ConfigError: some are not; the text has a line for each.
     """
-    problems = []
+    descriptions = list(descriptions)
+    problems = list(_conflicts(descriptions))
     for description in descriptions:
         try:
             listener(description, Factory(), reactor)
@@ -134,6 +136,26 @@ def check_endpoints(descriptions: Iterable[str], reactor: Any) -> None:
                 problems.append(str(error))
     if problems:
         raise ConfigError("\n".join(problems))
+
+
+def _conflicts(descriptions: Sequence[str]) -> Iterator[str]:
+    """A fault for each endpoint of TCP where another one already listens."""
+    for first, second in combinations(descriptions, 2):
+        (port, address), (other_port, other) = _place(first), _place(second)
+        is_same_family = (":" in address) == (":" in other)
+        overlap = address == other or {address, other} & {"", "0.0.0.0", "::"}  # noqa: S104
+        if port == other_port and int(port) and is_same_family and overlap:
+            yield f"listen: {second!r} is the port at which {first!r} listens already"
+
+
+def _place(description: str) -> tuple[str, str]:
+    """The port and the address of an endpoint of TCP; the port is 0 if it is not known."""
+    kind = description.partition(":")[0]
+    if kind not in _POSITIONS:
+        return "0", ""
+    found = arguments(description, *_POSITIONS[kind])
+    port, everywhere = found.get("port", ""), "::" if kind == "tcp6" else ""
+    return port if port.isdecimal() else "0", found.get("interface", everywhere)
 
 
 def _is_for_systemd(description: str, error: ConfigError) -> bool:

@@ -51,6 +51,22 @@ class CheckedTests(SynchronousTestCase):
             ],
         )
 
+    def test_two_at_one_port(self) -> None:
+        """Each alone could listen, so nobody but the start would notice."""
+        local = "tcp:5337:interface=127.0.0.1"
+        for first, second in (
+            ("tcp:5337", local),
+            (local, "tcp:port=5337"),
+            (local, local),
+            ("tcp6:5337", r"tcp:5337:interface=\:\:1"),
+        ):
+            self.assertEqual(
+                self.refusal(first, second),
+                f"listen: {second!r} is the port at which {first!r} listens already",
+            )
+        other = "tcp:5337:interface=127.0.0.2"
+        check_endpoints([local, other, "tcp:5338", "tcp:0", "tcp:0", "unix:a", "unix:b"], reactor)
+
     def test_sockets_of_systemd_that_are_not_there_yet(self) -> None:
         check_endpoints(
             ["systemd:domain=INET:index=0", "systemd:UNIX:name=web", "systemd:domain=INET6:name=a"],
@@ -113,7 +129,7 @@ class TLSFilesTests(SynchronousTestCase):
 
     def test_files_that_can_be_used(self) -> None:
         description = f"ssl:443:privateKey={self.key}:certKey={self.certificate}"
-        check_endpoints([description, f"ssl:443:{self.key}:{self.certificate}"], reactor)
+        check_endpoints([description, f"ssl:444:{self.key}:{self.certificate}"], reactor)
         both = self.directory / "both.pem"
         both.write_bytes(self.key.read_bytes() + self.certificate.read_bytes())
         check_endpoints([f"ssl:443:privateKey={both}"], reactor)
