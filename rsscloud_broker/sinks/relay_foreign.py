@@ -34,6 +34,7 @@ from rsscloud_broker.sinks.relay_calls import (
 from rsscloud_broker.util.backoff import backoff
 from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.util.deferreds import gather
+from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.wire import soap, xmlrpc
 from rsscloud_broker.wire.cloud import Cloud
 from rsscloud_broker.wire.origin import has_passed
@@ -137,7 +138,7 @@ class ForeignClouds:
         :raises Unavailable: the store cannot be read.
         """
         topic = ping.rss_url or ping.url
-        status = await self._store.topic_status(topic)
+        status = await self._store.topic_status(normal_form(topic))
         if status is None:
             return
         foreign = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 from attrs import evolve
 from twisted.internet.defer import Deferred, fail, succeed
@@ -466,6 +467,15 @@ class ForeignCloudsTests(RelayTestCase):
         )
         self.assertIn(b"hub.mode=publish", self.asked()[0].body)
         self.assertEqual(self.counted("delivered", "foreign clouds"), 2)
+
+    def test_a_ping_with_another_spelling_of_the_feed(self) -> None:
+        """The store knows topics by their normal form; the hub is sent what the site wrote."""
+        self.start_with({"hubs": [HUB]})
+        written = self.FEED.replace("http://blog1.example", "HTTP://Blog1.Example:80")
+        self.ping(1, rss_url=written)
+        self.pass_time(1)
+        (request,) = self.asked()
+        self.assertIn(urlencode({"hub.url": written}).encode(), request.body)
 
     def test_addresses_that_are_no_urls(self) -> None:
         odd = {**self.cloud("http-post"), "domain": "a:b"}
