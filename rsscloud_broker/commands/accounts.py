@@ -190,6 +190,11 @@ def link(config_file: str | None, data: str | None, url: str | None, name: str) 
     secret = new_secret()
     with storage.open_database(existing_database(config_file, data)) as connection:
         owner = _find_account(connection, name)
+        if owner.disabled:
+            raise click.ClickException(
+                f"{name} is disabled ({owner.disabled}), so no link signs anybody in to it; enable "
+                "it first, at /admin/accounts or by rsscloud-broker admin enable"
+            )
         expires_at = storage.present_time(connection) + LINK_LIFE
         rows.add_link(connection, owner.id, digest_of(secret), expires_at)
     click.echo(link_to(broker.rstrip("/"), secret))

@@ -8,12 +8,15 @@ import sqlite3
 import subprocess
 from pathlib import Path
 
+from sqlalchemy import update
+
 from rsscloud_broker.accounts import Hasher, digest_of
 from rsscloud_broker.accounts.accounts import MAX_TOKENS
 from rsscloud_broker.config import AccountsConfig
 from rsscloud_broker.runtime import data_lock
 from rsscloud_broker.storage import accounts as rows
 from rsscloud_broker.storage import open_database
+from rsscloud_broker.storage.admin_schema import account
 from tests.commands.cases import CommandTests
 from tests.processes import BIN
 from tests.terminals import open_terminal
@@ -63,6 +66,13 @@ class LinkTests(AccountTests):
                 for text in printed
             ]
         self.assertEqual([each and each.name for each in found], [None, "dave"])
+
+    def test_link_to_a_disabled_account(self) -> None:
+        self.add()
+        with open_database(f"sqlite:///{self.data}/broker.sqlite") as connection:
+            connection.execute(update(account).values(disabled="it sent spam"))
+        said = self.refused("link", "dave")
+        self.assertIn("dave is disabled (it sent spam)", said)
 
     def test_where_the_running_broker_listens(self) -> None:
         """It need not be where the configuration says: ``--listen`` may have said otherwise."""
