@@ -65,13 +65,15 @@ class Poller(EachPeriod):
         self._per_host = MAX_PER_HOST
         # The polls under way, by URL.
         self._polls: dict[str, Deferred[None]] = {}
-        # Until when polls are put off, by host; the number of hosts that are remembered.
+        # All by the monotonic clock, as somebody may set the wall clock: until when polls are put
+        # off, by host, and the number of hosts that are remembered; the time before which there is
+        # no look; and the start.
         self._put_off_until: BoundedDict[str, float] = BoundedDict(1000)
-        self._not_before = 0.0  # there is no look before, by the monotonic clock
+        self._not_before = 0.0
         self._started_at = 0.0
 
     def startService(self) -> None:
-        self._started_at = self._clock.wall_seconds()
+        self._started_at = self._clock.seconds()
         super().startService()
 
     def stopService(self) -> Deferred[None] | None:
@@ -136,11 +138,12 @@ class Poller(EachPeriod):
 
     def _next_free_time(self, quota: HostQuota, now: float) -> float:
         """Choose when a poll is due whose host is busy: behind all that wait there by now."""
-        last = max(now, self._put_off_until.get(quota.host, now))
+        here = self._clock.seconds()
+        last = max(here, self._put_off_until.get(quota.host, here))
         # Seconds for which the polls of a host last that may be under way at the same time, as far
         # as further ones are put off.
-        at = self._put_off_until[quota.host] = last + 1.0 / self._under_way.share(quota.limit)
-        return at
+        until = self._put_off_until[quota.host] = last + 1.0 / self._under_way.share(quota.limit)
+        return now + until - here
 
     def _begin_poll(self, status: TopicStatus, quota: HostQuota) -> None:
         """Begin to poll a topic, in a place of its host."""
@@ -159,11 +162,13 @@ class Poller(EachPeriod):
         """Whether a topic that is due gets a new plan instead of a poll."""
         if status.poll_interval is None or status.planned_at is None:
             return True
-        read_since = status.asked_at is not None and status.asked_at > status.planned_at
-        due = status.next_poll_at or 0.0
+        now, due = self._clock.wall_seconds(), status.next_poll_at or 0.0
+        # A fetch that is ahead of now was made before the clock was set back.
+        read_since = status.planned_at < (status.asked_at or 0.0) <= now
+        started_at = now - (self._clock.seconds() - self._started_at)  # by the clock as set now
         # A poll that was due more than this many seconds before the start is planned anew, so that
         # not all that became due while the broker was down begin at once.
-        late_at_start = due < self._started_at - 60.0 and status.planned_at < self._started_at
+        late_at_start = due < started_at - 60.0 and status.planned_at < started_at
         return read_since or late_at_start
 
     async def _poll(self, url: str, planned_at: float | None) -> None:

@@ -128,10 +128,11 @@ def plan(state: PollState, now: float, pace: PollIntervals) -> Plan:
         at, reason = now + share * span, f"polled for the first time, within {_duration_text(span)}"
     else:
         pause, reason = _pause(state, interval, share, now, pace)
-        at = state.last_polled_at + pause
+        polled_at = min(state.last_polled_at, now)  # later than now if the clock was set back
+        at = polled_at + pause
         fresh = min(state.fresh_seconds or 0.0, MAX_FRESH_SECONDS)
         if fresh > pause:
-            at = state.last_polled_at + fresh + share * _SPREAD * pause
+            at = polled_at + fresh + share * _SPREAD * pause
             after = _duration_text(fresh)
             reason = f"polled when the last answer is not fresh any more, after {after}"
             if state.failures:

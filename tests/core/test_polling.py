@@ -13,7 +13,7 @@ from rsscloud_broker.errors import EndedTopic
 from rsscloud_broker.events import TopicChanged
 from rsscloud_broker.model import TopicStatus
 from rsscloud_broker.model.work import PollPlan
-from tests.core.house import FEED, CoreTestCase
+from tests.core.house import DAY, FEED, CoreTestCase
 
 OPTIONS = Polling(min_interval=600.0, max_interval=7200.0)
 
@@ -185,6 +185,35 @@ class PlacesTests(PollingTestCase):
         self.assertLess(len(self.fetcher.fetched), 10)
         self.advance(3700)
         self.assertEqual(len(set(self.fetcher.fetched)), 50)
+
+    def set_back(self) -> None:
+        """Set the wall clock back by a day, with the times in the store."""
+        self.clock.set_wall(-DAY)
+        self.successResultOf(self.store.set_back(DAY, self.clock.wall_seconds()))
+
+    def test_polls_go_on_after_the_clock_was_set_back(self) -> None:
+        for is_read_since in (False, True):
+            self.make_due(FEED)
+            self.run_poller()
+            self.advance(120)  # so that what is fetched now is recorded
+            if is_read_since:
+                self.successResultOf(self.detector.check_now(FEED))
+            self.set_back()
+            self.assertGreaterEqual(self.fetched(2 * 7200), 3)
+            self.poller.stopService()
+
+    def test_polls_of_a_busy_host_go_on_after_the_clock_was_set_back(self) -> None:
+        self.make_due(*(f"http://busy.example/{number}" for number in range(8)))
+        self.fetcher.held = []
+        self.run_poller()
+        self.advance(5)
+        self.set_back()
+        self.advance(20)
+        held, self.fetcher.held = self.fetcher.held, None
+        for gate in held:
+            gate.callback(None)
+        self.advance(59)
+        self.assertEqual(len(set(self.fetcher.fetched)), 8)
 
     def test_stop_in_the_middle(self) -> None:
         self.make_due(FEED)

@@ -77,6 +77,10 @@ class AdaptiveTests(PlanCase):
     def test_replanning_changes_nothing(self) -> None:
         self.assertEqual(plan(POLLED, NOW, PACE), plan(POLLED, NOW + 5, PACE))
 
+    def test_a_poll_from_before_the_clock_was_set_back_counts_as_one_now(self) -> None:
+        found = plan(evolve(POLLED, last_polled_at=NOW + DAY), NOW, PACE)
+        self.assert_pause(found, found.interval)
+
     def test_a_topic_that_never_changes_comes_to_the_ceiling_and_back(self) -> None:
         state = POLLED
         for _ in range(20):
