@@ -107,7 +107,8 @@ class Breakers:
             if one.retry_at < wall - 86_400.0:
                 self._forget(one.host)
                 continue
-            pause = one.retry_at - wall
+            # The wall clock may have been set back since the state was stored.
+            pause = min(one.retry_at - wall, LONGEST_PAUSE)
             self._breakers[one.host] = _Breaker(one.failures, now + pause, stored=True)
             self._forget_the_oldest()
 

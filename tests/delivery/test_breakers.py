@@ -243,6 +243,10 @@ class StoredTests(BreakersTestCase):
         self.assertEqual(self.pause(), 4 * FIRST_PAUSE)
         self.assertEqual(len(self.breakers.take_changes()), 1)
 
+    def test_state_from_before_the_clock_was_set_back_lasts_no_longer_than_others(self) -> None:
+        self.breakers.restore([HostState(HOST, THRESHOLD, NOW + 86_400.0)])
+        self.assertEqual(self.pause(), LONGEST_PAUSE)
+
     def test_what_other_nodes_have_stored_is_followed(self) -> None:
         state = HostState(HOST, THRESHOLD, NOW + FIRST_PAUSE)
         self.assertFalse(self.breakers.follow([state]))
