@@ -443,7 +443,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "delivery/attempts.py",
-        "earlier.changed_again = earlier.changed_again or (changed and earlier.begun)",
+        "earlier.changed_again |= earlier.begun and (changed or freed)",
         "pass",
         "delivery.test_attempts delivery.test_contents",
         "A change during a notification is not notified of: the subscriber has the older content.",

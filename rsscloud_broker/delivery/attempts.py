@@ -126,7 +126,9 @@ class Attempts:
             return attempt
         earlier = self._under_way.get(subscription.id)
         if earlier is not None:
-            earlier.changed_again = earlier.changed_again or (changed and earlier.begun)
+            # Another node, which found that the topic has changed, has freed what is claimed anew.
+            freed = subscription.claim is not None and earlier.subscription.claim is not None
+            earlier.changed_again |= earlier.begun and (changed or freed)
             earlier.followers.append(attempt)
             attempt.begun = attempt.follows = True
             began()

@@ -100,14 +100,20 @@ def later(first: Any, second: Any) -> Any:
     return case((first > second, first), else_=second)
 
 
-_DUE = bindparam("due", type_=BigInteger)
-_AFTER_PAUSE = func.coalesce(pending.c.tried_at, 0) + bindparam("pause", type_=BigInteger)
+_DUE, _PAUSE = bindparam("due", type_=BigInteger), bindparam("pause", type_=BigInteger)
+_AFTER_PAUSE = func.coalesce(pending.c.tried_at, 0) + _PAUSE
 _EARLIEST = later(func.coalesce(pending.c.not_before, 0), later(_AFTER_PAUSE, _DUE))
 
 _RESTART = _UPDATE_PENDING.values(
     attempts=0,
     due_at=case((pending.c.due_at < _EARLIEST, pending.c.due_at), else_=_EARLIEST),
 )
+
+# Another node may be calling the subscriber just now, perhaps since before the change.  It loses
+# its claim, so that what comes of that call does not count.
+_FREE_FROM_OTHERS = _UPDATE_PENDING.where(
+    pending.c.node_id != bindparam("node", type_=BigInteger)
+).values(node_id=None, tried_at=_DUE, due_at=_DUE + _PAUSE)
 
 
 def record_deliveries(
@@ -125,7 +131,8 @@ def record_deliveries(
     another pending notification.  A subscriber that is gone loses its subscription.
     If a subscription was renewed during an attempt that failed, the next one is due at once.
     Deliveries of removed subscriptions are ignored.  So are those of a subscription that
-    ``claim_due`` returned, if this process has lost the claim since.
+    ``claim_due`` returned, if this process has lost the claim since: as when another node has
+    stored that the topic has changed again, so that the subscriber is called once more.
     """
     # In the order of subscriptions, so that no two nodes wait for each other's rows.
     deliveries = sorted(deliveries, key=lambda each: each.subscription.id or 0)
@@ -276,7 +283,12 @@ def _add_pending(
             put_off.append(_attempt_parameters(one, node))
         else:
             tried.append(_attempt_parameters(one, node))
-    for statement, values in ((_RESTART, restarted), (_PUT_OFF, put_off), (_RECORD_ATTEMPT, tried)):
+    for statement, values in (
+        (_FREE_FROM_OTHERS, [one | {"node": node} for one in restarted]),
+        (_RESTART, restarted),
+        (_PUT_OFF, put_off),
+        (_RECORD_ATTEMPT, tried),
+    ):
         if values:
             conn.execute(statement, values)
     if inserts:

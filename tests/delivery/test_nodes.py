@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from attrs import evolve
 from sqlalchemy import Connection, update
 from twisted.internet.defer import Deferred, fail, succeed
 
+from rsscloud_broker.delivery.attempt import leave_to_the_store
 from rsscloud_broker.delivery.distribution import SAVE_AGAIN
 from rsscloud_broker.events import ClaimsLost, NodesCounted, WorkHinted
 from rsscloud_broker.model import Content, FetchResult
 from rsscloud_broker.model.work import HostState
+from rsscloud_broker.storage.deliveries import record_deliveries
 from rsscloud_broker.storage.nodes import leave
 from rsscloud_broker.storage.schema import fanout
 from tests.delivery.engine import FEED, NO_ANSWER, NOW, REFUSED, EngineTestCase
@@ -213,6 +216,33 @@ class OtherNodesTests(EngineTestCase):
         self.advance(2)
         self.assertEqual(sorted(self.called()[before:]), sorted(urls))
         self.assertEqual(self.waiting(), {})
+
+    def test_change_that_another_node_finds_during_a_call_is_notified_of_after_it(self) -> None:
+        self.change_elsewhere_during_a_retry(1)
+
+    def test_such_a_change_is_not_forgotten_if_the_notification_is_claimed_during_the_call(
+        self,
+    ) -> None:
+        self.change_elsewhere_during_a_retry(8)
+
+    def change_elsewhere_during_a_retry(self, seconds: float) -> None:
+        """Another node finds a change during a call, which takes some more seconds."""
+        urls = self.subscribe_many(1)
+        self.fail_all(urls)
+        self.notifier.outcomes.clear()
+        self.notifier.holds = set(urls)
+        self.advance(6)
+        self.assertEqual(self.called(), urls * 2)
+        (one,) = self.subscriptions()
+        news = leave_to_the_store(one, self.clock.wall_seconds(), 5.0)
+        record = partial(record_deliveries, deliveries=[news], node=0)
+        self.successResultOf(self.store._database.write(record))
+        self.advance(seconds)
+        self.assertEqual(self.called(), urls * 2)
+        self.notifier.holds.clear()
+        self.notifier.end()
+        self.advance(10)
+        self.assertEqual((self.called(), self.waiting()), (urls * 3, {}))
 
     def fail_all(self, urls: list[str]) -> None:
         """Let all notifications of a change fail, so that they are tried again in 5 s."""

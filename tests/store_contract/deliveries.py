@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from attrs import evolve
 
 from rsscloud_broker.model import Callback, Subscription
 from rsscloud_broker.model.work import Delivery, HostState, PollPlan
+from rsscloud_broker.storage.deliveries import record_deliveries
 from tests.storage.waiting import waiting_checks
 from tests.store_contract.basics import (
     FEED,
@@ -169,6 +172,16 @@ class DeliveriesContract(
         await self.store.record_deliveries([asked])
         await self.store.record_deliveries([self.news(one, 3000)])
         self.assertEqual((await self.attempts(), await self.store.next_due()), ([0], 8000))
+
+    async def test_news_of_another_node_take_the_claim_from_the_one_that_calls(self) -> None:
+        """Its call may have begun before the change."""
+        (one,) = await self.stored(1)
+        await self.store.record_deliveries([waits(one, 2500)])
+        (claimed,) = await self.store.claim_due(3000, 10, ())
+        news = partial(record_deliveries, deliveries=[self.news(one, 3001)], node=0)
+        await self.store._database.write(news)
+        await self.store.record_deliveries([succeeded(claimed)])
+        self.assertEqual((await self.attempts(), await self.store.next_due()), ([0], 3006))
 
     async def test_how_long_it_has_failed_is_known_through_all_news(self) -> None:
         (one,) = await self.stored(1)
