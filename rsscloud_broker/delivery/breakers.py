@@ -87,10 +87,11 @@ class Breakers:
         self._tell_closed = closed
         self._breakers: OrderedDict[str, _Breaker] = OrderedDict()
         # By ``host`` or ``host:port``: the changes that ``take_changes`` returns next, and
-        # in how many saves each is; and the names that ``own_changes`` has returned.
+        # in how many saves each is; and the names that ``own_changes`` has returned, until
+        # ``follow`` is called.
         self._changed: dict[str, HostState] = {}
         self._being_saved: Counter[str] = Counter()
-        self._own: set[str] = set()
+        self._own: set[str] | None = None
         counters.open_hosts.set_function(self._count_open)
 
     def _count_open(self) -> int:
@@ -114,7 +115,7 @@ class Breakers:
 
     def own_changes(self) -> Collection[str]:
         """The hosts and ports whose state the store does not have yet.  Those that change from now
-        on are added, until this is called again.
+        on are added, until ``follow`` or this is called.
         """
         self._own = {*self._changed, *self._being_saved}
         return self._own
@@ -126,6 +127,7 @@ class Breakers:
             process knows is newer.
         :returns: whether a breaker has closed, since the store has it no more.
         """
+        self._own = None
         open_ones = {one.host for one in states}
         closed = [
             name
@@ -291,7 +293,8 @@ class Breakers:
     def _note_change(self, state: HostState) -> None:
         """Remember a state that is to be stored, and say that there is one."""
         self._changed[state.host] = state
-        self._own.add(state.host)
+        if self._own is not None:
+            self._own.add(state.host)
         self._tell_changed()
 
     def _pause(self, failures: int) -> float:

@@ -319,6 +319,14 @@ class MemoryTests(BreakersTestCase):
             self.call(name=str(number))
         self.assertEqual((len(self.breakers._breakers), self.told), (10, 0))
 
+    def test_names_of_changes_are_kept_only_until_the_store_is_read(self) -> None:
+        for number in range(30):
+            self.call(THRESHOLD, str(number))
+        self.breakers.saved(self.breakers.take_changes())
+        self.assertFalse(self.breakers._own)
+        self.breakers.follow([], self.breakers.own_changes())
+        self.assertFalse(self.breakers._own)
+
     def test_host_that_is_forgotten_is_not_stored_either(self) -> None:
         self.call(THRESHOLD, "first")
         self.breakers.take_changes()
