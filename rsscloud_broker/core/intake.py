@@ -85,7 +85,9 @@ class PingIntake:
         unknown = [one for one, is_known in zip(wanted, known, strict=True) if not is_known]
         if not unknown:
             return 0
-        records = await self._store.add_pings(unknown)
+        # The clock of the other broker may be ahead: by the time of a ping each fetch would seem to
+        # have begun before it, and would be followed by another.
+        records = await self._store.add_pings(unknown, self._clock.wall_seconds())
         new = [record for record in records if not record.repeat]
         for record in new:
             ping = record.ping

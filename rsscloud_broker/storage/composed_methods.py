@@ -89,14 +89,15 @@ class ComposedMethods(SharedWork):
         return self._database.write(Batched(self._add_pings, asked))
 
     def add_pings(
-        self, wanted: Sequence[tuple[Ping, float]], way: Way = Way.LIST
+        self, wanted: Sequence[tuple[Ping, float]], at: float | None = None, way: Way = Way.LIST
     ) -> Deferred[list[PingRecord]]:
         """Record pings unless they are repeats, and request checks of the topics that they name;
         this process claims none of these checks.
 
         :param wanted: the pings, each with its ``repeat_window``.
+        :param at: when the checks are requested; None for the times of the pings.
         """
-        asked = [ping_rows.AskedPing(*one, way=way) for one in wanted]
+        asked = [ping_rows.AskedPing(*one, way=way, at=at) for one in wanted]
         return self._database.write(lambda conn: self._add_pings(conn, asked))
 
     def _add_pings(

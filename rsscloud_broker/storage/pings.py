@@ -102,6 +102,7 @@ class AskedPing(NamedTuple):
     """A ping to be recorded: see ``Store.add_ping``.
 
     :ivar window: seconds within which an equal ping makes this one a repeat.
+    :ivar at: when the checks are requested; None for when the ping was made.
     """
 
     ping: Ping
@@ -109,6 +110,7 @@ class AskedPing(NamedTuple):
     source: str = ""
     claim: bool = False
     way: Way = Way.WEBLOG_UPDATES
+    at: float | None = None
 
 
 def add_pings(
@@ -266,20 +268,20 @@ def _request_checks(
         pings.
     """
     asked: dict[str, AskedCheck] = {}
-    for record, _, source, claim, way in wanted:
-        received_at = to_micros(record.received_at)
+    for record, _, source, claim, way, at in wanted:
+        requested_at = to_micros(record.received_at if at is None else at)
         for url in _named_by(record):
             earlier = asked.get(url)
             if earlier is None:
                 asked[url] = AskedCheck(
                     url,
-                    received_at,
+                    requested_at,
                     source=source,
                     claim=claim,
                     cause=ChangeSource(way),
                 )
-            elif received_at > earlier.at:
-                asked[url] = earlier._replace(at=received_at)
+            elif requested_at > earlier.at:
+                asked[url] = earlier._replace(at=requested_at)
     found = conn.execute(_WATCHED.on(conn), {"urls": list(asked)}).all()
     if not found:
         return {}

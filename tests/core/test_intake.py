@@ -84,6 +84,13 @@ class IntakeTests(CoreTestCase):
         self.assertEqual(self.fetcher.fetched, [FEED], "it is known")
         self.assertEqual(self.due(), [])
 
+    def test_topic_is_fetched_once_though_the_clock_of_the_other_broker_is_ahead(self) -> None:
+        self.start()
+        self.subscribe()
+        self.take_in([Ping("A", FEED, float(NOW) + 200, origin=THERE)])
+        self.clock.pump([1.0] * 20)
+        self.assertEqual((self.fetcher.fetched, self.due()), ([FEED], []))
+
     def test_many_are_taken_in_by_portions(self) -> None:
         count = 2 * PORTION + 1
         pings = [a_ping(number) for number in range(count)]
