@@ -181,10 +181,16 @@ class OutdatedSubscriptions:
 
 
 class LateOutcomes:
-    """Saves outcomes that come after the end of a walk, but not before the walk's last save."""
+    """Saves outcomes that come after the end of a walk, but not before the walk's last save.
 
-    def __init__(self, record: Callable[[Sequence[Delivery]], None]) -> None:
+    :param attempts: those that have no outcome yet.
+    """
+
+    def __init__(
+        self, record: Callable[[Sequence[Delivery]], None], attempts: Sequence[Attempt]
+    ) -> None:
         self._record = record
+        self._attempts = attempts
         self._waiting: list[Delivery] | None = []  # None since ``release``
         self._node: int | None = None
 
@@ -202,6 +208,9 @@ class LateOutcomes:
             which the outcomes are ignored; None if they could not be stored.
         """
         self._node = node
+        for one in self._attempts:  # so it is seen if one of these is claimed anew meanwhile
+            one.subscription = evolve(one.subscription, claim=node)
+        self._attempts = ()
         waiting, self._waiting = self._waiting or [], None
         if waiting:
             self._record([self._with_claim(one) for one in waiting])

@@ -126,7 +126,7 @@ class Attempts:
             return attempt
         earlier = self._under_way.get(subscription.id)
         if earlier is not None:
-            # Another node, which found that the topic has changed, has freed what is claimed anew.
+            # What is claimed anew was freed by another node, which knows of a newer change.
             freed = subscription.claim is not None and earlier.subscription.claim is not None
             earlier.changed_again |= earlier.begun and (changed or freed)
             earlier.followers.append(attempt)

@@ -437,7 +437,7 @@ class Walk:
         self._tally.add_waiting(one.subscription for one in under_way)
         # The pending notification of a follower is stored for the attempt that it follows.
         progress.outcomes += [claimed(one, now) for one in under_way if not one.follows]
-        self._late = late = LateOutcomes(self._tools.record)
+        self._late = late = LateOutcomes(self._tools.record, under_way)
         if self._problem is None:
             await self._save_once(done=done)
         is_lost = isinstance(self._problem, ClaimLost)

@@ -13,7 +13,7 @@ from rsscloud_broker.delivery.attempt import leave_to_the_store
 from rsscloud_broker.delivery.distribution import SAVE_AGAIN
 from rsscloud_broker.events import ClaimsLost, NodesCounted, WorkHinted
 from rsscloud_broker.model import Content, FetchResult
-from rsscloud_broker.model.work import HostState
+from rsscloud_broker.model.work import Delivery, HostState
 from rsscloud_broker.storage.deliveries import record_deliveries
 from rsscloud_broker.storage.nodes import leave
 from rsscloud_broker.storage.schema import fanout
@@ -224,6 +224,27 @@ class OtherNodesTests(EngineTestCase):
         self,
     ) -> None:
         self.change_elsewhere_during_a_retry(8)
+
+    def test_change_of_which_another_node_could_not_notify_during_a_call_is_not_forgotten(
+        self,
+    ) -> None:
+        (url,) = self.subscribe_many(1)
+        self.notifier.holds = {url}
+        self.start()
+        self.change()
+        self.advance(1)
+        self.assertEqual(self.waiting(), {url: 0})
+        (one,) = self.subscriptions()
+        now = self.clock.wall_seconds()
+        failed = Delivery(one, REFUSED, now, attempts=1, retry_at=now + 2)
+        record = partial(record_deliveries, deliveries=[failed], node=0)
+        self.successResultOf(self.store._database.write(record))
+        self.advance(6)
+        self.assertEqual(self.called(), [url])
+        self.notifier.holds.clear()
+        self.notifier.end()
+        self.advance(10)
+        self.assertEqual((self.called(), self.waiting()), ([url] * 2, {}))
 
     def change_elsewhere_during_a_retry(self, seconds: float) -> None:
         """Another node finds a change during a call, which takes some more seconds."""
