@@ -75,6 +75,8 @@ def _remove_longest_idle(conn: Connection, number: int, spared: Collection[int])
         select(named.c.id, named.c.moved_to_id)
         .where(_IDLE, named.c.check_requested_at.is_(None), ~_HAS_SUBSCRIPTIONS)
         .order_by(named.c.idle_at, named.c.id)
+        # Another node may be subscribing somebody to one of them, or requesting a check of it.
+        .with_for_update(of=named, skip_locked=True)
     )
     if spared:
         oldest = oldest.where(named.c.id.not_in(spared))

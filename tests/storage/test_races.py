@@ -18,6 +18,8 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 from rsscloud_broker.model import Callback, Intent, Ping, Subscription
 from rsscloud_broker.model.work import Delivery, HostState
 from rsscloud_broker.storage import export_text, import_in_parts, open_database
+from rsscloud_broker.storage.idle import evict_idle
+from rsscloud_broker.storage.subscriptions import put_subscription
 from tests.postgresql import borrowed_database
 from tests.storage.databases import threaded_store
 from tests.store_contract.basics import (
@@ -43,8 +45,8 @@ class RaceTests(TestCase):
     """Two stores, each with threads and connections of its own."""
 
     def setUp(self) -> None:
-        url = self.enterContext(borrowed_database())
-        self.stores = (threaded_store(self, url), threaded_store(self, url))
+        self.url = self.enterContext(borrowed_database())
+        self.stores = (threaded_store(self, self.url), threaded_store(self, self.url))
 
     async def both(self, method: str, *arguments: Any) -> list[Any]:
         """Call a method of both stores at the same time."""
@@ -126,6 +128,14 @@ class RaceTests(TestCase):
         # A clock that is an hour ahead does not keep the others from recording anything.
         await one.record_fetch(a_fetch(b"3", 4600.0, feed(1)), None)
         self.assertTrue((await other.record_fetch(a_fetch(b"4", 1003.0, feed(1)), None)).changed)
+
+    async def test_idle_topic_to_which_another_node_subscribes_somebody_stays(self) -> None:
+        store = self.stores[0]
+        await store.record_fetch(a_fetch(url=feed(1)), None)
+        with open_database(self.url) as other_node:
+            put_subscription(other_node, a_subscription(feed(1)))
+            self.assertEqual(await store._database.write(lambda conn: evict_idle(conn, 0, 1)), 0)
+        self.assertEqual(len(await store.subscriptions(feed(1), 0, 10)), 1)
 
     async def test_same_content_of_a_new_host(self) -> None:
         for number in range(ROUNDS):
