@@ -41,9 +41,10 @@ _MIGRATION: Final = 0x7273_7363_6C6F_7564
 
 #: What the server calls a transaction that it ended so that others could go on: SQLSTATE
 #: serialization_failure and deadlock_detected ("PostgreSQL Error Codes", class 40).  And of one
-#: that inserted a row which another transaction had just inserted: unique_violation and
-#: exclusion_violation (class 23).
-_GAVE_WAY: Final = frozenset({"40001", "40P01", "23505", "23P01"})
+#: that inserted a row which another transaction had just inserted, or that refers to one which
+#: another had just removed: unique_violation, exclusion_violation and foreign_key_violation (class
+#: 23).
+_GAVE_WAY: Final = frozenset({"40001", "40P01", "23503", "23505", "23P01"})
 
 #: The SQLSTATE of a statement that the server ended: query_canceled.
 _ENDED: Final = "57014"

@@ -18,7 +18,8 @@ waits for the same lock; and with it all operations that have queued up, if the 
 answered for some seconds.
 
 Several nodes may write to one PostgreSQL.  If two of them wait for each other, or insert the same
-row, the server ends the transaction of one, which the writer then runs again.
+row, or one removes what the other refers to, the server ends the transaction of one, which the
+writer then runs again.
 """
 
 from __future__ import annotations

@@ -229,7 +229,7 @@ class SeveralNodesTests(TestCase):
         self.assertEqual(await store.busy_topics(7 * 3600, 8 * 3600, 10), [second])
 
     async def test_transaction_that_gives_way_to_another_is_run_again(self) -> None:
-        for code in ("40P01", "40001", "23505", "23P01"):
+        for code in ("40P01", "40001", "23503", "23505", "23P01"):
             store: Any = threaded_store(self, self.enterContext(borrowed_database()))
             raised: list[str] = []
 

@@ -12,14 +12,17 @@ from functools import partial
 from typing import Any
 
 from attrs import evolve
-from sqlalchemy import Connection, event
+from sqlalchemy import Connection, event, text
+from twisted.internet import reactor
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from rsscloud_broker.model import Callback, Intent, Ping, Subscription
 from rsscloud_broker.model.work import Delivery, HostState
 from rsscloud_broker.storage import export_text, import_in_parts, open_database
 from rsscloud_broker.storage.idle import evict_idle
-from rsscloud_broker.storage.subscriptions import put_subscription
+from rsscloud_broker.storage.subscriptions import put_subscription, remove_subscription
 from tests.postgresql import borrowed_database
 from tests.storage.databases import threaded_store
 from tests.store_contract.basics import (
@@ -161,6 +164,19 @@ class RaceTests(TestCase):
             self.assertEqual(sorted(ids), sorted({*ids}))
             for store, some in zip(self.stores, claimed, strict=True):
                 await store.record_deliveries([succeeded(one) for one in some])
+
+    async def test_change_during_a_call_whose_subscription_another_node_removes(self) -> None:
+        store = self.stores[0]
+        (one,) = await self.subscribe(feed(1), 1)
+        with open_database(self.url) as other_node:
+            remove_subscription(other_node, feed(1), one.callback)
+            again = evolve(succeeded(one), attempts=0, retry_at=3000.0)
+            recording = store.record_deliveries([again])
+            blocked = "SELECT 1 FROM pg_locks WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+            while not other_node.execute(text(blocked)).first():
+                await deferLater(IReactorTime(reactor), 0.01)
+        await recording
+        self.assertIsNone(await store.next_due())
 
     async def test_deliveries_in_opposite_order(self) -> None:
         """The second waits for the first, and none is lost."""
