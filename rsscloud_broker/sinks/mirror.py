@@ -139,13 +139,16 @@ class Mirror(EachPeriod):
 
     async def _copy_new(self, problem: str) -> None:
         """Copy the documents that were stored since the last time, or all at first."""
+        # The clock of the database may have been set back since a document was stored.
+        now = self._parts.clock.wall_seconds()
+        seen = newest = min(self._seen, now)
         # A document may appear in the database 30 seconds behind one that was stored after it.
-        since, name, newest = self._seen - 30.0, "", self._seen
+        since, name = seen - 30.0, ""
         differing: list[SharedDocument] = []
         while documents := await self._store.documents_since(since, name, AT_ONCE):
             differing += await self._differing(documents)
             name = documents[-1].name
-            newest = max(newest, *(one.stored_at for one in documents))
+            newest = max(newest, *(min(one.stored_at, now) for one in documents))
         is_done = True
         # The lists first, then the newest archives.
         for one in sorted(differing, key=lambda one: one.name, reverse=True):

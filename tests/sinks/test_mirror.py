@@ -8,11 +8,13 @@ from errno import EACCES, ENOSPC
 from typing import Any, cast
 
 from attrs import evolve
+from sqlalchemy import update
 from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs, formatEvent
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
+from rsscloud_broker.database.columns import to_micros
 from rsscloud_broker.errors import ClaimLost, Unavailable
 from rsscloud_broker.events import FileCopied, FilePublished, WorkHinted
 from rsscloud_broker.interfaces import SinkParts
@@ -22,6 +24,7 @@ from rsscloud_broker.sinks.archive import ArchiveOptions, ArchiveSink
 from rsscloud_broker.sinks.documents import drafted, publish_document, publish_draft
 from rsscloud_broker.sinks.files import records_in
 from rsscloud_broker.sinks.mirror import MISSING, Mirror
+from rsscloud_broker.storage.shared_schema import document
 from rsscloud_broker.testing import RecordingBus, make_sink_tests, memory_store, sink_parts
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.util.atomic_files import Copy, Draft, publish_file
@@ -99,6 +102,21 @@ class MirrorTests(SynchronousTestCase):
         self.assertEqual(len(self.bus.events), 2, "that was another hint")
         self.clock.advance(30)
         self.same(LIST)  # although the hint was lost
+
+    def test_copied_after_the_clock_was_set_back(self) -> None:
+        self.publish(b"<list/>")
+        self.stored_at(NOON + 86_400, LIST)
+        mirror = self.start()
+        self.publish(b"<archive/>", ARCHIVE)
+        self.stored_at(NOON + 30, ARCHIVE)
+        self.wait(mirror.handle(WorkHinted("document")))
+        self.same(ARCHIVE)
+
+    def stored_at(self, at: float, name: str) -> None:
+        """Have the database say that a document was stored at a time."""
+        stored = update(document).where(document.c.name == name).values(stored_at=to_micros(at))
+        database = self.store.store._database
+        self.successResultOf(database.write(lambda conn: conn.execute(stored).rowcount))
 
     def test_stop_while_files_are_copied(self) -> None:
         """One of them is under way; the others are copied after the next start."""
