@@ -28,7 +28,7 @@ from rsscloud_broker.interfaces.accounts import AccountFiles
 from rsscloud_broker.model.administration import Change
 from rsscloud_broker.web.archive import send_archive
 from rsscloud_broker.web.callers import NO_STORE, SESSION, Cookies, redirect, refused
-from rsscloud_broker.web.words import strangers_text
+from rsscloud_broker.web.words import one_button, strangers_text
 from rsscloud_broker.wire.text import parse_number, sentence
 from rsscloud_broker.wire.times import iso_time
 
@@ -270,6 +270,7 @@ def _taken_down_item(change: Change) -> Iterator[Flattenable]:
 def _session_item(session: Session, caller: Caller) -> Tag:
     """An item of the list of sessions."""
     is_this = caller.session is not None and session.id == caller.session.id
+    button = "Sign out" if is_this else "End this session"
     return tags.li(
         tags.span(tags.bdi(browser_name(session.browser), title=session.browser)),
         tags.span(
@@ -281,7 +282,7 @@ def _session_item(session: Session, caller: Caller) -> Tag:
             ".",
             class_="where",
         ),
-        _button("Sign out" if is_this else "End this session", "end-session", session.id, caller),
+        one_button(button, "/account", caller.csrf, do="end-session", id=str(session.id)),
     )
 
 
@@ -312,15 +313,8 @@ def _token_item(token: Token, caller: Caller) -> Tag:
             ".",
             class_="where",
         ),
-        _button("Remove", "remove-token", token.id, caller),
+        one_button("Remove", "/account", caller.csrf, do="remove-token", id=str(token.id)),
     )
-
-
-def _button(text: str, do: str, key: int, caller: Caller) -> Tag:
-    """A form with nothing but a button."""
-    fields = {"csrf": caller.csrf, "do": do, "id": str(key)}
-    hidden = [tags.input(type="hidden", name=name, value=value) for name, value in fields.items()]
-    return tags.form(*hidden, tags.button(text), action="/account", method="post")
 
 
 def _scope_box(scope: str, help_: str, *, is_chosen: bool) -> Tag:

@@ -36,6 +36,7 @@ from rsscloud_broker.core.following import Following
 from rsscloud_broker.interfaces import Caller, IPages
 from rsscloud_broker.web.log_lines import options
 from rsscloud_broker.web.navigation import FOR_MEMBERS, FOR_STRANGERS, menu, navigation
+from rsscloud_broker.web.words import one_button
 
 _TEMPLATES = FilePath(__file__).parent()
 
@@ -122,8 +123,7 @@ def _viewer_menu(caller: Caller, paths: Set[str]) -> Tag:
     """A menu with the name of who has signed in; administrators get a link to their pages."""
     has_console = caller.is_admin and "/admin" in paths
     console = [tags.li(tags.a("Administration", href="/admin"))] if has_console else []
-    token = tags.input(type="hidden", name="csrf", value=caller.csrf)
-    sign_out = tags.form(token, tags.button("Sign out"), action="/signout", method="post")
+    sign_out = one_button("Sign out", "/signout", caller.csrf)
     account = tags.li(tags.a("Your account", href="/account"))
     return tags.div(menu(caller.name, [account, *console, tags.li(sign_out)]), class_="viewer")
 

@@ -45,7 +45,7 @@ from rsscloud_broker.util.caches import TimedCache
 from rsscloud_broker.web.callers import private, viewer_of
 from rsscloud_broker.web.look_up import LookUp
 from rsscloud_broker.web.pages import linked
-from rsscloud_broker.web.words import clipped, dated, strangers_text
+from rsscloud_broker.web.words import clipped, dated, strangers_text, table
 from rsscloud_broker.wire import opml
 
 #: How many pings a page of ``/changes`` shows at most.
@@ -143,17 +143,10 @@ class PublicListsDoor(RoutesOnly):
 
     def _pings_table(self, pings: Sequence[Ping]) -> Tag:
         """A table of pings: when, the site, and links to what is known of it."""
-        head = tags.tr(*(tags.th(name, scope="col") for name in ("When", "What changed", "More")))
-        rows = [
-            tags.tr(
-                tags.td(dated(ping.received_at), **{"data-label": "When"}),
-                tags.td(_site_cell(ping), **{"data-label": "What changed"}),
-                tags.td(self._further_links(ping), **{"data-label": "More"}),
-            )
-            for ping in pings
-        ]
-        caption = tags.caption("The newest first.", class_="away")
-        return tags.table(caption, tags.thead(head), tags.tbody(*rows), class_="cards")
+        rows = (
+            (dated(ping.received_at), _site_cell(ping), self._further_links(ping)) for ping in pings
+        )
+        return table("The newest first.", ("When", "What changed", "More"), rows, "", kind="cards")
 
     def _further_links(self, ping: Ping) -> list[Flattenable]:
         """Links to the feed of a site, and to what the broker knows of it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -11,7 +11,7 @@ from twisted.web.template import Flattenable, Tag, XMLString, tags
 
 from rsscloud_broker.model import Topic, TopicOverview
 from rsscloud_broker.util.urls import normal_form
-from rsscloud_broker.web import plots
+from rsscloud_broker.web import plots, words
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.words import clipped, counted, moment, strangers_text
 from rsscloud_broker.wire.cloud import Cloud
@@ -117,14 +117,9 @@ def facts(overview: TopicOverview, this_broker: ThisBroker, now: float) -> list[
     more = f", and {counted(len(problems), 'problem')} in it" if problems else ""
     summary = tags.summary(f"What its feed says{more}")
     return [
-        _list_of(pairs),
-        tags.details(summary, _list_of(_feed_facts(overview, this_broker)), class_="folded"),
+        words.facts(pairs),
+        tags.details(summary, words.facts(_feed_facts(overview, this_broker)), class_="folded"),
     ]
-
-
-def _list_of(pairs: Iterable[tuple[str, Flattenable]]) -> Tag:
-    rows = [tags.div(tags.dt(name), tags.dd(fact)) for name, fact in pairs if fact]
-    return tags.dl(*rows, class_="facts")
 
 
 def _address_facts(overview: TopicOverview) -> Iterator[tuple[str, Flattenable]]:

@@ -1,10 +1,13 @@
-"""Times, numbers and texts of strangers, in words and elements for pages."""
+"""Times, numbers and texts of strangers, in words and elements for pages; and the elements that
+many pages have: lists of facts, forms, tables.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from twisted.web.template import Tag, tags
+from twisted.web.template import Flattenable, Tag, tags
 
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.times import iso_time
@@ -74,3 +77,49 @@ def strangers_text(text: str, length: int = MAX_SHOWN) -> Tag:
     beside it.
     """
     return tags.bdi(clipped(clean(text), length))
+
+
+def facts(pairs: Iterable[tuple[Flattenable, Flattenable]]) -> Tag:
+    """A list of facts; those with an empty content are left out."""
+    shown = [tags.div(tags.dt(name), tags.dd(content)) for name, content in pairs if content]
+    return tags.dl(*shown, class_="facts")
+
+
+def hidden(fields: Mapping[str, str]) -> list[Tag]:
+    """Hidden fields of a form."""
+    return [tags.input(type="hidden", name=name, value=value) for name, value in fields.items()]
+
+
+def one_button(button: Tag | str, action: str, csrf: str, **fields: str) -> Tag:
+    """A form with nothing but a button, which is given as an element or as its text."""
+    button = button if isinstance(button, Tag) else tags.button(button)
+    return tags.form(*hidden({"csrf": csrf, **fields}), button, action=action, method="post")
+
+
+def table(
+    caption: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Flattenable]],
+    empty: str,
+    kind: str = "cards console",
+) -> Tag:
+    """A table, or a sentence if it has no rows.
+
+    :param caption: what it shows, for screen readers.
+    :param columns: the headings.
+    :param empty: what to say without rows.
+    :param kind: its class, by which the style sheet knows it.
+    """
+    head = tags.tr(*(tags.th(column, scope="col") for column in columns))
+    body = [tags.tr(*map(_cell, columns, row)) for row in rows]
+    if not body:
+        return tags.p(empty, class_="quiet")
+    said = tags.caption(caption, class_="away")
+    return tags.table(said, tags.thead(head), tags.tbody(*body), class_=kind)
+
+
+def _cell(column: str, content: Flattenable) -> Tag:
+    """A cell.  One with a button or a telling link has no name on a phone, where rows are cards."""
+    if isinstance(content, Tag) and (content.tagName == "form" or content.children == [column]):
+        return tags.td(content)
+    return tags.td(content, **{"data-label": column})

@@ -25,7 +25,7 @@ from rsscloud_broker.http.answering import PLAIN, Answer, Answers
 from rsscloud_broker.http.requests import client_address, number_parameter, parameter
 from rsscloud_broker.interfaces import AppParts, Caller, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.web.callers import NO_STORE, redirect, refused
-from rsscloud_broker.web.words import clock_time, counted, dated
+from rsscloud_broker.web.words import clock_time, counted, dated, one_button
 from rsscloud_broker.wire.text import parse_number, sentence
 
 _TEMPLATE: Final = "rsscloud_broker.apps.hosting:feeds.html"
@@ -144,9 +144,9 @@ class FeedsDoor(RoutesOnly):
         facts = tags.span(
             f"{file.size:,} bytes, saved ", dated(file.saved_at), ", ", where, ".", class_="where"
         )
-        return tags.li(
-            tags.span(link), facts, _one_button_form("Delete", caller, file.path, do="delete")
-        )
+        button = tags.button("Delete", **{"aria-label": f"Delete {file.path}"})
+        form = one_button(button, PREFIX, caller.csrf, file=file.path, do="delete")
+        return tags.li(tags.span(link), facts, form)
 
 
 def _version_item(path: str, version: Version, caller: Caller) -> Tag:
@@ -156,22 +156,10 @@ def _version_item(path: str, version: Version, caller: Caller) -> Tag:
     facts = tags.span(f"{version.size:,} bytes, {version.media_type}", class_="where")
     if version.is_present:
         return tags.li(tags.span(link), facts, tags.span("This one is served."))
-    fields = {"do": "restore", "version": str(version.id)}
-    what = f"the version of {clock_time(version.saved_at).removesuffix(' UTC')}"
-    return tags.li(
-        tags.span(link), facts, _one_button_form("Restore", caller, path, what, **fields)
-    )
-
-
-def _one_button_form(text: str, caller: Caller, path: str, what: str = "", **fields: str) -> Tag:
-    """A form with nothing but a button.
-
-    :param what: what the button is for, for screen readers; empty for the file.
-    """
-    given = {"csrf": caller.csrf, "file": path, **fields}
-    hidden = [tags.input(type="hidden", name=name, value=value) for name, value in given.items()]
-    button = tags.button(text, **{"aria-label": f"{text} {what or path}"})
-    return tags.form(*hidden, button, action=PREFIX, method="post")
+    what = f"Restore the version of {clock_time(version.saved_at).removesuffix(' UTC')}"
+    button = tags.button("Restore", **{"aria-label": what})
+    fields = {"file": path, "do": "restore", "version": str(version.id)}
+    return tags.li(tags.span(link), facts, one_button(button, PREFIX, caller.csrf, **fields))
 
 
 def _usage_in_words(files: list[File], limits: AccountLimits) -> str:

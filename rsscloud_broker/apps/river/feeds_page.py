@@ -34,7 +34,7 @@ from rsscloud_broker.interfaces import AppParts, Caller, IClock, Route
 from rsscloud_broker.web import file_forms
 from rsscloud_broker.web.callers import NO_STORE, redirect, refused
 from rsscloud_broker.web.pages import linked
-from rsscloud_broker.web.words import clipped, counted, moment, strangers_text
+from rsscloud_broker.web.words import clipped, counted, hidden, moment, strangers_text
 from rsscloud_broker.wire.text import clean, sentence
 
 PATH: Final = "/river/feeds"
@@ -264,8 +264,7 @@ def _feed_item(feed: Feed, caller: Caller, clock: IClock) -> Tag:
     if feed.verified_at is not None:
         facts += ["Last confirmed ", moment(feed.verified_at, now), ". "]
     facts += ["You began to follow it ", moment(feed.added_at, now), "."]
-    fields = {"csrf": caller.csrf, "id": str(feed.id)}
-    hidden = [tags.input(type="hidden", name=name, value=value) for name, value in fields.items()]
+    fields = hidden({"csrf": caller.csrf, "id": str(feed.id)})
     buttons = [
         tags.button(
             verb,
@@ -295,5 +294,5 @@ def _feed_item(feed: Feed, caller: Caller, clock: IClock) -> Tag:
         tags.div(tags.bdi(linked(feed.url, feed.url)), class_="where"),
         tags.div(*_with_moments(sentence(feed.status), now), class_="where") if feed.status else "",
         tags.div(*facts, class_="where"),
-        tags.form(*hidden, *buttons, action=PATH, method="post", class_="both"),
+        tags.form(*fields, *buttons, action=PATH, method="post", class_="both"),
     )

@@ -20,7 +20,7 @@ from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.http.requests import number_parameter
 from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.model.administration import Change
-from rsscloud_broker.web.words import clipped, counted, moment, strangers_text
+from rsscloud_broker.web.words import clipped, counted, moment, one_button, strangers_text
 from rsscloud_broker.wire.text import sentence
 from rsscloud_broker.wire.units import DAY
 
@@ -78,16 +78,16 @@ class Lists:
             edit,
         ]
         what = "draft" if post.is_draft else "message"
-        button = _button(caller, "delete", "id", str(post.id), f"Delete this {what}")
-        return tags.li(shown, tags.span(*about, class_="where"), _fold_away("Delete…", button))
+        button = _folded_button(what, caller, do="delete", id=str(post.id))
+        return tags.li(shown, tags.span(*about, class_="where"), button)
 
     def _file_row(self, upload: StoredUpload, caller: Caller) -> Tag:
         """A file in the list, with a button to delete it."""
         path = urlsplit(self._writing.files.url(caller.name, upload)).path
         about = tags.span(f"{upload.media_type}, {upload.size:,} bytes", class_="where")
-        button = _button(caller, "delete-file", "file", upload.digest, "Delete this file")
+        button = _folded_button("file", caller, do="delete-file", file=upload.digest)
         link = tags.a(tags.bdi(clipped(upload.name)), href=path)
-        return tags.li(link, about, _fold_away("Delete…", button))
+        return tags.li(link, about, button)
 
 
 def _removal_notice(changes: Sequence[Change], now: float) -> list[Flattenable]:
@@ -125,18 +125,11 @@ def _links(what: str, begin: int, older: int) -> list[Flattenable]:
     return links
 
 
-def _button(caller: Caller, do: str, name: str, value: str, text: str) -> Tag:
-    """A form that is a button; ``do`` is what it does: see ``write_page``."""
-    return tags.form(
-        tags.input(type="hidden", name="csrf", value=caller.csrf),
-        tags.input(type="hidden", name="do", value=do),
-        tags.input(type="hidden", name=name, value=value),
-        tags.button(text, class_="careful"),
-        action="/write",
-        method="post",
-    )
+def _folded_button(what: str, caller: Caller, **fields: str) -> Tag:
+    """A form that appears only when somebody asks for it, as what it does cannot be undone.
 
-
-def _fold_away(text: str, what: Tag) -> Tag:
-    """A form that appears only when somebody asks for it, as what it does cannot be undone."""
-    return tags.details(tags.summary(text), what, class_="sure")
+    :param fields: see ``write_page``.
+    """
+    button = tags.button(f"Delete this {what}", class_="careful")
+    form = one_button(button, "/write", caller.csrf, **fields)
+    return tags.details(tags.summary("Delete…"), form, class_="sure")

@@ -22,18 +22,10 @@ from rsscloud_broker.web.admin.account_operations import (
     set_limit,
 )
 from rsscloud_broker.web.admin.api_operation import Operation
-from rsscloud_broker.web.admin.elements import (
-    MAX_REASON,
-    MAX_URL,
-    ON_PAGE,
-    facts,
-    further,
-    path,
-    table,
-)
+from rsscloud_broker.web.admin.elements import MAX_REASON, MAX_URL, ON_PAGE, further, path
 from rsscloud_broker.web.admin.page import AdminPage, PageContent
 from rsscloud_broker.web.admin.shapes import Invitation, Shape
-from rsscloud_broker.web.words import counted, dated, moment, strangers_text
+from rsscloud_broker.web.words import counted, dated, facts, moment, strangers_text, table
 from rsscloud_broker.wire.text import clean, sentence
 
 

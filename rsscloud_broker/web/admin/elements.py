@@ -1,4 +1,4 @@
-"""The elements that the pages of the console share: tables, lists of facts, buttons, links."""
+"""The elements that only the pages of the console share: links, states, messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rsscloud_broker.model.administration import Block
 from rsscloud_broker.model.work import HostState
 from rsscloud_broker.web.admin.operations import close_breaker
 from rsscloud_broker.web.log_lines import PLAIN_WORDS
-from rsscloud_broker.web.words import moment, strangers_text
+from rsscloud_broker.web.words import moment, one_button, strangers_text
 from rsscloud_broker.wire.text import legal
 
 #: The longest texts of strangers that are shown: URLs, and reasons.
@@ -30,48 +30,6 @@ def path(place: str, **query: object) -> str:
     """A path on this broker with a query; empty values are left out."""
     given = {name: value for name, value in query.items() if value not in {"", None}}
     return f"{place}?{urlencode(given)}" if given else place
-
-
-def table(
-    caption: str, columns: Sequence[str], rows: Iterable[Sequence[Flattenable]], empty: str
-) -> Tag:
-    """A table, or a sentence if it has no rows.
-
-    :param caption: what it shows, for screen readers.
-    :param columns: the headings.
-    :param empty: what to say without rows.
-    """
-    head = tags.tr(*(tags.th(column, scope="col") for column in columns))
-    body = [tags.tr(*map(_cell, columns, row)) for row in rows]
-    if not body:
-        return tags.p(empty, class_="quiet")
-    said = tags.caption(caption, class_="away")
-    return tags.table(said, tags.thead(head), tags.tbody(*body), class_="cards console")
-
-
-def _cell(column: str, content: Flattenable) -> Tag:
-    """A cell.  One with a button or a telling link has no name on a phone, where rows are cards."""
-    if isinstance(content, Tag) and (content.tagName == "form" or content.children == [column]):
-        return tags.td(content)
-    return tags.td(content, **{"data-label": column})
-
-
-def facts(pairs: Iterable[tuple[Flattenable, Flattenable]]) -> Tag:
-    """A list of facts; those with an empty content are left out."""
-    shown = [tags.div(tags.dt(name), tags.dd(content)) for name, content in pairs if content]
-    return tags.dl(*shown, class_="facts")
-
-
-def hidden(fields: Mapping[str, str]) -> list[Tag]:
-    """Hidden fields of a form."""
-    return [tags.input(type="hidden", name=name, value=value) for name, value in fields.items()]
-
-
-def button(text: str, action: str, csrf: str, **fields: str) -> Tag:
-    """A form with nothing but a button."""
-    return tags.form(
-        *hidden({"csrf": csrf, **fields}), tags.button(text), action=action, method="post"
-    )
 
 
 def further(place: str, **query: object) -> Tag | str:
@@ -118,7 +76,7 @@ def blocked(block: Block | None) -> Flattenable:
 
 def breaker_row(one: HostState, csrf: str, now: float) -> Sequence[Flattenable]:
     """A row of the table of open breakers."""
-    close = button("Call it now", "/admin/hosts", csrf, do=close_breaker.name, host=one.host)
+    close = one_button("Call it now", "/admin/hosts", csrf, do=close_breaker.name, host=one.host)
     return (strangers_text(one.host), f"{one.failures:,}", moment(one.retry_at, now), close)
 
 

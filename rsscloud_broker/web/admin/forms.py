@@ -13,9 +13,9 @@ from twisted.web.template import Tag, tags
 
 from rsscloud_broker.errors import Unadministrable
 from rsscloud_broker.web.admin.api_operation import Asked, Operation
-from rsscloud_broker.web.admin.elements import hidden
 from rsscloud_broker.web.admin.openapi import fields_of
 from rsscloud_broker.web.log_lines import options
+from rsscloud_broker.web.words import hidden
 from rsscloud_broker.wire.text import sentence
 
 

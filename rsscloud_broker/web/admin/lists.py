@@ -18,15 +18,13 @@ from rsscloud_broker.web.admin.elements import (
     MAX_URL,
     ON_PAGE,
     breaker_row,
-    button,
     further,
-    table,
 )
 from rsscloud_broker.web.admin.operations import announce, block, close_breaker, unblock, withdraw
 from rsscloud_broker.web.admin.page import AdminPage, PageContent
 from rsscloud_broker.web.event_log import OUTCOMES, LogQuery, query_of, select
 from rsscloud_broker.web.log_lines import line_of
-from rsscloud_broker.web.words import moment, strangers_text
+from rsscloud_broker.web.words import moment, one_button, strangers_text, table
 from rsscloud_broker.wire.text import clean
 
 
@@ -89,7 +87,9 @@ def _block_row(one: Block, csrf: str, now: float) -> tuple[Flattenable, ...]:
         strangers_text(one.reason, MAX_REASON),
         one.account,
         moment(one.at, now),
-        button("Lift", "/admin/blocks", csrf, do=unblock.name, kind=one.kind, object=one.object),
+        one_button(
+            "Lift", "/admin/blocks", csrf, do=unblock.name, kind=one.kind, object=one.object
+        ),
     )
 
 
@@ -123,7 +123,7 @@ def _announcement_row(one: Announcement, csrf: str, now: float) -> tuple[Flatten
         moment(one.since, now),
         "it is withdrawn" if one.until is None else moment(one.until, now),
         one.account,
-        button("Withdraw", "/admin/announcements", csrf, do=withdraw.name, id=str(one.id)),
+        one_button("Withdraw", "/admin/announcements", csrf, do=withdraw.name, id=str(one.id)),
     )
 
 

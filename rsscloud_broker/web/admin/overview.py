@@ -18,16 +18,14 @@ from rsscloud_broker.web.admin.elements import (
     MAX_REASON,
     MAX_URL,
     ON_PAGE,
-    facts,
     further,
     path,
     subscription_link,
-    table,
     topic_link,
 )
 from rsscloud_broker.web.admin.page import AdminPage, PageContent
 from rsscloud_broker.web.statistics import PERIODS, Statistics, read
-from rsscloud_broker.web.words import counted, moment, strangers_text
+from rsscloud_broker.web.words import counted, facts, moment, strangers_text, table
 from rsscloud_broker.wire.node_states import claims_of, clock_of
 
 #: How many breakers, announcements and changes the overview shows.

@@ -33,11 +33,12 @@ from rsscloud_broker.interfaces import (
     Route,
 )
 from rsscloud_broker.web.admin.api_operation import Asked, Operation
-from rsscloud_broker.web.admin.elements import hidden, path
+from rsscloud_broker.web.admin.elements import path
 from rsscloud_broker.web.admin.forms import form, objects, read_form
 from rsscloud_broker.web.admin.operations import OPERATIONS
 from rsscloud_broker.web.admin.shapes import Shape
 from rsscloud_broker.web.callers import NO_STORE, redirect, refused
+from rsscloud_broker.web.words import hidden
 from rsscloud_broker.wire.text import sentence
 
 #: The pages of the console, with the texts of the links to them.

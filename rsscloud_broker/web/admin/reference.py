@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 from twisted.web.template import Flattenable, Tag, tags
 
-from rsscloud_broker.web.admin.elements import facts
+from rsscloud_broker.web.words import facts
 
 
 def slots(document: Mapping[str, Any]) -> dict[str, Flattenable]:

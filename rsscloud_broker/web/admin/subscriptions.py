@@ -26,18 +26,16 @@ from rsscloud_broker.web.admin.elements import (
     badges,
     blocked,
     breaker_row,
-    facts,
     further,
     path,
     raw,
     subscription_link,
-    table,
     topic_link,
 )
 from rsscloud_broker.web.admin.operations import mark, redeliver, remove, unmark
 from rsscloud_broker.web.admin.page import AdminPage, PageContent
 from rsscloud_broker.web.admin.shapes import Shape, states_of
-from rsscloud_broker.web.words import counted, moment, strangers_text
+from rsscloud_broker.web.words import counted, facts, moment, strangers_text, table
 from rsscloud_broker.wire.text import clean, sentence
 
 #: The words of the states that subscriptions are found by.

@@ -13,11 +13,11 @@ from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import Caller
 from rsscloud_broker.model.administration import TopicDetails
 from rsscloud_broker.web.admin.api_operation import Operation
-from rsscloud_broker.web.admin.elements import MAX_REASON, MAX_URL, blocked, facts, path
+from rsscloud_broker.web.admin.elements import MAX_REASON, MAX_URL, blocked, path
 from rsscloud_broker.web.admin.operations import end, move, read, revive, take_down
 from rsscloud_broker.web.admin.page import AdminPage, PageContent
 from rsscloud_broker.web.admin.shapes import Reading, Shape
-from rsscloud_broker.web.words import counted, moment, strangers_text
+from rsscloud_broker.web.words import counted, facts, moment, strangers_text
 from rsscloud_broker.wire.text import sentence
 
 
