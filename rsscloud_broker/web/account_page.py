@@ -99,17 +99,13 @@ class AccountPage:
         self._files = files
         self._exporting: set[int] = set()  # the ids of accounts to which archives are being sent
 
-    async def show(self, request: Request) -> Answer:
-        """The page; who has not signed in is led to the form."""
-        caller = await self._callers.caller(request)
-        if caller is None or caller.session is None:
-            return redirect(self._callers.sign_in_url(request))
+    async def show(self, request: Request, caller: Caller) -> Answer:
+        """The page."""
         return await self._page(caller, done=_DONE.get(parameter(request, "done"), ""))
 
-    async def export(self, request: Request) -> Answer | None:
+    async def export(self, request: Request, caller: Caller) -> Answer | None:
         """Send all that belongs to the account as an archive; None when it is sent."""
-        caller = await self._callers.caller(request)
-        if caller is None or caller.session is None or self._files is None:
+        if self._files is None:
             return redirect(self._callers.sign_in_url(request))
         if request.channel is None:
             return None  # the client has hung up
@@ -125,11 +121,8 @@ class AccountPage:
             self._exporting.discard(key)
         return None
 
-    async def act(self, request: Request) -> Answer:
+    async def act(self, request: Request, caller: Caller) -> Answer:
         """Do what the field ``do`` of a form asks for; the page says what was wrong with it."""
-        caller = await self._callers.caller(request)
-        if caller is None or caller.session is None:
-            return redirect("/signin?next=/account")
         action = self._actions.get(parameter(request, "do"))
         try:
             self._callers.check_form(request, caller)

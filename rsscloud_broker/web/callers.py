@@ -15,6 +15,7 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
+from collections.abc import Awaitable, Callable
 from typing import Final
 from urllib.parse import quote, urlsplit
 
@@ -22,7 +23,7 @@ from twisted.web.server import Request
 from zope.interface import implementer
 
 from rsscloud_broker.errors import ForgedForm, Unavailable
-from rsscloud_broker.http.answering import Answer
+from rsscloud_broker.http.answering import Answer, Answered, Answers
 from rsscloud_broker.http.requests import bearer_token, header, parameter
 from rsscloud_broker.http.tracing import TracedRequest
 from rsscloud_broker.interfaces import Caller, IAccounts, ICallers, SignedIn
@@ -141,6 +142,23 @@ async def viewer_of(callers: ICallers | None, request: Request) -> Caller | None
         return await callers.caller(request) if callers is not None else None
     except Unavailable:
         return None  # the page itself may not need the store
+
+
+def for_signed_in(
+    callers: ICallers, respond: Callable[[Request, Caller], Awaitable[Answered]]
+) -> Answers:
+    """A resource for who has signed in with a browser; who has not is led to the form for that.
+
+    :param respond: takes a request and who makes it, and returns the answer.
+    """
+
+    async def answer(request: Request) -> Answered:
+        caller = await callers.caller(request)
+        if caller is None or caller.session is None:
+            return redirect(callers.sign_in_url(request))
+        return await respond(request, caller)
+
+    return Answers(answer)
 
 
 def private(viewer: Caller | None) -> dict[str, str]:

@@ -38,6 +38,7 @@ from rsscloud_broker.web.callers import (
     Cookies,
     begin_session,
     check_first_form,
+    for_signed_in,
     form_token,
     local_path,
     redirect,
@@ -76,9 +77,9 @@ class AccountsDoor(RoutesOnly):
             Route(INVITED_PATH, "GET", Answers(invitation.show)),
             Route(INVITED_PATH, "POST", Answers(invitation.use)),
             Route("/signout", "POST", Answers(pages.sign_out)),
-            Route("/account", "GET", Answers(account.show)),
-            Route("/account", "POST", Answers(account.act)),
-            Route("/account/export", "GET", Answers(account.export)),
+            Route("/account", "GET", for_signed_in(parts.callers, account.show)),
+            Route("/account", "POST", for_signed_in(parts.callers, account.act)),
+            Route("/account/export", "GET", for_signed_in(parts.callers, account.export)),
         ]
 
     def routes(self) -> Sequence[Route]:

@@ -21,10 +21,10 @@ from rsscloud_broker.apps.hosting.rows import File, Version
 from rsscloud_broker.apps.hosting.saving import AccountLimits
 from rsscloud_broker.apps.hosting.serving import SAFE
 from rsscloud_broker.errors import ForgedForm, Refused, TooMany
-from rsscloud_broker.http.answering import PLAIN, Answer, Answers
+from rsscloud_broker.http.answering import PLAIN, Answer
 from rsscloud_broker.http.requests import client_address, number_parameter, parameter
 from rsscloud_broker.interfaces import AppParts, Caller, IFrontDoor, Route, RoutesOnly
-from rsscloud_broker.web.callers import NO_STORE, redirect, refused
+from rsscloud_broker.web.callers import NO_STORE, for_signed_in, redirect, refused
 from rsscloud_broker.web.words import clock_time, counted, dated, one_button
 from rsscloud_broker.wire.text import parse_number, sentence
 
@@ -49,15 +49,12 @@ class FeedsDoor(RoutesOnly):
 
     def routes(self) -> list[Route]:
         return [
-            Route(PREFIX, "GET", Answers(self._show)),
-            Route(PREFIX, "POST", Answers(self._act)),
+            Route(PREFIX, "GET", for_signed_in(self._callers, self._show)),
+            Route(PREFIX, "POST", for_signed_in(self._callers, self._act)),
         ]
 
-    async def _show(self, request: Request) -> Answer:
-        """The page, or one version of a file; who has not signed in is led to the form."""
-        caller = await self._callers.caller(request)
-        if caller is None or caller.session is None:
-            return redirect(self._callers.sign_in_url(request))
+    async def _show(self, request: Request, caller: Caller) -> Answer:
+        """The page, or one version of a file."""
         path, version = parameter(request, "file"), parameter(request, "version")
         if path and version:
             return await self._show_version(caller, path, version)
@@ -73,11 +70,8 @@ class FeedsDoor(RoutesOnly):
         shown_as = found.media_type if is_image else f"text/plain; charset={charset}"
         return Answer(found.body, shown_as, 200, {**SAFE, **NO_STORE})
 
-    async def _act(self, request: Request) -> Answer:
+    async def _act(self, request: Request, caller: Caller) -> Answer:
         """Do what a form asks for; if that is refused, show the page with the reason."""
-        caller = await self._callers.caller(request)
-        if caller is None or caller.session is None:
-            return redirect(f"/signin?next={PREFIX}")
         path = parameter(request, "file")
         try:
             self._callers.check_form(request, caller)

@@ -22,7 +22,7 @@ from rsscloud_broker.apps.river.model import Feed, ImportedFeeds, InvalidFeed
 from rsscloud_broker.apps.river.opml import MAX_BYTES
 from rsscloud_broker.apps.river.river import River
 from rsscloud_broker.errors import ForgedForm, Refused, TooMany
-from rsscloud_broker.http.answering import Answer, Answers
+from rsscloud_broker.http.answering import Answer
 from rsscloud_broker.http.requests import (
     body_of,
     client_address,
@@ -32,7 +32,7 @@ from rsscloud_broker.http.requests import (
 )
 from rsscloud_broker.interfaces import AppParts, Caller, IClock, Route
 from rsscloud_broker.web import file_forms
-from rsscloud_broker.web.callers import NO_STORE, redirect, refused
+from rsscloud_broker.web.callers import NO_STORE, for_signed_in, refused
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.words import clipped, counted, hidden, moment, strangers_text
 from rsscloud_broker.wire.text import clean, sentence
@@ -83,23 +83,18 @@ class FeedsPage:
 
     def routes(self) -> Sequence[Route]:
         """The routes of the page."""
+        show, act = (for_signed_in(self._callers, each) for each in (self._show, self._act))
         return [
-            Route(PATH, "GET", Answers(self.show)),
-            Route(PATH, "POST", Answers(self.act), content_types=_TYPES, body_limit=_MAX_FORM),
+            Route(PATH, "GET", show),
+            Route(PATH, "POST", act, content_types=_TYPES, body_limit=_MAX_FORM),
         ]
 
-    async def show(self, request: Request) -> Answer:
-        """The page; who has not signed in is led to the form."""
-        caller = await self._callers.caller(request)
-        if caller is None or caller.session is None:
-            return redirect(self._callers.sign_in_url(request))
+    async def _show(self, request: Request, caller: Caller) -> Answer:
+        """The page."""
         return await self._render(caller)
 
-    async def act(self, request: Request) -> Answer:
+    async def _act(self, request: Request, caller: Caller) -> Answer:
         """Do what a form asks for."""
-        caller = await self._callers.caller(request)
-        if caller is None or caller.session is None:
-            return redirect(self._callers.sign_in_url(request))
         try:
             await self._spread_file_form(request)
             action = self._actions.get(parameter(request, "do"))

@@ -40,7 +40,7 @@ from rsscloud_broker.interfaces import AppParts, Caller, IClock, IFrontDoor, Rou
 from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.web.assets import Asset
 from rsscloud_broker.web.broadcast import EVENT_ID, Broadcast, address_of, last_event_id
-from rsscloud_broker.web.callers import NO_STORE, redirect, refused
+from rsscloud_broker.web.callers import NO_STORE, for_signed_in, redirect, refused
 from rsscloud_broker.web.streams import Places
 from rsscloud_broker.web.words import counted
 
@@ -98,7 +98,7 @@ class RiverPageDoor(RoutesOnly):
         style = Asset(_FILES.child("river.css"), "text/css; charset=utf-8")
         script = Asset(_FILES.child("river.js"), _JAVASCRIPT)
         self._routes = [
-            Route("/river", "GET", Answers(self._show)),
+            Route("/river", "GET", for_signed_in(self._callers, self._show)),
             Route("/river/seen", "POST", Answers(self._mark_seen)),
             Route("/river/stop", "POST", Answers(self._remember_stop)),
             Route("/river/events", "GET", Answers(events.answer)),
@@ -111,11 +111,8 @@ class RiverPageDoor(RoutesOnly):
     def routes(self) -> Sequence[Route]:
         return self._routes
 
-    async def _show(self, request: Request) -> Answer:
-        """Show items, and mark all as seen on the newest page; or lead to the form to sign in."""
-        caller = await self._callers.caller(request)
-        if caller is None or caller.session is None:
-            return redirect(self._callers.sign_in_url(request))
+    async def _show(self, request: Request, caller: Caller) -> Answer:
+        """Show items, and mark all as seen on the newest page."""
         account_id = caller.account.id
         before, after = (_parse_id(parameter(request, name)) for name in ("before", "after"))
         newest = await self._store.newest_id()

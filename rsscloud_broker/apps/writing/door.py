@@ -30,6 +30,7 @@ from rsscloud_broker.http.answering import Answer, Answers, send
 from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import AppParts, IFrontDoor, Route, SoapService
 from rsscloud_broker.web.assets import Asset
+from rsscloud_broker.web.callers import for_signed_in
 from rsscloud_broker.web.feed_answers import FeedAnswers
 
 _FEED: Final = re.compile(r"/people/([a-z0-9-]{2,32})/(rss\.xml|atom\.xml|feed\.json)")
@@ -59,19 +60,14 @@ class WritingDoor:
         style = Asset(_FILES.child("write.css"), "text/css; charset=utf-8")
         limit = options.max_upload_bytes + _FORM_BYTES
         with_files = frozenset({"multipart/form-data"})
+        act = for_signed_in(parts.callers, page.act)
         self._routes = (
             Route("/people", "GET", Answers(self._people.list_authors)),
             Route("/people/*", "GET", Answers(self._answer_below_people), for_everybody=True),
-            Route("/write", "GET", Answers(page.show)),
-            Route("/write", "POST", Answers(page.act)),
-            Route("/write", "POST", Answers(page.act), content_types=_FORM, body_limit=_FORM_BYTES),
-            Route(
-                "/write",
-                "POST",
-                Answers(page.act),
-                content_types=with_files,
-                body_limit=limit,
-            ),
+            Route("/write", "GET", for_signed_in(parts.callers, page.show)),
+            Route("/write", "POST", act),
+            Route("/write", "POST", act, content_types=_FORM, body_limit=_FORM_BYTES),
+            Route("/write", "POST", act, content_types=with_files, body_limit=limit),
             Route(
                 "/write/unsent",
                 "POST",

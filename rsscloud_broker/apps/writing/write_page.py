@@ -64,9 +64,6 @@ _PUBLIC: Final = {"posted": "Published", "changed": "Changed"}
 
 JSON: Final = "application/json"
 
-#: Leads somebody to the form to sign in, who comes back to this page then.
-_SIGN_IN: Final = redirect("/signin?next=/write")
-
 
 class WritePage:
     """Shows the page, and does what its forms ask for."""
@@ -93,11 +90,8 @@ class WritePage:
             "delete-file": self._delete_file,
         }
 
-    async def show(self, request: Request) -> Answer:
-        """The page; who has not signed in is led to the form for that."""
-        caller = await self._signed_in_caller(request)
-        if caller is None:
-            return redirect(self._callers.sign_in_url(request))
+    async def show(self, request: Request, caller: Caller) -> Answer:
+        """The page."""
         number = number_parameter(request, "id")
         post = await self._writing.post(caller, number) if number else None
         if number and post is None:
@@ -116,14 +110,11 @@ class WritePage:
             message = [f"{what}: ", tags.a(clipped(title_of(made), 60), href=url)]
         return await self._render(request, caller, post, fields, done=message, restored=restored)
 
-    async def act(self, request: Request) -> Answer:
+    async def act(self, request: Request, caller: Caller) -> Answer:
         """Do what a form asks for, which may have a file in it.
 
         Only forms of people who have signed in are parsed, since a file may be large.
         """
-        caller = await self._signed_in_caller(request)
-        if caller is None:
-            return _SIGN_IN
         if media_type(request) != "multipart/form-data":
             return await self._act(request, caller, None)
         try:
@@ -136,11 +127,6 @@ class WritePage:
         encoded = {name.encode(): [value.encode()] for name, value in form.fields.items()}
         request.args = {**(request.args or {}), **encoded}
         return await self._act(request, caller, form.file)
-
-    async def _signed_in_caller(self, request: Request) -> Caller | None:
-        """Who has signed in with the browser; None if nobody has."""
-        caller = await self._callers.caller(request)
-        return caller if caller is not None and caller.session is not None else None
 
     async def _act(
         self, request: Request, caller: Caller, file: tuple[str, bytes] | None
@@ -257,8 +243,8 @@ class WritePage:
 
     async def keep_typed(self, request: Request) -> Answer:
         """Keep what somebody is typing, until it is sent or discarded; ``write.js`` asks for it."""
-        caller = await self._signed_in_caller(request)
-        if caller is None:
+        caller = await self._callers.caller(request)
+        if caller is None or caller.session is None:
             return _not_kept(403, "you are not signed in any more; sign in again in another tab")
         try:
             self._callers.check_form(request, caller)

@@ -7,7 +7,7 @@ nobody can undo is asked once more.  No cache keeps any of these pages.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -37,7 +37,7 @@ from rsscloud_broker.web.admin.elements import path
 from rsscloud_broker.web.admin.forms import form, objects, read_form
 from rsscloud_broker.web.admin.operations import OPERATIONS
 from rsscloud_broker.web.admin.shapes import Shape
-from rsscloud_broker.web.callers import NO_STORE, redirect, refused
+from rsscloud_broker.web.callers import NO_STORE, for_signed_in, redirect, refused
 from rsscloud_broker.web.words import hidden
 from rsscloud_broker.wire.text import sentence
 
@@ -172,33 +172,33 @@ class AdminPage:
 
     def routes(self) -> Sequence[Route]:
         """The routes of the page."""
-        show = Route(self.path, "GET", Answers(self._show))
-        return [show, Route(self.path, "POST", Answers(self._act))] if self._operations else [show]
+        show = Route(self.path, "GET", self._for_administrators(self._show))
+        act = Route(self.path, "POST", self._for_administrators(self._act))
+        return [show, act] if self._operations else [show]
 
     def now(self) -> float:
         """The time, in seconds since the epoch."""
         return self._clock.wall_seconds()
 
-    async def _find_administrator(self, request: Request) -> Caller | Answer:
-        """The administrator who has signed in; or the answer to everybody else."""
-        caller = await self._callers.caller(request)
-        if caller is None or caller.session is None:
-            return redirect(self._callers.sign_in_url(request))
-        return caller if caller.is_admin else _refuse_non_administrator(caller)
+    def _for_administrators(
+        self, respond: Callable[[Request, Caller], Awaitable[Answer]]
+    ) -> Answers:
+        """A resource for administrators who have signed in."""
 
-    async def _show(self, request: Request) -> Answer:
-        """Answer a GET, to an administrator."""
-        caller = await self._find_administrator(request)
-        if isinstance(caller, Answer):
-            return caller
+        async def answer(request: Request, caller: Caller) -> Answer:
+            if not caller.is_admin:
+                return _refuse_non_administrator(caller)
+            return await respond(request, caller)
+
+        return for_signed_in(self._callers, answer)
+
+    async def _show(self, request: Request, caller: Caller) -> Answer:
+        """Answer a GET."""
         success = {**_DONE, **self.done}.get(parameter(request, "done"), "")
         return await self._page(request, caller, success=success)
 
-    async def _act(self, request: Request) -> Answer:
-        """Answer a POST: do what the form asks for, if an administrator sent it from a page."""
-        caller = await self._find_administrator(request)
-        if isinstance(caller, Answer):
-            return caller
+    async def _act(self, request: Request, caller: Caller) -> Answer:
+        """Answer a POST: do what the form asks for, if it was sent from a page."""
         try:
             self._callers.check_form(request, caller)
         except ForgedForm as error:
