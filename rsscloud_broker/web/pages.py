@@ -119,6 +119,16 @@ def linked(url: str, *text: Flattenable) -> Tag:
     return tags.a(*text, href=url, rel="nofollow ugc noopener")
 
 
+def flattened(shown: Flattenable) -> bytes:
+    """The HTML of elements with which nothing has to be waited for; raises what they raise."""
+    documents: list[bytes] = []
+    failures: list[Failure] = []
+    flattenString(None, shown).addCallbacks(documents.append, failures.append)
+    for failure in failures:
+        failure.raiseException()
+    return documents[0]
+
+
 def _viewer_menu(caller: Caller, paths: Set[str]) -> Tag:
     """A menu with the name of who has signed in; administrators get a link to their pages."""
     has_console = caller.is_admin and "/admin" in paths
@@ -181,12 +191,4 @@ class PageRenderer:
             "content": _Page(template, dict(slots)),
             "announcements": self._current_announcements(),
         }
-        documents: list[bytes] = []
-        failures: list[Failure] = []
-        # The Deferred has already fired: nothing in these templates has to be waited for.
-        flattenString(None, _Page("frame.html", frame)).addCallbacks(
-            documents.append, failures.append
-        )
-        for failure in failures:
-            failure.raiseException()
-        return b"<!DOCTYPE html>\n" + documents[0]
+        return b"<!DOCTYPE html>\n" + flattened(_Page("frame.html", frame))

@@ -16,12 +16,11 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from attrs import evolve
-from twisted.python.failure import Failure
-from twisted.web.template import Tag, flattenString, tags
+from twisted.web.template import Tag, tags
 
 from rsscloud_broker.apps.river.markup import elements, is_web, picture, plain, shown_host
 from rsscloud_broker.apps.river.model import Arrival, Feed, Item, ItemEnclosure, SubItem
-from rsscloud_broker.web.pages import linked
+from rsscloud_broker.web.pages import flattened, linked
 from rsscloud_broker.web.words import clipped, counted, strangers_text
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.times import iso_time
@@ -213,7 +212,7 @@ def event(arrival: Arrival) -> bytes:
 def _encode_event(arrival: Arrival, made: Tag) -> bytes:
     """An event with the element of an item, in its section."""
     item = arrival.item
-    html = _flatten(section(item.feed_id, arrival.title, arrival.link, [made]))
+    html = flattened(section(item.feed_id, arrival.title, arrival.link, [made])).decode()
     data = json.dumps({"id": item.id, "feed": item.feed_id, "html": html}, ensure_ascii=False)
     return b"id: %d\ndata: %s\n\n" % (item.id, data.encode("utf-8"))
 
@@ -224,13 +223,3 @@ def _shortened_article(item: Item) -> Tag:
     made = article(evolve(item, text_html=words, enclosures=(), items=()), is_new=True)
     url = f"/river?before={item.id + 1}"
     return made(tags.p(tags.a("Show the whole item, which is long", href=url)))
-
-
-def _flatten(tag: Tag) -> str:
-    """The HTML of an element that contains no Deferred, so that it is ready at once."""
-    found: list[bytes] = []
-    failures: list[Failure] = []
-    flattenString(None, tag).addCallbacks(found.append, failures.append)
-    for failure in failures:
-        failure.raiseException()
-    return found[0].decode("utf-8")
