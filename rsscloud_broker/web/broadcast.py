@@ -12,7 +12,6 @@ Source: https://html.spec.whatwg.org/multipage/server-sent-events.html
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Final, Generic, Protocol, TypeVar
@@ -30,6 +29,7 @@ from rsscloud_broker.http.requests import client_address
 from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.policy.addresses import bucket_of
 from rsscloud_broker.web.streams import Places, Stream
+from rsscloud_broker.wire.text import parse_number
 
 P = TypeVar("P")
 F_contra = TypeVar("F_contra", contravariant=True)
@@ -46,9 +46,6 @@ CHECKED_AT_ONCE: Final = 5
 
 #: A tenth of an address's connections may be streams of one kind.
 ADDRESS_SHARE: Final = 10
-
-#: The id of an event in a request.  No table has as many rows.
-EVENT_ID: Final = re.compile("[0-9]{1,18}")
 
 #: The media type of server-sent events.
 EVENTS: Final = "text/event-stream; charset=utf-8"
@@ -310,4 +307,4 @@ def address_of(request: Request) -> str:
 def last_event_id(request: Request) -> int | None:
     """The id after which a browser goes on whose connection broke; None if it says none."""
     (sent, *_) = request.requestHeaders.getRawHeaders("last-event-id") or [""]
-    return int(sent) if EVENT_ID.fullmatch(sent) else None
+    return parse_number(sent)

@@ -40,7 +40,6 @@ from rsscloud_broker.model.log_entry import KINDS, LogEntry, LogFilter
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.web.broadcast import (
     ADDRESS_SHARE,
-    EVENT_ID,
     Broadcast,
     address_of,
     last_event_id,
@@ -49,7 +48,7 @@ from rsscloud_broker.web.callers import viewer_of
 from rsscloud_broker.web.event_stream import LogSource
 from rsscloud_broker.web.log_lines import line_of, options
 from rsscloud_broker.web.streams import Places
-from rsscloud_broker.wire.text import clean, decode
+from rsscloud_broker.wire.text import clean, decode, parse_number
 
 #: How many entries are on a page.
 ON_PAGE: Final = 100
@@ -120,11 +119,10 @@ class LogQuery:
         }
         faults = []
         key = values.pop(number, "")
-        if key and not EVENT_ID.fullmatch(key):
+        if key and parse_number(key) is None:
             faults.append(
                 f"The parameter {number} is the number of an entry, of 18 digits at most."
             )
-            key = ""
         for name, words in (("kind", tuple(KINDS)), ("outcome", OUTCOMES)):
             if values.get(name, "") not in ("", *words):
                 faults.append(f"The {name} is one of {', '.join(words)}.")
@@ -136,7 +134,7 @@ class LogQuery:
             kind=values.get("kind", ""),
             outcome=values.get("outcome", ""),
         )
-        return cls(wanted, int(key) if key else None, " ".join(faults))
+        return cls(wanted, parse_number(key), " ".join(faults))
 
 
 def query_of(wanted: LogFilter, **more: object) -> str:

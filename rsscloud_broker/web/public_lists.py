@@ -47,6 +47,7 @@ from rsscloud_broker.web.look_up import LookUp
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.words import clipped, dated, strangers_text, table
 from rsscloud_broker.wire import opml
+from rsscloud_broker.wire.text import parse_number
 
 #: How many pings a page of ``/changes`` shows at most.
 SHOWN: Final = 50
@@ -60,7 +61,6 @@ _FRESH, _PAGES = 1.0, 50
 #: In a second: positions in the list are whole numbers.
 _MICROSECONDS: Final = 1_000_000
 _POSITION: Final = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
-_KEY: Final = re.compile(r"[0-9]{1,18}")
 
 _CACHED: Final = {"cache-control": "public, max-age=60"}
 
@@ -205,8 +205,7 @@ def _bad_position(name: str, rule: str) -> Answer:
 
 def _position_after(request: Request) -> int | None:
     """The position after which a list goes on; None if the request has one that cannot be."""
-    wanted = parameter(request, "after") or "0"
-    return int(wanted) if _KEY.fullmatch(wanted) else None
+    return parse_number(parameter(request, "after") or "0")
 
 
 def _headers(more: str) -> dict[str, str]:

@@ -39,10 +39,11 @@ from rsscloud_broker.http.requests import header, parameter
 from rsscloud_broker.interfaces import AppParts, Caller, IClock, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.web.assets import Asset
-from rsscloud_broker.web.broadcast import EVENT_ID, Broadcast, address_of, last_event_id
+from rsscloud_broker.web.broadcast import Broadcast, address_of, last_event_id
 from rsscloud_broker.web.callers import NO_STORE, for_signed_in, redirect, refused
 from rsscloud_broker.web.streams import Places
 from rsscloud_broker.web.words import counted
+from rsscloud_broker.wire.text import parse_number
 
 #: How many items are on a page, and how much their texts weigh
 #: (``cleaning.weight``): a page with more ends earlier.
@@ -114,7 +115,7 @@ class RiverPageDoor(RoutesOnly):
     async def _show(self, request: Request, caller: Caller) -> Answer:
         """Show items, and mark all as seen on the newest page."""
         account_id = caller.account.id
-        before, after = (_parse_id(parameter(request, name)) for name in ("before", "after"))
+        before, after = (parse_number(parameter(request, name)) for name in ("before", "after"))
         newest = await self._store.newest_id()
         if after is not None:
             found = await self._store.items_after(account_id, after, ON_PAGE + 1)
@@ -200,7 +201,7 @@ class RiverPageDoor(RoutesOnly):
         caller = await self._sender_or_refusal(request)
         if isinstance(caller, Answer):
             return caller
-        number = _parse_id(parameter(request, "id"))
+        number = parse_number(parameter(request, "id"))
         if number is None:
             return Answer(b"The id is the number of an item.\n", PLAIN, 400, NO_STORE)
         newest = await self._store.newest_id()
@@ -212,7 +213,7 @@ class RiverPageDoor(RoutesOnly):
         caller = await self._sender_or_refusal(request)
         if isinstance(caller, Answer):
             return caller
-        await self._store.stop_at(caller.account.id, _parse_id(parameter(request, "id")))
+        await self._store.stop_at(caller.account.id, parse_number(parameter(request, "id")))
         return redirect("/river")
 
     async def _sender_or_refusal(self, request: Request) -> Caller | Answer:
@@ -277,7 +278,7 @@ class RiverEvents:
             return Answer(f"{_SIGNED_OUT}\n".encode(), PLAIN, 401, NO_STORE)
         after = last_event_id(request)
         if after is None:
-            after = _parse_id(parameter(request, "after"))
+            after = parse_number(parameter(request, "after"))
         key = caller.account.id
         shares = {address_of(request): ADDRESS_SHARE, f"account {key}": ACCOUNT_SHARE}
         return self.broadcast.answer(request, RiverReader(key), after, shares)
@@ -294,11 +295,6 @@ def _is_on_page(
     """Whether the line where somebody stopped is on a page with some items."""
     begins_above = before == stopped + 1 or (bool(items) and items[0].id > stopped)
     return begins_above and (not has_older or items[-1].id <= stopped)
-
-
-def _parse_id(text: str) -> int | None:
-    """The id of an item; None if a text is none."""
-    return int(text) if EVENT_ID.fullmatch(text) else None
 
 
 def _fit_on_page(items: Sequence[Item]) -> list[Item]:
