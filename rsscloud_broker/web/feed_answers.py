@@ -27,6 +27,7 @@ While that second is in the future, Last-Modified is left out (RFC 9110, section
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Mapping
 from email.utils import formatdate
 from typing import Final
@@ -36,6 +37,7 @@ from twisted.web.server import Request
 
 from rsscloud_broker.http.answering import Answer
 from rsscloud_broker.http.requests import accepted_codings, header
+from rsscloud_broker.model import Content
 from rsscloud_broker.wire.codings import allows_gzip
 from rsscloud_broker.wire.conditional import has_version
 from rsscloud_broker.wire.negotiation import wants_page
@@ -156,3 +158,30 @@ class _Form:
     etag: str
     whole: Answer
     unchanged: Answer
+
+
+@frozen
+class WrittenFeed:
+    """A feed in one format, as it is published and served.
+
+    :ivar gzipped: the body of the content, compressed.
+    :ivar etag: identifies the content, in hexadecimal.
+    """
+
+    content: Content
+    gzipped: bytes
+    etag: str
+
+    @classmethod
+    def of(cls, body: bytes, media_type: str) -> WrittenFeed:
+        """Compress a feed."""
+        content = Content(body, media_type)
+        return cls(content, gzip.compress(body, 6, mtime=0), content.digest.hex()[:16])
+
+    def answers(self, modified_at: float, now: float, link: str) -> FeedAnswers:
+        """The answers to requests for it; for the parameters see ``FeedAnswers.of``."""
+        body, kind = self.content.body, self.content.content_type
+        is_styled = "xml" in kind
+        return FeedAnswers.of(
+            body, self.gzipped, kind, self.etag, modified_at, now, link, is_styled=is_styled
+        )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from hashlib import sha256
 from urllib.parse import urlsplit
 
 from attrs import frozen
@@ -34,33 +32,11 @@ class FeedInfo:
     cloud: Cloud | None = None
 
 
-@frozen
-class TestFeedDocument:
-    """The feed as it is served.
-
-    :ivar gzipped: the same bytes, compressed.
-    :ivar tag: identifies this version: a part of its ETag.
-    :ivar modified_at: for its Last-Modified, in seconds since the epoch.
-    """
-
-    body: bytes
-    gzipped: bytes
-    tag: str
-    modified_at: float
-
-
-def document_of(about: FeedInfo, items: Sequence[TestItem], modified_at: float) -> TestFeedDocument:
-    """The feed with some items, the newest first; at least one.
-
-    :param modified_at: when this version was made, as ``later_second`` computes it.
-    """
-    body = encode(about, items)
-    tag = sha256(body).hexdigest()[:16]
-    return TestFeedDocument(body, gzip.compress(body, mtime=0), tag, modified_at)
-
-
 def encode(about: FeedInfo, items: Sequence[TestItem]) -> bytes:
-    """Write the feed as RSS 2.0, in UTF-8.  The same items always make the same bytes."""
+    """Write the feed as RSS 2.0, in UTF-8.  The same items always make the same bytes.
+
+    :param items: the newest first; at least one.
+    """
     feed = FeedDocument(
         id=about.url,
         title="Test feed of rsscloud-broker",

@@ -22,10 +22,8 @@ from rsscloud_broker.http.answering import PLAIN, Answer, Answers
 from rsscloud_broker.interfaces import AppParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.web.assets import Asset
 from rsscloud_broker.web.callers import viewer_of
-from rsscloud_broker.web.feed_answers import FeedAnswers
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire.cloud import encode as encode_cloud
-from rsscloud_broker.wire.rss_feed import MEDIA_TYPE
 from rsscloud_broker.wire.times import iso_time
 
 PAGE_PATH: Final = "/test"
@@ -78,17 +76,8 @@ class TestFeedDoor(RoutesOnly):
         document = self._feed.document
         if document is None:
             return Answer(_NOT_YET, PLAIN, 503, {"retry-after": "5"})
-        answers = FeedAnswers.of(
-            document.body,
-            document.gzipped,
-            MEDIA_TYPE,
-            document.tag,
-            document.modified_at,
-            self._clock.wall_seconds(),
-            self._link,
-            is_styled=True,
-        )
-        return answers.answer_to(request)
+        now = self._clock.wall_seconds()
+        return document.answers(self._feed.modified_at, now, self._link).answer_to(request)
 
     async def _show_page(self, request: Request) -> Answer:
         """The page that says what a subscriber should see, and when."""

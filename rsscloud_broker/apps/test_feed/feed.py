@@ -20,12 +20,12 @@ from uuid import uuid4
 
 from twisted.logger import Logger
 
-from rsscloud_broker.apps.test_feed.document import FeedInfo, TestFeedDocument, document_of, encode
+from rsscloud_broker.apps.test_feed.document import FeedInfo, encode
 from rsscloud_broker.apps.test_feed.items import TestItem, add_item, newest_items
 from rsscloud_broker.errors import Forbidden, Unavailable
 from rsscloud_broker.interfaces import AppParts
 from rsscloud_broker.model import Content
-from rsscloud_broker.web.feed_answers import later_second
+from rsscloud_broker.web.feed_answers import WrittenFeed, later_second
 from rsscloud_broker.wire.rss_feed import MEDIA_TYPE
 
 #: How many items are in the feed.
@@ -38,6 +38,7 @@ class TestFeed:
     :ivar about: what the feed says about itself.
     :ivar items: the items in the feed, the newest first; empty until the first one is there.
     :ivar document: the feed as it is served; None until the first item is there.
+    :ivar modified_at: when that was made, as ``later_second`` computes it.
     """
 
     log = Logger()
@@ -45,14 +46,14 @@ class TestFeed:
     def __init__(self, about: FeedInfo, parts: AppParts) -> None:
         self.about = about
         self.items: tuple[TestItem, ...] = ()
-        self.document: TestFeedDocument | None = None
+        self.document: WrittenFeed | None = None
         self._publisher = parts.publisher
         self._database = parts.database
         self._clock = parts.clock
         self._jobs = parts.jobs
         # Whether ``items`` are those in the database, as far as this node knows.
         self._is_read = False
-        self._modified_at = 0.0
+        self.modified_at = 0.0
         # The slot whose item was refused (``Forbidden``); it is not tried again.
         self._refused_slot: int | None = None
 
@@ -61,7 +62,7 @@ class TestFeed:
         await self.refresh()
         if url != self.about.url or self.document is None:
             return None
-        return Content(self.document.body, MEDIA_TYPE)
+        return self.document.content
 
     async def refresh(self) -> None:
         """Read the items that another node may have made.
@@ -100,7 +101,7 @@ class TestFeed:
             self._refused_slot = slot
             self.log.warn("The test feed gets no item: {error}.", error=error)
             return
-        self._replace_items(items, later_second(slot, self._modified_at))
+        self._replace_items(items, later_second(slot, self.modified_at))
         self._is_read = True
 
     def slot_at(self, now: float) -> int:
@@ -126,7 +127,7 @@ class TestFeed:
 
     def _replace_items(self, items: tuple[TestItem, ...], modified_at: float) -> None:
         """Take over the items of the feed, and write its document anew if they have changed."""
-        if (items, modified_at) == (self.items, self._modified_at):
+        if (items, modified_at) == (self.items, self.modified_at):
             return
-        self.items, self._modified_at = items, modified_at
-        self.document = document_of(self.about, items, modified_at) if items else None
+        self.items, self.modified_at = items, modified_at
+        self.document = WrittenFeed.of(encode(self.about, items), MEDIA_TYPE) if items else None

@@ -31,7 +31,6 @@ from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import AppParts, IFrontDoor, Route, SoapService
 from rsscloud_broker.web.assets import Asset
 from rsscloud_broker.web.callers import for_signed_in
-from rsscloud_broker.web.feed_answers import FeedAnswers
 
 _FEED: Final = re.compile(r"/people/([a-z0-9-]{2,32})/(rss\.xml|atom\.xml|feed\.json)")
 _PAGE: Final = re.compile(r"/people/([a-z0-9-]{2,32})(?:/([1-9][0-9]{0,17}))?/?")
@@ -117,17 +116,7 @@ class WritingDoor:
         feed = (await self._writing.feeds_of(author))[feeds.url(name, file)]
         if request.channel is not None:  # the client has not hung up
             link = feeds.link_header(name, file)
-            kind = feed.content.content_type
-            answers = FeedAnswers.of(
-                feed.content.body,
-                feed.gzipped,
-                kind,
-                feed.etag,
-                author.changed_at,
-                self._clock.wall_seconds(),
-                link,
-                is_styled="xml" in kind,
-            )
+            answers = feed.answers(author.changed_at, self._clock.wall_seconds(), link)
             send(request, answers.answer_to(request))
         return None
 

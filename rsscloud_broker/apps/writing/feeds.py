@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Callable, Sequence
 from typing import Final
 from urllib.parse import urlsplit
@@ -12,7 +11,7 @@ from attrs import frozen
 from rsscloud_broker.apps.writing.model import OutlineItem, Post
 from rsscloud_broker.apps.writing.rows import Author
 from rsscloud_broker.apps.writing.texts import outline_html, to_html
-from rsscloud_broker.model import Content
+from rsscloud_broker.web.feed_answers import WrittenFeed
 from rsscloud_broker.wire import atom_feed, cloud, json_feed, rss_feed
 from rsscloud_broker.wire.feed_document import (
     FeedDocument,
@@ -45,25 +44,6 @@ FORMATS: Final[dict[str, FeedFormat]] = {
 
 #: Where rssCloud subscribers register at this broker.
 _REGISTER: Final = "/rsscloud/pleaseNotify"
-
-
-@frozen
-class WrittenFeed:
-    """A feed in one format, as it is published and served.
-
-    :ivar gzipped: the body of the content, compressed.
-    :ivar etag: identifies the content, in hexadecimal.
-    """
-
-    content: Content
-    gzipped: bytes
-    etag: str
-
-    @classmethod
-    def of(cls, body: bytes, media_type: str) -> WrittenFeed:
-        """Compress a feed."""
-        content = Content(body, media_type)
-        return cls(content, gzip.compress(body, 6, mtime=0), content.digest.hex()[:16])
 
 
 @frozen

@@ -14,7 +14,7 @@ from attrs import evolve
 from twisted.internet.defer import DeferredLock
 
 from rsscloud_broker.apps.writing.enclosures import Enclosures
-from rsscloud_broker.apps.writing.feeds import FORMATS, AccountFeeds, WrittenFeed
+from rsscloud_broker.apps.writing.feeds import FORMATS, AccountFeeds
 from rsscloud_broker.apps.writing.file_urls import FileUrls, is_digest, shown_name
 from rsscloud_broker.apps.writing.model import (
     Enclosure,
@@ -42,7 +42,7 @@ from rsscloud_broker.errors import DiskFull, Forbidden, Unavailable
 from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.model import Content
 from rsscloud_broker.util.caches import BoundedDict
-from rsscloud_broker.web.feed_answers import later_second
+from rsscloud_broker.web.feed_answers import WrittenFeed, later_second
 
 #: How many messages are in a feed, the newest: readers fetch more often than that many are written.
 FEED_ITEMS = 50
