@@ -148,6 +148,17 @@ def insert_missing(
     return set(conn.scalars(missing, list(rows)))
 
 
+def put_rows(conn: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert rows, each in place of one with the same primary key.
+
+    :param rows: one or more, all with the same columns; the others of a row that is there stay.
+    """
+    keys = [column.name for column in table.primary_key]
+    new = insert_into(conn, table)
+    changed = {name: new.excluded[name] for name in rows[0] if name not in keys}
+    conn.execute(new.on_conflict_do_update(index_elements=keys, set_=changed), list(rows))
+
+
 def lock_rows(conn: Connection, column: ColumnElement[Any], keys: Collection[Any]) -> None:
     """Lock the rows with these keys until the transaction ends, in the order of the keys.
 

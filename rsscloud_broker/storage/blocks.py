@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from attrs import evolve
-from sqlalchemy import Connection, Row, Select, delete, func, insert, select, tuple_
+from sqlalchemy import Connection, Row, Select, delete, func, select, tuple_
 
 from rsscloud_broker.database.columns import (
     insert_row,
+    put_rows,
     to_micros,
     to_micros_or_none,
     to_seconds,
@@ -43,7 +44,7 @@ def put_block(conn: Connection, new: Block, limit: int, change: Change) -> bool:
     """
     if not _is_stored(conn, new) and count_blocks(conn) >= limit:
         return False
-    _put(conn, new)
+    put_rows(conn, block, [_block_values(new)])
     record_change(conn, change)
     return True
 
@@ -65,23 +66,17 @@ def _is_stored(conn: Connection, new: Block) -> bool:
     return conn.execute(found).first() is not None
 
 
-def _put(conn: Connection, new: Block) -> None:
-    conn.execute(delete(block).where(block.c.kind == new.kind, block.c.object == new.object))
-    conn.execute(insert(block), [block_values(new)])
-
-
 def import_blocks(conn: Connection, imported: Sequence[Block], now: float) -> None:
     """Store blocks of another database, in place of those with the same kind and object.
 
     It is stored as one change by ``(import)``, so that running brokers take notice.  The caller
     checks that there will be no more blocks than there may be.
     """
-    for one in imported:
-        _put(conn, one)
+    put_rows(conn, block, list(map(_block_values, imported)))
     record_change(conn, Change("(import)", "block", f"{len(imported)} imported", "", now))
 
 
-def block_values(new: Block) -> dict[str, Any]:
+def _block_values(new: Block) -> dict[str, Any]:
     """The columns of a block."""
     return {
         "kind": new.kind,

@@ -13,7 +13,7 @@ from functools import partial
 
 from sqlalchemy import Connection, delete, func, insert, select
 
-from rsscloud_broker.database.columns import insert_into, lock_rows
+from rsscloud_broker.database.columns import insert_into, lock_rows, put_rows
 from rsscloud_broker.database.portions import (
     Run,
     different_values,
@@ -118,6 +118,5 @@ def _recompute(hosts: Sequence[str], conn: Connection) -> None:
         if rows:
             conn.execute(insert(content_sum), rows)
     of_hosts = select(func.sum(content_sum.c.size)).where(content_sum.c.host != TOTAL)
-    total = {"host": TOTAL, "size": int(conn.execute(of_hosts).scalar() or 0)}
-    new = insert_into(conn, content_sum).values(total)
-    conn.execute(new.on_conflict_do_update(index_elements=["host"], set_={"size": total["size"]}))
+    total = int(conn.execute(of_hosts).scalar() or 0)
+    put_rows(conn, content_sum, [{"host": TOTAL, "size": total}])

@@ -134,6 +134,6 @@ def remove_kept_changes(conn: Connection, through: int) -> int:
 
 
 def _change(row: Any) -> KeptChange:
-    """The change in a row, with the title apart from the URL: see ``record_change``."""
+    """The change in a row."""
     content = None if row.body is None else Content(row.body, row.content_type)
     return KeptChange(row.id, row.url, to_seconds(row.at), Way(row.way), row.origin, content)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker.database.columns import (
-    insert_into,
+    put_rows,
     required,
     to_micros,
     to_micros_or_none,
@@ -161,7 +161,8 @@ def _followed(row: Row[Any]) -> FollowedList:
 
 def record_followed(conn: Connection, followed: FollowedList, now: float) -> None:
     """Record how far a followed list was read."""
-    values = {
+    row = {
+        "url": followed.url,
         "etag": followed.validators.etag,
         "last_modified": followed.validators.last_modified,
         "complete_until": to_micros_or_none(followed.complete_until),
@@ -171,7 +172,7 @@ def record_followed(conn: Connection, followed: FollowedList, now: float) -> Non
         "retry_at": to_micros_or_none(followed.retry_at),
         "updated_at": to_micros(now),
     }
-    _put(conn, followed_list, followed.url, values)
+    put_rows(conn, followed_list, [row])
 
 
 def followed_feed_position(conn: Connection, url: str) -> Position | None:
@@ -182,19 +183,14 @@ def followed_feed_position(conn: Connection, url: str) -> Position | None:
 
 def record_followed_feed(conn: Connection, url: str, position: Position, now: float) -> None:
     """Record how far a feed of pings was read."""
-    values = {
+    row = {
+        "url": url,
         "entry": position.entry,
         "entry_updated": position.updated,
         "document": position.document,
         "updated_at": to_micros(now),
     }
-    _put(conn, followed_feed, url, values)
-
-
-def _put(conn: Connection, table: Table, url: str, values: Mapping[str, Any]) -> None:
-    """Store the row of a URL, in place of an earlier one."""
-    new = insert_into(conn, table).values(url=url, **values)
-    conn.execute(new.on_conflict_do_update(index_elements=["url"], set_=values))
+    put_rows(conn, followed_feed, [row])
 
 
 def forget_followed_feeds(conn: Connection, urls: Collection[str], forget_before: float) -> None:

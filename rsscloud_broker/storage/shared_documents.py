@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, cast
 
-from sqlalchemy import Connection, Row, Select, and_, delete, false, insert, select, true, update
+from sqlalchemy import Connection, Row, Select, and_, delete, false, select, true, update
 
-from rsscloud_broker.database.columns import insert_into, to_micros, to_seconds
+from rsscloud_broker.database.columns import insert_into, insert_row, to_micros, to_seconds
 from rsscloud_broker.model.shared import SharedDocument
 from rsscloud_broker.storage.hints import DOCUMENT, hint
 from rsscloud_broker.storage.nodes import database_clock
@@ -31,10 +31,7 @@ def begin_document(conn: Connection, name: str, made_at: float) -> int:
     """
     unfinished = and_(document.c.name == name, document.c.whole == false())
     conn.execute(delete(document).where(unfinished))
-    values = {"name": name, "made_at": to_micros(made_at)}
-    made = conn.execute(insert(document).values(values)).inserted_primary_key
-    assert made is not None  # a single insert always has one
-    return int(made[0])
+    return insert_row(conn, document, name=name, made_at=to_micros(made_at))
 
 
 def put_document_part(conn: Connection, key: int, number: int, body: bytes) -> bool:

@@ -20,7 +20,7 @@ from sqlalchemy import (
     select,
 )
 
-from rsscloud_broker.database.columns import insert_into, to_micros
+from rsscloud_broker.database.columns import insert_into, put_rows, to_micros
 from rsscloud_broker.database.portions import Run, in_portions
 from rsscloud_broker.model.work import MEASURED, PingedTopic
 from rsscloud_broker.storage.schema import metadata, ping
@@ -144,17 +144,12 @@ def put_busy_topics(conn: Connection, hour: int, busiest: Sequence[PingedTopic])
 
     :param hour: whole hours since the epoch.
     """
-    new = insert_into(conn, busy_topic)
-    changed = {"url": new.excluded.url, "pings": new.excluded.pings}
-    statement = new.on_conflict_do_update(index_elements=list(busy_topic.primary_key), set_=changed)
-    if busiest:
-        conn.execute(
-            statement,
-            [
-                {"hour": hour, "rank": rank, "url": each.url, "pings": each.pings}
-                for rank, each in enumerate(busiest)
-            ],
-        )
+    rows = [
+        {"hour": hour, "rank": rank, "url": each.url, "pings": each.pings}
+        for rank, each in enumerate(busiest)
+    ]
+    if rows:
+        put_rows(conn, busy_topic, rows)
     beyond = busy_topic.c.rank >= len(busiest)
     conn.execute(delete(busy_topic).where(busy_topic.c.hour == hour, beyond))
 

@@ -26,9 +26,9 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker.database.columns import (
-    insert_into,
     insert_row,
     lock_rows,
+    put_rows,
     to_micros,
     to_seconds,
 )
@@ -317,8 +317,6 @@ def record_hosts(conn: Connection, states: Sequence[HostState]) -> None:
         if state.failures
     ]
     if failing:
-        new = insert_into(conn, host_state)
-        values = {"failures": new.excluded.failures, "retry_at": new.excluded.retry_at}
-        conn.execute(new.on_conflict_do_update(index_elements=["name"], set_=values), failing)
+        put_rows(conn, host_state, failing)
     if failing or closed:
         hint(conn, HOST)

@@ -16,12 +16,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from attrs import asdict, frozen
-from sqlalchemy import Connection, Row, Table, delete, insert, or_, select, tuple_, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, Row, delete, insert, or_, select, tuple_, update
 
 from rsscloud_broker.apps.writing.model import Enclosure, OutlineItem, Post
 from rsscloud_broker.apps.writing.schema import author, category, former, post, unsent, upload
-from rsscloud_broker.database.columns import to_micros, to_seconds
+from rsscloud_broker.database.columns import insert_missing, put_rows, to_micros, to_seconds
 
 #: How many categories of an author are kept for completion; the last used ones.
 MAX_CATEGORIES = 300
@@ -135,7 +134,7 @@ def ensure_author(conn: Connection, account_id: int, name: str, base: str) -> Au
         0,
     )
     # Another process may do the same at this moment.
-    conn.execute(_insert(conn, author).values(asdict(made)).on_conflict_do_nothing())
+    insert_missing(conn, author, [asdict(made)], author.c.account_id)
     return made
 
 
@@ -163,8 +162,7 @@ def forget(conn: Connection, account_id: int) -> None:
     owner = author_of(conn, account_id)
     if owner is not None and owner.is_public:
         known = {"base": owner.base, "version": owner.version, "next_id": owner.next_id}
-        put = _insert(conn, former).values({"name": owner.name, **known})
-        conn.execute(put.on_conflict_do_update(index_elements=["name"], set_=known))
+        put_rows(conn, former, [{"name": owner.name, **known}])
     for table in (author, post, category, unsent, upload):
         conn.execute(delete(table).where(table.c.account_id == account_id))
 
@@ -177,11 +175,6 @@ def is_former(conn: Connection, name: str) -> bool:
 def _former(conn: Connection, name: str) -> Row[Any] | None:
     """What is remembered of a removed account that had published something under a name."""
     return conn.execute(select(former).where(former.c.name == name)).first()
-
-
-def _insert(conn: Connection, table: Table) -> Any:
-    """An INSERT that knows ON CONFLICT."""
-    return {"postgresql": postgresql, "sqlite": sqlite}[conn.dialect.name].insert(table)
 
 
 def _author_of_row(row: Row[Any]) -> Author:
