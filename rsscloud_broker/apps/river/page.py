@@ -93,8 +93,17 @@ class RiverPageDoor(RoutesOnly):
         self._river = river
         self._store = river.store
         self._visits = Visits(parts.clock)
-        events = RiverEvents(parts, river)
-        self.hint = events.broadcast.hint
+        self._broadcast: Broadcast[int, RiverReader] = Broadcast(
+            RiverSource(river.store, parts.clock, parts.in_thread),
+            parts.clock,
+            Places(parts.max_connections, parts.max_connections_per_address),
+            "the river",
+            _MANY,
+            # Seconds until items appear that another node has stored.
+            period=2.0,
+            may_watch=self._may_watch,
+        )
+        self.hint = self._broadcast.hint
         feeds = FeedsPage(parts, river)
         style = Asset(_FILES.child("river.css"), "text/css; charset=utf-8")
         script = Asset(_FILES.child("river.js"), _JAVASCRIPT)
@@ -102,7 +111,7 @@ class RiverPageDoor(RoutesOnly):
             Route("/river", "GET", for_signed_in(self._callers, self._show)),
             Route("/river/seen", "POST", Answers(self._mark_seen)),
             Route("/river/stop", "POST", Answers(self._remember_stop)),
-            Route("/river/events", "GET", Answers(events.answer)),
+            Route("/river/events", "GET", Answers(self._stream)),
             Route("/river/page.css", "GET", style),
             Route("/river/page.js", "GET", script),
             Route("/river/feeds.js", "GET", Asset(_FILES.child("feeds.js"), _JAVASCRIPT)),
@@ -227,6 +236,23 @@ class RiverPageDoor(RoutesOnly):
             return refused(error)
         return caller
 
+    async def _stream(self, request: Request) -> Answer | None:
+        """Begin a stream of new items, or say why there is none."""
+        caller = await self._callers.caller(request)
+        if caller is None or caller.session is None:
+            return Answer(f"{_SIGNED_OUT}\n".encode(), PLAIN, 401, NO_STORE)
+        after = last_event_id(request)
+        if after is None:
+            after = parse_number(parameter(request, "after"))
+        key = caller.account.id
+        shares = {address_of(request): ADDRESS_SHARE, f"account {key}": ACCOUNT_SHARE}
+        return self._broadcast.answer(request, RiverReader(key), after, shares)
+
+    async def _may_watch(self, request: Request, reader: RiverReader) -> bool:
+        """Whether the reader of a stream is still signed in."""
+        caller = await self._callers.caller(request)
+        return caller is not None and caller.account.id == reader.account_id
+
 
 class Visits:
     """Remembers when the visits to the river began, so that what is new stays marked until the end.
@@ -253,40 +279,6 @@ class Visits:
             before = seen
         self._visits[account_id] = before, now
         return before
-
-
-class RiverEvents:
-    """The event stream ``/river/events``."""
-
-    def __init__(self, parts: AppParts, river: River) -> None:
-        self._callers = parts.callers
-        self.broadcast: Broadcast[int, RiverReader] = Broadcast(
-            RiverSource(river.store, parts.clock, parts.in_thread),
-            parts.clock,
-            Places(parts.max_connections, parts.max_connections_per_address),
-            "the river",
-            _MANY,
-            # Seconds until items appear that another node has stored.
-            period=2.0,
-            may_watch=self._may_watch,
-        )
-
-    async def answer(self, request: Request) -> Answer | None:
-        """Begin a stream, or say why there is none."""
-        caller = await self._callers.caller(request)
-        if caller is None or caller.session is None:
-            return Answer(f"{_SIGNED_OUT}\n".encode(), PLAIN, 401, NO_STORE)
-        after = last_event_id(request)
-        if after is None:
-            after = parse_number(parameter(request, "after"))
-        key = caller.account.id
-        shares = {address_of(request): ADDRESS_SHARE, f"account {key}": ACCOUNT_SHARE}
-        return self.broadcast.answer(request, RiverReader(key), after, shares)
-
-    async def _may_watch(self, request: Request, reader: RiverReader) -> bool:
-        """Whether the reader of a stream is still signed in."""
-        caller = await self._callers.caller(request)
-        return caller is not None and caller.account.id == reader.account_id
 
 
 def _is_on_page(

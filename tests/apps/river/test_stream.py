@@ -297,7 +297,7 @@ class CheckTests(StreamCase):
             self.waiting.append(Deferred())
             return await self.waiting[-1]
 
-        self.patch(page.RiverEvents, "_may_watch", may_watch)
+        self.patch(page.RiverPageDoor, "_may_watch", may_watch)
         super().setUp()
 
     def test_few_sessions_are_looked_at_at_a_time(self) -> None:
