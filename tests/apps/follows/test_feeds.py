@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Engine
-from twisted.internet.defer import execute
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -22,20 +21,11 @@ from rsscloud_broker.simplefeed import log, pruning
 from rsscloud_broker.simplefeed.atom import FeedUrls, render
 from rsscloud_broker.simplefeed.entries import Entry, EntryLink
 from rsscloud_broker.simplefeed.pings import entry_of
-from rsscloud_broker.testing import FakeOutbound, front_door_parts, memory_store, reply
-from rsscloud_broker.testing.clock import Clock
-from rsscloud_broker.testing.parsing import parse_here
-from tests.apps.follows.intakes import FakeIntake
+from rsscloud_broker.testing import FakeOutbound, reply
+from tests.apps.follows.intakes import HOUR, NOON, THERE, FollowsTestCase, a_ping
 from tests.simplefeed.logs import in_memory
 
-NOON = 1_790_683_200.0
-HOUR = 3600
-THERE = "http://there.example"
 URLS = FeedUrls(f"{THERE}/events/pings/recent", f"{THERE}/events/pings/documents/")
-
-
-def a_ping(number: int, at: float, **more: Any) -> Ping:
-    return Ping(f"Blog {number}", f"http://blog{number}.example/", at, **more)
 
 
 class OptionsTests(SynchronousTestCase):
@@ -86,53 +76,18 @@ class PingFeed:
             pruning.prune(conn, "pings", through)
 
 
-class FeedTestCase(SynchronousTestCase):
+class FeedTestCase(FollowsTestCase):
     def setUp(self) -> None:
+        super().setUp()
         random.seed(1)
-        self.clock = Clock(NOON)
-        self.store = memory_store()
-        self.addCleanup(self.store.stopService)
         self.feed = PingFeed(self.enterContext(in_memory()))
         self.web = FakeOutbound(otherwise=self.feed.answer)
-        self.intake = FakeIntake()
-        self.doors: list[FollowsDoor] = []
 
     def start(self, **options: Any) -> FollowsDoor:
-        self.parts = front_door_parts(
-            clock=self.clock,
-            intake=self.intake,
-            follows=self.store,
-            web=self.web,
-            in_thread=execute,
-            parse=parse_here,
-        )
-        door = FollowsDoor(
-            FollowsOptions(feeds=(FollowedFeed(URLS.recent, **options),)), self.parts
-        )
-        door.startService()
-        self.doors.append(door)
-        self.addCleanup(self.stop)
-        return door
-
-    def stop(self) -> None:
-        for door in self.doors:
-            if door.running:
-                self.successResultOf(door.stopService())
-
-    def now(self) -> float:
-        return self.clock.wall_seconds()
+        return self.follow(FollowsOptions(feeds=(FollowedFeed(URLS.recent, **options),)))
 
     def publish(self, *numbers: int, **more: Any) -> None:
         self.feed.append([a_ping(number, self.now(), **more) for number in numbers])
-
-    def pass_time(self, seconds: int) -> None:
-        for _ in range(seconds):
-            self.clock.advance(1)
-
-    def counted(self, outcome: str) -> float:
-        names = {"source": "there.example", "outcome": outcome}
-        registry = self.parts.counters.registry
-        return registry.get_sample_value("rsscloud_followed_pings_total", names) or 0.0
 
 
 class FeedTests(FeedTestCase):

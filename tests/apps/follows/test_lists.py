@@ -5,7 +5,7 @@ from __future__ import annotations
 from email.utils import formatdate
 from typing import Any
 
-from twisted.internet.defer import Deferred, execute, fail
+from twisted.internet.defer import Deferred, fail
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -18,21 +18,13 @@ from rsscloud_broker.interfaces import OutboundRequest
 from rsscloud_broker.model import Ping
 from rsscloud_broker.model.shared import FollowedList
 from rsscloud_broker.testing import (
-    FakeOutbound,
     front_door_parts,
     make_front_door_tests,
-    memory_store,
     reply,
 )
-from rsscloud_broker.testing.clock import Clock
-from rsscloud_broker.testing.parsing import parse_here
 from rsscloud_broker.wire.change_list import Unit, archive_path, closing, opening, weblogs
-from tests.apps.follows.intakes import FakeIntake
+from tests.apps.follows.intakes import HOUR, NOON, THERE, FollowsTestCase, a_ping
 
-#: 2026-09-29 12:00:00 UTC
-NOON = 1_790_683_200.0
-HOUR = 3600
-THERE = "http://there.example"
 LIST, SHORT = f"{THERE}/changes.xml", f"{THERE}/shortChanges.xml"
 
 
@@ -50,10 +42,6 @@ class FollowsContract(make_front_door_tests(make_door)):  # type: ignore[misc] #
 def a_list(*pings: Ping, at: float, unit: Unit = "minutes", exact: bool = True) -> bytes:
     document = opening(at, len(pings)) + weblogs(pings, at, unit) + closing(len(pings))
     return document if exact else document.replace(b" ts=", b" time=")
-
-
-def a_ping(number: int, at: float) -> Ping:
-    return Ping(f"Blog {number}", f"http://blog{number}.example/", at)
 
 
 class OptionsTests(SynchronousTestCase):
@@ -74,37 +62,9 @@ class OptionsTests(SynchronousTestCase):
         self.assertIn("name each URL once", str(caught.exception))
 
 
-class FollowsTests(SynchronousTestCase):
-    def setUp(self) -> None:
-        self.clock = Clock(NOON)
-        self.store = memory_store()
-        self.addCleanup(self.store.stopService)
-        self.web = FakeOutbound(otherwise=reply(404))
-        self.intake = FakeIntake()
-        self.doors: list[FollowsDoor] = []
-
+class FollowsTests(FollowsTestCase):
     def start(self, url: str = LIST, **options: Any) -> FollowsDoor:
-        self.parts = front_door_parts(
-            clock=self.clock,
-            intake=self.intake,
-            follows=self.store,
-            web=self.web,
-            in_thread=execute,
-            parse=parse_here,
-        )
-        door = FollowsDoor(FollowsOptions((Source(url, **options),)), self.parts)
-        door.startService()
-        self.doors.append(door)
-        self.addCleanup(self.stop)
-        return door
-
-    def stop(self) -> None:
-        for door in self.doors:
-            if door.running:
-                door.stopService()
-
-    def now(self) -> float:
-        return self.clock.wall_seconds()
+        return self.follow(FollowsOptions((Source(url, **options),)))
 
     def serve(self, url: str, *pings: Ping, **options: Any) -> None:
         at = options.pop("at", self.now())
@@ -121,11 +81,6 @@ class FollowsTests(SynchronousTestCase):
     def state(self, url: str = LIST) -> FollowedList:
         (found,) = self.successResultOf(self.store.followed_lists([url], 0.0))
         return found
-
-    def counted(self, outcome: str) -> float:
-        names = {"source": "there.example", "outcome": outcome}
-        registry = self.parts.counters.registry
-        return registry.get_sample_value("rsscloud_followed_pings_total", names) or 0.0
 
     def test_pings_are_taken_in_once_with_their_origin(self) -> None:
         self.serve(LIST, a_ping(2, NOON - 60), a_ping(1, NOON - 120))

@@ -6,33 +6,25 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode
 
 import treq.testing
-from twisted.internet.defer import execute
 from twisted.logger import capturedLogs, formatEvent
-from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.apps.follows.door import FollowsDoor
 from rsscloud_broker.apps.follows.options import FollowedFeed, FollowsOptions, Source
 from rsscloud_broker.apps.follows.pushing import key_of
 from rsscloud_broker.client.websub import LONGEST_LEASE
 from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
-from rsscloud_broker.testing import FakeOutbound, front_door_parts, memory_store, reply
-from rsscloud_broker.testing.clock import Clock
-from rsscloud_broker.testing.parsing import parse_here
+from rsscloud_broker.testing import FakeOutbound, reply
 from rsscloud_broker.wire.change_list import closing, opening
 from rsscloud_broker.wire.links import hub_and_self
-from tests.apps.follows.intakes import FakeIntake
+from tests.apps.follows.intakes import NOON, THERE, FollowsTestCase
 
-NOON = 1_790_683_200.0
-HERE, THERE = "http://here.example", "http://there.example"
+HERE = "http://here.example"
 LIST, FEED, HUB = f"{THERE}/changes.xml", f"{THERE}/recent", f"{THERE}/websub"
 
 
-class PushingTests(SynchronousTestCase):
+class PushingTests(FollowsTestCase):
     def setUp(self) -> None:
-        self.clock = Clock(NOON)
-        store = memory_store()
-        self.addCleanup(store.stopService)
+        super().setUp()
         document = opening(NOON, 0) + closing(0)
         feed = (
             '<feed xmlns="http://www.w3.org/2005/Atom"><id>urn:1</id><title>A</title>'
@@ -45,29 +37,14 @@ class PushingTests(SynchronousTestCase):
                 HUB: reply(202),
             }
         )
-        self.parts = front_door_parts(
-            clock=self.clock,
-            intake=FakeIntake(),
-            follows=store,
-            web=self.web,
-            in_thread=execute,
-            parse=parse_here,
-            public_url=HERE,
-        )
 
-    def start(self, options: FollowsOptions, **parts: Any) -> None:
-        door = FollowsDoor(options, self.parts)
+    def start(self, options: FollowsOptions, public_url: str = HERE) -> None:
+        door = self.follow(options, public_url=public_url)
         self.http: Any = treq.testing.StubTreq(Root([door], HERE))
-        door.startService()
-        self.addCleanup(lambda: self.successResultOf(door.stopService()))
         self.pass_time(10)
 
     def start_list(self, **more: Any) -> None:
         self.start(FollowsOptions((Source(LIST, push=True, every=1000.0, **more),)))
-
-    def pass_time(self, seconds: float) -> None:
-        for _ in range(int(seconds)):
-            self.clock.advance(1)
 
     def asked(self) -> list[dict[str, list[str]]]:
         """The forms that the hub was sent."""
@@ -220,14 +197,5 @@ class PushingTests(SynchronousTestCase):
     def test_nothing_is_pushed_that_nobody_wants_or_that_no_hub_could_call(self) -> None:
         self.start(FollowsOptions((Source(LIST),)))
         self.assertEqual(self.asked(), [])
-        self.parts = front_door_parts(
-            clock=self.clock,
-            intake=FakeIntake(),
-            follows=self.parts.follows,
-            web=self.web,
-            in_thread=execute,
-            parse=parse_here,
-            public_url="http://localhost:5337",
-        )
-        self.start(FollowsOptions((Source(LIST, push=True),)))
+        self.start(FollowsOptions((Source(LIST, push=True),)), "http://localhost:5337")
         self.assertEqual(self.asked(), [])
