@@ -10,7 +10,7 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.http.limits import HTTPLimits, bounded_site
 from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import App, IClock
-from tests.front_doors.exchange import Answer, Exchange, address, request_bytes
+from tests.front_doors.exchange import Answer, ask
 
 
 class AppSite:
@@ -33,7 +33,4 @@ class AppSite:
         source: str = "192.0.2.7",
     ) -> Answer:
         """Send one request, whose answer must be there at once."""
-        where = address(source)
-        exchange = Exchange(self.factory.buildProtocol(where), where)
-        exchange.send(request_bytes(method, path, body, headers or {}))
-        return exchange.answer(method)
+        return ask(self.factory, method, path, body, headers, source)

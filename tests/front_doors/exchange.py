@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from http.client import HTTPMessage, HTTPResponse
 from io import BytesIO
 from socket import socket
-from typing import cast
+from typing import Any, cast
 from urllib.parse import quote_plus
 from xml.sax.saxutils import escape
 
@@ -87,6 +87,26 @@ class Exchange:
         """The one response; the test fails if there is not exactly one."""
         (answer,) = self.answers(method)
         return answer
+
+
+def connected(factory: Any, source: str = "192.0.2.7") -> Exchange:
+    """A connection to a site from an address."""
+    peer = address(source)
+    return Exchange(factory.buildProtocol(peer), peer)
+
+
+def ask(
+    factory: Any,
+    method: str,
+    path: str,
+    body: bytes = b"",
+    headers: Mapping[str, str] | None = None,
+    source: str = "192.0.2.7",
+) -> Answer:
+    """The answer of a site to one request, which must be there at once."""
+    exchange = connected(factory, source)
+    exchange.send(request_bytes(method, path, body, headers))
+    return exchange.answer(method)
 
 
 def address(host: str) -> IAddress:

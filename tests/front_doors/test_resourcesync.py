@@ -26,7 +26,7 @@ from rsscloud_broker.model import Content
 from rsscloud_broker.plugins import bundled
 from rsscloud_broker.testing import FakeBroker, front_door_parts, make_front_door_tests
 from rsscloud_broker.testing.clock import Clock
-from tests.front_doors.exchange import Answer, Exchange, address, request_bytes
+from tests.front_doors.exchange import Answer, ask, connected
 
 BROKER = "http://broker.example"
 HUB = f"{BROKER}/websub"
@@ -88,10 +88,7 @@ class DoorTestCase(SynchronousTestCase):
         headers: Mapping[str, str] | None = None,
         peer: str = OUTSIDE,
     ) -> Answer:
-        protocol = self.factory.buildProtocol(address(peer))
-        exchange = Exchange(protocol, address(peer))
-        exchange.send(request_bytes(method, path, body, headers))
-        return exchange.answer(method)
+        return ask(self.factory, method, path, body, headers, peer)
 
     def notify(
         self,
@@ -141,8 +138,7 @@ class TakenInTests(DoorTestCase):
         lines = "".join(f"Link: {value}\r\n" for value in values)
         head = f"POST /websub HTTP/1.1\r\nHost: x\r\nContent-Length: {len(PAYLOAD)}\r\n{lines}"
         head += f"Content-Type: text/xml\r\nAuthorization: bearer {TOKEN}\r\n\r\n"
-        peer = address(OUTSIDE)
-        exchange = Exchange(cast(Any, self.factory.buildProtocol(peer)), peer)
+        exchange = connected(self.factory, OUTSIDE)
         exchange.send(head.encode() + PAYLOAD)
         self.assertEqual(exchange.answer().status, 202)
         self.assertEqual(self.broker.pushed[0][1].link, link())

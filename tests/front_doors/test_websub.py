@@ -27,7 +27,7 @@ from rsscloud_broker.testing import FakeBroker, front_door_parts, make_front_doo
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.web.pages import PageRenderer
 from rsscloud_broker.wire.links import HUB_PATHS
-from tests.front_doors.exchange import FORM, Answer, Exchange, address, request_bytes
+from tests.front_doors.exchange import FORM, Answer, ask
 from tests.front_doors.fixture import CALLER, FEED, OTHER_FEED, PUBLIC_URL
 from tests.http.test_site import Door, Says
 
@@ -60,10 +60,7 @@ class HubTestCase(SynchronousTestCase):
         body: bytes = b"",
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        peer = address(CALLER)
-        exchange = Exchange(self.factory.buildProtocol(peer), peer)
-        exchange.send(request_bytes(method, path, body, headers))
-        return exchange.answer(method)
+        return ask(self.factory, method, path, body, headers, CALLER)
 
     def post(
         self,

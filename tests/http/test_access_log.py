@@ -21,7 +21,7 @@ from rsscloud_broker.http.access_log import AccessLog
 from rsscloud_broker.http.limits import HTTPLimits, bounded_site
 from rsscloud_broker.http.site import Root
 from rsscloud_broker.testing.clock import Clock
-from tests.front_doors.exchange import Exchange, address
+from tests.front_doors.exchange import connected
 from tests.front_doors.fixture import NOON, PUBLIC_URL
 
 #: The combined format, as programs that analyse logs read it.
@@ -71,8 +71,7 @@ class AccessLogTestCase(SynchronousTestCase):
         peer: str = STRANGER,
         method: bytes = b"GET",
     ) -> None:
-        at = address(peer)
-        exchange = Exchange(self.factory.buildProtocol(at), at)
+        exchange = connected(self.factory, peer)
         named = {b"Host": b"b", **(headers or {})}
         lines = [b"%s %s HTTP/1.1" % (method, target)]
         lines += [b"%s: %s" % header for header in named.items()]

@@ -23,7 +23,7 @@ from rsscloud_broker.interfaces import IFrontDoor, Route, RoutesOnly, SoapOperat
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.testing.parsing import parse_here
 from rsscloud_broker.wire import soap
-from tests.front_doors.exchange import Answer, Exchange, address, request_bytes
+from tests.front_doors.exchange import Answer, ask, connected
 
 FILES = "multipart/form-data"
 
@@ -63,10 +63,7 @@ class LargeBodiesTests(SynchronousTestCase):
     def ask(
         self, method: str, path: str, size: int, headers: Mapping[str, str] | None = None
     ) -> Answer:
-        where = address("192.0.2.7")
-        exchange = Exchange(self.factory.buildProtocol(where), where)
-        exchange.send(request_bytes(method, path, b"x" * size, headers))
-        return exchange.answer()
+        return ask(self.factory, method, path, b"x" * size, headers)
 
     def largest(self, path: str) -> list[int]:
         """The statuses of bodies of 10, 1000, 1001, 2000, 2001 and 3001 bytes."""
@@ -103,9 +100,8 @@ class LargeBodiesTests(SynchronousTestCase):
         self.assertEqual(answer.text, "The body must not be larger than 2000 bytes.\n")
 
     def test_body_in_chunks(self) -> None:
-        where = address("192.0.2.7")
         for size, status in ((2000, 200), (2001, 413)):
-            exchange = Exchange(self.factory.buildProtocol(where), where)
+            exchange = connected(self.factory)
             head = b"PUT /feeds/x HTTP/1.1\r\nHost: b\r\nTransfer-Encoding: chunked\r\n\r\n"
             exchange.send(head + b"%x\r\n" % size + b"x" * size + b"\r\n0\r\n\r\n")
             self.assertEqual(exchange.answer().status, status)
@@ -192,10 +188,7 @@ class LargeCallsTests(SynchronousTestCase):
         raise error
 
     def ask(self, body: bytes, path: str = "/RPC2") -> Answer:
-        where = address("192.0.2.7")
-        exchange = Exchange(self.factory.buildProtocol(where), where)
-        exchange.send(request_bytes("POST", path, body, {"content-type": "text/xml"}))
-        return exchange.answer()
+        return ask(self.factory, "POST", path, body, {"content-type": "text/xml"})
 
     def test_calls_may_be_larger_than_all_routes(self) -> None:
         @implementer(IFrontDoor)

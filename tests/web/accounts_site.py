@@ -22,7 +22,7 @@ from rsscloud_broker.web.front_page import FrontPageDoor, FrontPageOptions
 from rsscloud_broker.web.pages import PageRenderer
 from rsscloud_broker.web.sign_in import AccountsDoor
 from tests.accounts.fixture import PASSWORD, PATIENT, AccountHouse
-from tests.front_doors.exchange import FORM, Answer, Exchange, address, request_bytes
+from tests.front_doors.exchange import FORM, Answer, ask
 
 PUBLIC_URL = "https://broker.example"
 
@@ -91,10 +91,7 @@ class Browser:
         sent = {"User-Agent": "A Browser/1", "Accept": "text/html", **(headers or {})}
         if self.cookies:
             sent["Cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
-        where = address(self._source)
-        exchange = Exchange(self._site.factory.buildProtocol(where), where)
-        exchange.send(request_bytes(method, path, body, sent))
-        answer = exchange.answer(method)
+        answer = ask(self._site.factory, method, path, body, sent, self._source)
         for line in answer.headers.get_all("set-cookie") or []:
             for name, morsel in SimpleCookie(line).items():
                 self.attributes[name] = morsel

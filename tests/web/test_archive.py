@@ -12,7 +12,7 @@ from twisted.web.server import Request
 
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import AccountFile, Caller
-from tests.front_doors.exchange import Exchange, address, request_bytes
+from tests.front_doors.exchange import Exchange, connected, request_bytes
 from tests.web.accounts_site import AccountSite, Browser
 
 LARGE = b"0123456789" * 30_000
@@ -63,8 +63,7 @@ class ArchiveTests(SynchronousTestCase):
     def begun(self) -> Exchange:
         """A request for the archive, which may not have been answered yet."""
         cookies = "; ".join(f"{name}={value}" for name, value in self.browser.cookies.items())
-        where = address("192.0.2.7")
-        exchange = Exchange(self.site.factory.buildProtocol(where), where)
+        exchange = connected(self.site.factory)
         exchange.send(request_bytes("GET", "/account/export", b"", {"Cookie": cookies}))
         return exchange
 

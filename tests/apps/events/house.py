@@ -27,7 +27,7 @@ from rsscloud_broker.testing import Clock, FakeBroker, FakeTopicView, memory_sto
 from rsscloud_broker.testing.memory import CallersThread
 from rsscloud_broker.testing.parsing import parse_here
 from rsscloud_broker.web.pages import PageRenderer
-from tests.front_doors.exchange import Answer, Exchange, address, request_bytes
+from tests.front_doors.exchange import Answer, Exchange, connected, request_bytes
 from tests.store_contract.basics import a_fetch
 
 URL = "http://broker.example"
@@ -130,8 +130,7 @@ class EventsHouse:
         self, path: str, headers: dict[str, str] | None = None, method: str = "GET"
     ) -> Exchange:
         """Send a request, and return the connection."""
-        where = address("192.0.2.7")
-        exchange = Exchange(self.factory.buildProtocol(where), where)
+        exchange = connected(self.factory)
         exchange.send(request_bytes(method, path, b"", headers or {}))
         return exchange
 

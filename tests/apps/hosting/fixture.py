@@ -44,7 +44,7 @@ from rsscloud_broker.web.sign_in import AccountsDoor
 from rsscloud_broker.wire import soap
 from tests.accounts.fixture import PASSWORD, PATIENT, AccountHouse
 from tests.core.house import Bus, FakeDiskSpace, change_detector
-from tests.front_doors.exchange import FORM, Answer, Exchange, address, envelope, request_bytes
+from tests.front_doors.exchange import FORM, Answer, ask, envelope
 
 PUBLIC_URL = "https://broker.example"
 BASE = f"{PUBLIC_URL}/feeds"
@@ -161,10 +161,7 @@ class HostingHouse(AccountHouse):
     ) -> Answer:
         """Send one request, by default over HTTPS through a proxy; return the answer."""
         sent = {**(HTTPS if peer == PROXY else {}), **(headers or {})}
-        where = address(peer)
-        exchange = Exchange(self.factory.buildProtocol(where), where)
-        exchange.send(request_bytes(method, path, body, sent))
-        return exchange.answer(method)
+        return ask(self.factory, method, path, body, sent, peer)
 
     def put(
         self, body: bytes, path: str = PATH, headers: Mapping[str, str] | None = None

@@ -35,7 +35,7 @@ from rsscloud_broker.web.callers import Callers
 from rsscloud_broker.web.pages import PageRenderer
 from rsscloud_broker.web.sign_in import AccountsDoor
 from tests.accounts.fixture import PATIENT, AccountHouse
-from tests.front_doors.exchange import Exchange, address, request_bytes
+from tests.front_doors.exchange import connected, request_bytes
 from tests.web.accounts_site import Browser
 
 PUBLIC_URL = "https://broker.example"
@@ -244,8 +244,7 @@ class EventReader:
         last: str = "",
         source: str = "192.0.2.7",
     ) -> None:
-        where = address(source)
-        self.exchange = Exchange(site.factory.buildProtocol(where), where)
+        self.exchange = connected(site.factory, source)
         headers = {
             "Cookie": "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
         }

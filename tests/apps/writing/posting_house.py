@@ -25,7 +25,7 @@ from rsscloud_broker.web.callers import Callers
 from rsscloud_broker.web.pages import PageRenderer
 from tests.accounts.fixture import PATIENT, AccountHouse
 from tests.apps.writing.house import BROKER, WritingTestCase
-from tests.front_doors.exchange import FORM, Answer, Exchange, address, request_bytes
+from tests.front_doors.exchange import FORM, Answer, ask, connected, request_bytes
 from tests.web.file_form import MULTIPART, Part, multipart
 
 #: The address that requests come from: a trusted proxy, which speaks of somebody elsewhere.
@@ -81,10 +81,7 @@ class PostingTestCase(WritingTestCase):
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
     ) -> Answer:
         """Send one request, by default over HTTPS through a proxy; return the answer."""
-        where = address(PROXY)
-        exchange = Exchange(self.factory.buildProtocol(where), where)
-        exchange.send(request_bytes(method, path, body, {**HTTPS, **(headers or {})}))
-        return exchange.answer(method)
+        return ask(self.factory, method, path, body, {**HTTPS, **(headers or {})}, PROXY)
 
     def call(self, method: str, *params: Any, headers: Mapping[str, str] | None = None) -> Any:
         """Call an XML-RPC procedure.
@@ -145,7 +142,7 @@ class PostingTestCase(WritingTestCase):
         self.patch(self.writing, "_in_thread", when_open)  # which makes the feeds
         exchanges = []
         for path, body, headers in requests:
-            exchange = Exchange(self.factory.buildProtocol(address(PROXY)), address(PROXY))
+            exchange = connected(self.factory, PROXY)
             exchange.send(request_bytes("POST", path, body, {**HTTPS, **headers}))
             exchanges.append(exchange)
         gate.callback(None)
