@@ -88,6 +88,16 @@ class Exchange:
         (answer,) = self.answers(method)
         return answer
 
+    @property
+    def streamed(self) -> bytes:
+        """The body that has come so far, without the head and the chunks around it."""
+        rest = self.transport.value().partition(b"\r\n\r\n")[2]
+        body = b""
+        while rest:
+            size, _, rest = rest.partition(b"\r\n")
+            body, rest = body + rest[: int(size, 16)], rest[int(size, 16) + 2 :]
+        return body
+
 
 def connected(factory: Any, source: str = "192.0.2.7") -> Exchange:
     """A connection to a site from an address."""

@@ -30,13 +30,8 @@ class Reader:
 
     @property
     def body(self) -> bytes:
-        """What has come, without the head and the chunks around it."""
-        rest: bytes = self.exchange.transport.value().partition(b"\r\n\r\n")[2]
-        body = b""
-        while rest:
-            size, _, rest = rest.partition(b"\r\n")
-            body, rest = body + rest[: int(size, 16)], rest[int(size, 16) + 2 :]
-        return body
+        """What has come so far."""
+        return self.exchange.streamed
 
     @property
     def head(self) -> bytes:

@@ -263,13 +263,7 @@ class EventReader:
     @property
     def text(self) -> str:
         """The body that has come so far."""
-        _, _, rest = self.exchange.transport.value().partition(b"\r\n\r\n")
-        body = b""
-        while rest:
-            size, _, rest = rest.partition(b"\r\n")
-            body += rest[: int(size, 16)]
-            rest = rest[int(size, 16) + 2 :]
-        return body.decode()
+        return self.exchange.streamed.decode()
 
     def events(self) -> list[Mapping[str, Any]]:
         """The items that have come, and other events by their names."""
