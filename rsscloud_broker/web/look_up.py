@@ -12,24 +12,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 from urllib.parse import quote, urlsplit
 
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
 
-from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.http.answering import Answer, Answers
 from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import Caller, FrontDoorParts, Route
 from rsscloud_broker.model import TopicOverview
 from rsscloud_broker.model.hosts import canonical_host
 from rsscloud_broker.model.log_entry import LogEntry
-from rsscloud_broker.util.caches import TimedCache
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.web.callers import private, redirect, viewer_of
 from rsscloud_broker.web.log_lines import line_of
-from rsscloud_broker.web.timeline import entries_of_host, timeline
+from rsscloud_broker.web.timeline import entries_of_host, known_entries, timeline
 from rsscloud_broker.web.topic_overview import changes_plot, title_of
 from rsscloud_broker.web.words import strangers_text
 from rsscloud_broker.wire.text import clean
@@ -37,9 +36,6 @@ from rsscloud_broker.wire.web_address import fault_of
 
 #: How many topics a page lists, and how many characters it must know of their addresses.
 FOUND, SHORTEST = 50, 3
-
-#: Seconds for which the entries of a host are remembered, and of how many hosts.
-_FRESH, _HOSTS = 1.0, 500
 
 #: How many characters of an address are shown.
 _SHOWN: Final = 200
@@ -57,13 +53,11 @@ class LookUp:
         self._pages = parts.pages
         self._callers = parts.callers
         self._clock = parts.clock
-        self._log = parts.event_log
-        self._disclosure = parts.disclosure
         self._has_topic_page = "topic_page" in parts.running
         self._lists_topics = lists_topics
         # The entries name topics.
         self._shows_entries = lists_topics or "event_log" in parts.running
-        self._entries = TimedCache(self._read_entries, parts.clock, _FRESH, _HOSTS)
+        self._entries = known_entries(parts, partial(entries_of_host, disclosure=parts.disclosure))
 
     def routes(self) -> Sequence[Route]:
         """The routes of both pages."""
@@ -158,16 +152,6 @@ class LookUp:
             return ()
         found = await self._topics.beginning(begins, FOUND)
         return [each for each in found if "@" not in urlsplit(_url(each)).netloc]
-
-    async def _read_entries(self, host: str) -> Sequence[LogEntry]:
-        """The newest entries about a host, with what strangers may see of them."""
-        if self._log is None:
-            return ()
-        try:
-            found = await entries_of_host(self._log, self._disclosure, host)
-        except Unavailable:
-            return ()
-        return [self._disclosure.entry(entry) for entry in found]
 
     def _topic_item(self, topic: TopicOverview) -> Tag:
         """A topic as an item of a list: its title, linked, and its address."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from twisted.web.template import Flattenable, Tag, tags
 
-from rsscloud_broker.interfaces import IEventLog
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.interfaces import FrontDoorParts, IEventLog
 from rsscloud_broker.model.disclosure import Disclosure
 from rsscloud_broker.model.log_entry import LogEntry, LogFilter
 from rsscloud_broker.model.ways import Way
+from rsscloud_broker.util.caches import TimedCache
 from rsscloud_broker.web.log_lines import PLAIN_WORDS, count_of, line_of
 from rsscloud_broker.web.words import clipped, counted, moment, strangers_text
 
@@ -53,6 +55,30 @@ _COLOURS: Final = {
 }
 
 
+def known_entries(
+    parts: FrontDoorParts, read: Callable[[IEventLog, str], Awaitable[Sequence[LogEntry]]]
+) -> TimedCache[str, Sequence[LogEntry]]:
+    """The newest entries about topics, or about hosts, with what strangers may see of them.
+
+    Those of 500 are remembered, each for a second.  There are none if the store cannot be read, or
+    the broker keeps no event log: the rest of a page does not need them.
+
+    :param read: reads those of one.
+    """
+
+    async def find(name: str) -> Sequence[LogEntry]:
+        """The entries about a topic or a host."""
+        if parts.event_log is None:
+            return ()
+        try:
+            found = await read(parts.event_log, name)
+        except Unavailable:
+            return ()
+        return [parts.disclosure.entry(entry) for entry in found]
+
+    return TimedCache(find, parts.clock, 1.0, 500)
+
+
 async def entries_of_topic(log: IEventLog, url: str) -> list[LogEntry]:
     """The newest entries about a topic, newest first.
 
@@ -73,7 +99,7 @@ def _is_fan_out(entry: LogEntry, outcome: str) -> bool:
     return (entry.kind, entry.outcome) == ("fan-out", outcome)
 
 
-async def entries_of_host(log: IEventLog, disclosure: Disclosure, host: str) -> list[LogEntry]:
+async def entries_of_host(log: IEventLog, host: str, disclosure: Disclosure) -> list[LogEntry]:
     """The newest entries about a host, newest first, as far as strangers may find entries by it."""
     wanted = LogFilter(host=host)
     found = await log.entries(disclosure.permitted(wanted), None, SHOWN)

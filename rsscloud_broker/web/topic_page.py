@@ -28,7 +28,6 @@ from rsscloud_broker.errors import (
     Refused,
     TooMany,
     TopicUnreadable,
-    Unavailable,
 )
 from rsscloud_broker.http.answering import Answer, Answers
 from rsscloud_broker.http.requests import client_address, parameter
@@ -41,18 +40,14 @@ from rsscloud_broker.interfaces import (
 )
 from rsscloud_broker.model.log_entry import LogEntry
 from rsscloud_broker.model.ways import Way
-from rsscloud_broker.util.caches import TimedCache
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.web.callers import check_sender, origin_of, private, viewer_of
-from rsscloud_broker.web.timeline import entries_of_topic, timeline, verdict
+from rsscloud_broker.web.timeline import entries_of_topic, known_entries, timeline, verdict
 from rsscloud_broker.web.topic_advice import advice
 from rsscloud_broker.web.topic_overview import ThisBroker, changes_plot, facts, lead, title_of
 from rsscloud_broker.web.words import clipped
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.web_address import fault_of
-
-#: Seconds for which the entries of the event log are remembered, and of how many topics.
-_FRESH, _TOPICS = 1.0, 500
 
 _EXPLAINED: Final = (
     "A topic is a feed or a page that this broker watches for its subscribers. Look one up to see "
@@ -81,9 +76,7 @@ class TopicPageDoor(RoutesOnly):
         self._origin = origin_of(parts.public_url)
         self._pages = parts.pages
         self._topics = parts.topics
-        self._log = parts.event_log
-        self._disclosure = parts.disclosure
-        self._entries = TimedCache(self._read_entries, parts.clock, _FRESH, _TOPICS)
+        self._entries = known_entries(parts, entries_of_topic)
         self._this_broker = ThisBroker(parts.public_url, "rsscloud" in parts.running, parts.has_hub)
         self._running = parts.running
         self._has_log_page = "event_log" in parts.running
@@ -222,19 +215,6 @@ class TopicPageDoor(RoutesOnly):
         return Answer(body, headers=private(viewer))
 
     # the event log
-
-    async def _read_entries(self, url: str) -> Sequence[LogEntry]:
-        """The newest entries of the event log about a topic.
-
-        They have only what strangers may see.
-        """
-        if self._log is None:
-            return ()
-        try:
-            found = await entries_of_topic(self._log, url)
-        except Unavailable:
-            return ()  # the rest of the page does not need the event log
-        return [self._disclosure.entry(entry) for entry in found]
 
     def _timeline_section(self, url: str, found: Sequence[LogEntry], now: float) -> Flattenable:
         """The section with what happened; empty if there are no entries."""
