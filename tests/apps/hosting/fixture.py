@@ -5,18 +5,15 @@ from __future__ import annotations
 import xmlrpc.client
 from base64 import b64encode
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlencode
 
 from attrs import evolve
-from twisted.internet.defer import execute
-from twisted.internet.interfaces import IReactorFromThreads
-from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.hosting.app import make_hosting
 from rsscloud_broker.apps.hosting.options import HostingOptions
-from rsscloud_broker.apps.hosting.schema import metadata
+from rsscloud_broker.apps.hosting.schema import TABLES
 from rsscloud_broker.config import AccountsConfig as AccountOptions
 from rsscloud_broker.config import Http, NoOptions, Topics
 from rsscloud_broker.core import Access, Blocks, FairLimiter, Publisher
@@ -24,20 +21,15 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.front_doors.rsscloud import RssCloudDoor, RssCloudOptions
 from rsscloud_broker.http.limits import HTTPLimits, bounded_site
 from rsscloud_broker.http.site import Root
-from rsscloud_broker.interfaces import AppParts, Caller, IDatabase
+from rsscloud_broker.interfaces import Caller
 from rsscloud_broker.model import Callback, Lease, Ping, Subscription
-from rsscloud_broker.policy.rate_limits import RateLimit
-from rsscloud_broker.storage import Store
 from rsscloud_broker.testing import (
-    FakeBroker,
+    CallersThread,
     FakeFetcher,
-    FakeJobs,
-    FakeOutbound,
-    FakeTopicView,
+    app_parts,
     front_door_parts,
+    memory_store,
 )
-from rsscloud_broker.testing.memory import CallersThread
-from rsscloud_broker.testing.parsing import parse_here
 from rsscloud_broker.web.callers import Callers
 from rsscloud_broker.web.pages import PageRenderer
 from rsscloud_broker.web.sign_in import AccountsDoor
@@ -91,11 +83,9 @@ class HostingHouse(AccountHouse):
     ) -> None:
         super().__init__(case, accounts)
         self.case = case
-        self.threads = CallersThread()
-        self.broker_store = Store(cast(IReactorFromThreads, self.clock), "sqlite://", self.threads)
-        self.broker_store.startService()
+        self.threads = CallersThread([TABLES])
+        self.broker_store = memory_store(database=self.threads, clock=self.clock)
         case.addCleanup(self.broker_store.stopService)
-        metadata.create_all(self.threads._engine)
         self.bus, counters, self.blocks = Bus(), Counters(), Blocks()
         self.space = FakeDiskSpace()
         self.fetcher = FakeFetcher()
@@ -117,26 +107,16 @@ class HostingHouse(AccountHouse):
             accounts=self.accounts,
             callers=self.callers,
         )
-        self.parts = AppParts(
-            broker=FakeBroker(),
+        self.parts = app_parts(
             publisher=self.publisher,
-            database=cast(IDatabase, self.threads),
-            jobs=FakeJobs(),
+            database=self.threads,
             accounts=self.accounts,
             callers=self.callers,
             pages=pages,
-            topics=FakeTopicView(),
-            web=FakeOutbound(),
-            outbound=FakeOutbound(),
             clock=self.clock,
             counters=counters,
-            directory=FilePath("no-such-directory"),
             public_url=public_url,
             has_hub=has_hub,
-            has_cloud=True,
-            in_thread=execute,
-            parse=parse_here,
-            rate_limit=lambda rate, burst: RateLimit(rate, burst, self.clock).take,
             running=frozenset({"rsscloud", "hosting"}),
         )
         self.app = make_hosting(options or HostingOptions(), self.parts)

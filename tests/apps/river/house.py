@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from twisted.internet.defer import Deferred
@@ -21,18 +21,9 @@ from rsscloud_broker.apps.river.tending import Tending
 from rsscloud_broker.config import RateLimitOptions
 from rsscloud_broker.http.limits import bounded_site
 from rsscloud_broker.http.site import Root
-from rsscloud_broker.interfaces import (
-    AppParts,
-    Caller,
-    IDatabase,
-    IOutbound,
-    OutboundReply,
-    OutboundRequest,
-)
-from rsscloud_broker.policy.rate_limits import RateLimit
+from rsscloud_broker.interfaces import Caller, IOutbound, OutboundReply, OutboundRequest
 from rsscloud_broker.storage import AccountStore
-from rsscloud_broker.testing import FakeCallers, FakeJobs, FakeOutbound, reply
-from rsscloud_broker.testing.parsing import parse_here
+from rsscloud_broker.testing import FakeCallers, FakeOutbound, app_parts, reply
 from rsscloud_broker.util.cluster_jobs import RunOnOneNode
 from rsscloud_broker.web.pages import PageRenderer
 from rsscloud_broker.wire import websub
@@ -119,27 +110,19 @@ class RiverHouse(House):
         self.web = Web(self.topics)
         self.hubs = FakeOutbound(otherwise=reply(202))
         self.callers = FakeCallers()
-        parts: Any = self.parts
-        self.app_parts = AppParts(
+        self.app_parts = app_parts(
             broker=self.broker,
-            publisher=parts,
-            database=cast(IDatabase, self.threads),
-            jobs=FakeJobs(),
-            accounts=parts,
+            database=self.threads,
             callers=self.callers,
             pages=PageRenderer(),
-            topics=parts.topics,
+            topics=self.parts.topics,
             web=self.web,
             outbound=self.hubs,
             clock=self.clock,
             counters=self.counters,
             directory=self.public_directory,
             public_url=PUBLIC_URL,
-            has_hub=True,
-            has_cloud=True,
             in_thread=_at_once,
-            parse=parse_here,
-            rate_limit=lambda rate, burst: RateLimit(rate, burst, self.clock).take,
         )
         self.app = app = make_river(options or RiverOptions(), self.app_parts)
         for sink in app.sinks:

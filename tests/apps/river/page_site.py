@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from attrs import evolve
 from lxml import html
-from twisted.internet.defer import Deferred, execute
-from twisted.python.filepath import FilePath
+from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.river.model import Arrival, Feed, ImportedFeeds, InvalidFeed, Item
@@ -20,16 +19,8 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.http.limits import HTTPLimits, bounded_site
 from rsscloud_broker.http.site import Root
-from rsscloud_broker.interfaces import AppParts, Caller
-from rsscloud_broker.policy.rate_limits import RateLimit
-from rsscloud_broker.testing import (
-    FakeBroker,
-    FakeJobs,
-    FakeOutbound,
-    FakeTopicView,
-    front_door_parts,
-)
-from rsscloud_broker.testing.parsing import parse_here
+from rsscloud_broker.interfaces import Caller
+from rsscloud_broker.testing import CallersThread, app_parts, front_door_parts
 from rsscloud_broker.web.assets import AssetsDoor
 from rsscloud_broker.web.callers import Callers
 from rsscloud_broker.web.pages import PageRenderer
@@ -192,23 +183,9 @@ class RiverSite(AccountHouse):
             "accounts": self.accounts,
             "callers": callers,
         }
-        nothing = cast(Any, None)
         self.limits = HTTPLimits(http or Http(), self.clock)
-        parts = AppParts(
-            broker=FakeBroker(),
-            publisher=nothing,
-            database=nothing,
-            jobs=FakeJobs(),
-            topics=FakeTopicView(),
-            web=FakeOutbound(),
-            outbound=FakeOutbound(),
-            counters=Counters(),
-            directory=FilePath("no-such-directory"),
-            has_hub=True,
-            has_cloud=True,
-            in_thread=execute,
-            parse=parse_here,
-            rate_limit=lambda rate, burst: RateLimit(rate, burst, self.clock).take,
+        parts = app_parts(
+            database=CallersThread(),  # nothing is stored
             max_connections=lambda: self.limits.http.max_connections,
             max_connections_per_address=lambda: self.limits.http.max_connections_per_address,
             **shared,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from attrs import evolve
-from twisted.internet.defer import Deferred, ensureDeferred, execute
+from twisted.internet.defer import Deferred, ensureDeferred
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
@@ -26,18 +26,14 @@ from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import Account, AppParts, Caller
 from rsscloud_broker.model import Callback, Lease, Subscription
 from rsscloud_broker.model.administration import Change
-from rsscloud_broker.policy.rate_limits import RateLimit
 from rsscloud_broker.storage import Store
 from rsscloud_broker.testing import (
     CallersThread,
     Clock,
-    FakeBroker,
     FakeFetcher,
-    FakeJobs,
     FakeOutbound,
-    FakeTopicView,
+    app_parts,
 )
-from rsscloud_broker.testing.parsing import parse_here
 from rsscloud_broker.web.assets import AssetsDoor
 from rsscloud_broker.web.pages import PageRenderer
 from tests.core.house import Bus, FakeDiskSpace, change_detector
@@ -85,28 +81,19 @@ class WritingTestCase(SynchronousTestCase):
             self.store, FakeFetcher(), self.bus, self.clock, counters, FairLimiter(self.clock)
         )
         access = Access(Topics(), self.blocks)
-        given: dict[str, Any] = {
-            "broker": FakeBroker(),
+        own: dict[str, Any] = {
             "publisher": Publisher(self.store, detector, self.bus, self.clock, access, self.disk),
             "database": self.threads,
-            "jobs": FakeJobs(),
-            "accounts": None,
-            "callers": None,
             "pages": PageRenderer(),
-            "topics": FakeTopicView(),
             "web": self.web,
-            "outbound": FakeOutbound(),
             "clock": self.clock,
             "counters": counters,
             "directory": self.directory,
             "public_url": BROKER,
             "has_hub": self.has_hub,
             "has_cloud": self.has_cloud,
-            "in_thread": execute,
-            "parse": parse_here,
-            "rate_limit": lambda rate, burst: RateLimit(rate, burst, self.clock).take,
         }
-        return AppParts(**(given | others))
+        return app_parts(**(own | others))
 
     def result(self, work: Any) -> Any:
         """The result of a coroutine or a Deferred that has nothing to wait for."""
