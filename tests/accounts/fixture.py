@@ -19,10 +19,12 @@ from rsscloud_broker.accounts import (
     Hasher,
     PasswordChecker,
     Passwords,
+    digest_of,
+    new_token,
 )
 from rsscloud_broker.config import AccountsConfig as AccountOptions
 from rsscloud_broker.config import NoOptions
-from rsscloud_broker.interfaces import CheckerParts
+from rsscloud_broker.interfaces import Caller, CheckerParts
 from rsscloud_broker.policy.rate_limits import RateLimit
 from rsscloud_broker.storage import AccountStore
 from rsscloud_broker.testing import Clock
@@ -86,6 +88,19 @@ class AccountHouse:
         for name, is_admin in (("dave", True), ("anna", False)):
             hashed = self.hasher.hash(PASSWORD)
             case.successResultOf(self.store.add_account(name, hashed, is_admin, now))
+
+    def caller(self, name: str = "dave") -> Caller:
+        """Somebody who has an account, and who may publish."""
+        stored = self._case.successResultOf(self.store.stored_password(name))
+        assert stored is not None
+        return Caller(stored.account, frozenset({"publish"}))
+
+    def token(self, *scopes: str, name: str = "dave") -> str:
+        """The secret of a new API token."""
+        secret, now, owner = new_token(), self.clock.wall_seconds(), self.caller(name).account.id
+        adding = self.store.add_token(owner, digest_of(secret), "a tool", scopes, now, None, 50)
+        assert self._case.successResultOf(adding) is not None
+        return secret
 
     def result(self, work: Any) -> Any:
         """The result of a coroutine that has nothing to wait for."""

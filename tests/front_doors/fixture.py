@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import xmlrpc.client
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from attrs import define, field, frozen
 from sqlalchemy import Connection, select
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IAddress, IDelayedCall, IReactorFromThreads
+from twisted.internet.interfaces import IAddress, IDelayedCall
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
@@ -66,10 +66,10 @@ from rsscloud_broker.model import NO_VALIDATORS, Content, Ping, Subscription, Va
 from rsscloud_broker.model.disclosure import Disclosure
 from rsscloud_broker.model.fetching import EVERYTHING, Fetched, Wanted
 from rsscloud_broker.plugins import bundled
-from rsscloud_broker.storage import Store
 from rsscloud_broker.storage.schema import metadata
 from rsscloud_broker.testing import CallersThread
 from rsscloud_broker.testing.clock import About, Clock
+from rsscloud_broker.testing.memory import memory_store
 from rsscloud_broker.testing.parsing import parse_here
 from rsscloud_broker.web.assets import AssetsDoor
 from rsscloud_broker.web.pages import PageRenderer
@@ -225,8 +225,7 @@ class House:
         self._case = case
         self.clock = Clock(NOON)
         self.threads = CallersThread()
-        self.store = Store(cast(IReactorFromThreads, self.clock), "sqlite://", self.threads)
-        self.store.startService()
+        self.store = memory_store(database=self.threads, clock=self.clock)
         case.addCleanup(self.store.stopService)
         self.topics = Topics()
         self.subscribers = Subscribers()

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from attrs import evolve
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.hosting.app import make_hosting
@@ -21,7 +20,6 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.front_doors.rsscloud import RssCloudDoor, RssCloudOptions
 from rsscloud_broker.http.limits import HTTPLimits, bounded_site
 from rsscloud_broker.http.site import Root
-from rsscloud_broker.interfaces import Caller
 from rsscloud_broker.model import Callback, Lease, Ping, Subscription
 from rsscloud_broker.testing import (
     CallersThread,
@@ -203,19 +201,6 @@ class HostingHouse(AccountHouse):
     def pings(self) -> list[Ping]:
         """The pings that are recorded."""
         return self.case.successResultOf(self.broker_store.pings(0, 9e9, None, 1000))
-
-    def caller(self, name: str = "dave") -> Caller:
-        """An account that may save."""
-        found: Caller = self.result(self.accounts.caller_of_password(name, PASSWORD, "192.0.2.7"))
-        return found
-
-    def token(self, *scopes: str) -> str:
-        """The secret of a token of dave."""
-        caller = evolve(self.caller(), scopes=frozenset(scopes))
-        _, secret = self.result(
-            self.accounts.add_token(caller, "a tool", set(scopes), None, PASSWORD, "192.0.2.7")
-        )
-        return str(secret)
 
 
 class HostingTestCase(SynchronousTestCase):

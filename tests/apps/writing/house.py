@@ -174,17 +174,12 @@ class SiteTestCase(WritingTestCase):
         own = make(self.options, self.parts).front_doors
         self.factory = self._site([*own, *self.accounts.doors, AssetsDoor()])
         self.browser = Browser(self)
-        self.dave = self._caller("dave")
+        self.dave = self.accounts.caller()
 
     def _site(self, doors: Sequence[Any]) -> Any:
         limits, pages = HTTPLimits(Http(), self.clock), PageRenderer()
         root = Root(doors, BROKER)
         return bounded_site(root, limits, Counters(), pages.error)
-
-    def _caller(self, name: str) -> Caller:
-        stored = self.successResultOf(self.accounts.store.stored_password(name))
-        assert stored is not None
-        return Caller(stored.account, frozenset())
 
     def signed_in(self, name: str = "dave") -> Browser:
         """A browser of somebody who has signed in."""

@@ -12,7 +12,6 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from rsscloud_broker.accounts.secrets import digest_of, new_token
 from rsscloud_broker.apps.writing.app import make
 from rsscloud_broker.apps.writing.model import Post
 from rsscloud_broker.apps.writing.options import WritingOptions
@@ -20,7 +19,6 @@ from rsscloud_broker.config import Http
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.http.limits import HTTPLimits, bounded_site
 from rsscloud_broker.http.site import Root
-from rsscloud_broker.interfaces import Caller
 from rsscloud_broker.web.callers import Callers
 from rsscloud_broker.web.pages import PageRenderer
 from tests.accounts.fixture import PATIENT, AccountHouse
@@ -57,23 +55,8 @@ class PostingTestCase(WritingTestCase):
         root = Root(app.front_doors, BROKER)
         limits = HTTPLimits(Http(trusted_proxies=(PROXY,)), self.clock)
         self.factory = bounded_site(root, limits, Counters(), PageRenderer().error)
-        self.dave, self.anna = self.caller("dave"), self.caller("anna")
-        self.token = self.token_of("dave", "publish")
-
-    def caller(self, name: str) -> Caller:
-        stored = self.successResultOf(self.house.store.stored_password(name))
-        assert stored is not None
-        return Caller(stored.account, frozenset({"publish"}))
-
-    def token_of(self, name: str, *scopes: str) -> str:
-        """The secret of a token of somebody."""
-        secret, now = new_token(), self.clock.wall_seconds()
-        account = self.caller(name).account
-        adding = self.house.store.add_token(
-            account.id, digest_of(secret), "x", scopes, now, None, 50
-        )
-        self.assertIsNotNone(self.successResultOf(adding))
-        return secret
+        self.dave, self.anna = self.house.caller(), self.house.caller("anna")
+        self.token = self.house.token("publish")
 
     # asking
 
@@ -157,9 +140,8 @@ class PostingTestCase(WritingTestCase):
 
     def posts(self, name: str = "dave") -> list[Post]:
         """The messages of an account, the newest first."""
-        found: list[Post] = self.result(
-            self.writing.store.all_posts(self.caller(name).account.id, 100)
-        )
+        owner = self.house.caller(name).account.id
+        found: list[Post] = self.result(self.writing.store.all_posts(owner, 100))
         return found
 
     def only_post(self) -> Post:

@@ -172,7 +172,7 @@ class FaultTests(EditorTestCase):
         self.assertEqual(self.only_post().text, "x")
         for name, token in (("anna", self.token), ("dave", "rsb_nonsense")):
             self.assert_fault(403, "wrong", "metaWeblog.getRecentPosts", "1", name, token, 1)
-        metrics = self.token_of("dave", "metrics")
+        metrics = self.house.token("metrics")
         self.assert_fault(401, "publish", "metaWeblog.getRecentPosts", "1", "dave", metrics, 1)
 
     def test_passwords_that_others_can_read(self) -> None:

@@ -422,7 +422,7 @@ class RocksTokenTests(MicropubTestCase):
         self.assertEqual((self.posts(), self.uploads()), ([], []))
 
     def test_804_a_token_without_the_scope(self) -> None:
-        token = self.token_of("dave", "metrics")
+        token = self.house.token("metrics")
         answer = self.form("h=entry&content=x", token=token)
         self.assert_error(answer, 401, "insufficient_scope", "publish")
         self.assertIn("insufficient_scope", answer.headers["www-authenticate"])

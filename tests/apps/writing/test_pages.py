@@ -411,7 +411,7 @@ class PeoplePagesTests(SiteTestCase):
         self.browser.get("/people")
         self.assertIn("Nobody has written anything yet", self.browser.page.text_content())
         self.add("a", self.dave)
-        self.add("secret", self._caller("anna"), is_draft=True)
+        self.add("secret", self.accounts.caller("anna"), is_draft=True)
         self.browser.get("/people")
         self.assertEqual(self.browser.page.xpath("//main//li/a/@href"), ["/people/dave"])
 
@@ -419,7 +419,7 @@ class PeoplePagesTests(SiteTestCase):
         self.patch(people_pages, "AUTHORS_PER_PAGE", 1)
         self.add("a", self.dave)
         self.clock.advance(60)
-        self.add("b", self._caller("anna"))
+        self.add("b", self.accounts.caller("anna"))
         self.browser.get("/people")
         (more,) = self.browser.page.xpath("//main//a[@rel='next']/@href")
         self.browser.get(more)
@@ -431,7 +431,7 @@ class PeoplePagesTests(SiteTestCase):
 
     def test_people_who_write_while_somebody_reads_page_by_page(self) -> None:
         self.patch(people_pages, "AUTHORS_PER_PAGE", 2)
-        anna = self._caller("anna")
+        anna = self.accounts.caller("anna")
         for caller in (self.dave, anna, Caller(Account(77, "cleo", False, 0.0), frozenset())):
             self.clock.advance(60)
             self.add("a", caller)

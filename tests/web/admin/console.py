@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from rsscloud_broker.accounts import AccountAdministration, digest_of, new_token
+from rsscloud_broker.accounts import AccountAdministration
 from rsscloud_broker.config import Http
 from rsscloud_broker.core import Administration, EventLog
 from rsscloud_broker.http.limits import HTTPLimits, bounded_site
@@ -93,7 +93,7 @@ class ConsoleCase(BrokerTestCase):
         doors = [maker.make(maker.options(), parts) for maker in makers]
         limits, root = HTTPLimits(Http(), self.clock), Root(doors, PUBLIC_URL)
         self.factory = bounded_site(root, limits, self.counters, pages.error)
-        self.dave = self.token("dave", "admin")
+        self.dave = self.people.token("admin")
         self.one = self.subscribe()
         self.two = self.stored(Callback("http://other.example/notify", "soap"))
 
@@ -131,18 +131,6 @@ class ConsoleCase(BrokerTestCase):
         failed = Delivery(one, outcome, now, 3, attempts=1, retry_at=now + 600)
         for each in (given_up, failed):
             self.successResultOf(self.store.record_deliveries([each]))
-
-    def token(self, name: str, *scopes: str) -> str:
-        """Make an API token for an account."""
-        found = self.successResultOf(self.people.store.stored_password(name))
-        assert found is not None
-        secret = new_token()
-        self.successResultOf(
-            self.people.store.add_token(
-                found.account.id, digest_of(secret), "a test", scopes, NOW, None, 50
-            )
-        )
-        return secret
 
     def browser(self, name: str = "") -> Browser:
         """A browser, in which somebody has signed in if a name is given."""

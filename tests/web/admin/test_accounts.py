@@ -66,7 +66,7 @@ class AccountPagesTests(PagesCase):
         self.assertEqual(self.result(self.verbs.changes()), [])
 
     def test_a_disabled_account(self) -> None:
-        anna, token = self.browser("anna"), self.token("anna", "publish")
+        anna, token = self.browser("anna"), self.people.token("publish", name="anna")
         self.get("/admin/account?name=anna")
         self.done(self.dave_browser.send("Disable it", reason="it sends spam"))
         self.assertIn("It sends spam.", self.text())
@@ -92,7 +92,7 @@ class AccountPagesTests(PagesCase):
         self.assertIn("disabled this account: Spam.", str(error))
 
     def test_reset(self) -> None:
-        anna, token = self.browser("anna"), self.token("anna", "publish")
+        anna, token = self.browser("anna"), self.people.token("publish", name="anna")
         self.get("/admin/account?name=anna")
         self.dave_browser.send("Make a new link", reason="lost")
         self.assertIn("The password is forgotten", self.text())
@@ -140,7 +140,9 @@ class AccountPagesTests(PagesCase):
         self.get("/admin/account?name=anna")
         self.done(self.dave_browser.send("Set the limit", megabytes="5"))
         self.assertIn("5 megabytes", self.text())
-        caller = self.result(self.people.accounts.caller_of_token(self.token("anna", "publish")))
+        caller = self.result(
+            self.people.accounts.caller_of_token(self.people.token("publish", name="anna"))
+        )
         assert caller is not None
         self.assertEqual(caller.account.max_bytes, 5_000_000)
         self.done(self.dave_browser.send("Set the limit", megabytes="0"))

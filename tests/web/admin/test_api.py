@@ -26,7 +26,7 @@ def path_of(path: str) -> str:
 
 class CallerTests(ConsoleCase):
     def test_each_operation_needs_a_token_with_the_scope(self) -> None:
-        weak, low = self.token("dave", "log", "metrics"), self.token("anna", "log")
+        weak, low = self.people.token("log", "metrics"), self.people.token("log", name="anna")
         for each in OPERATIONS:
             path = path_of(each.path)
             for token in ("nonsense", "rsb_nonsense", ""):
@@ -42,7 +42,7 @@ class CallerTests(ConsoleCase):
 
     def test_a_token_of_somebody_who_is_no_administrator(self) -> None:
         """Its scope alone is not enough."""
-        answer = self.call("GET", "/state", None, self.token("anna", "admin"))
+        answer = self.call("GET", "/state", None, self.people.token("admin", name="anna"))
         self.assertEqual(self.problem(answer)[0], 403)
 
     def test_a_session_does_not_open_it(self) -> None:
