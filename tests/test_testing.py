@@ -219,10 +219,10 @@ class FakesTests(SynchronousTestCase):
 
     def test_fetcher(self) -> None:
         fetcher = FakeFetcher({FEED: b"1"})
-        fetched = self.successResultOf(Deferred.fromCoroutine(fetcher.fetch(FEED)))
+        fetched = self.successResultOf(fetcher.fetch(FEED))
         self.assertEqual(fetched.content, Content(b"1", "application/rss+xml"))
         known = fetcher.validators[FEED] = Validators('"1"')
-        again = self.successResultOf(Deferred.fromCoroutine(fetcher.fetch(FEED, known, 2)))
+        again = self.successResultOf(fetcher.fetch(FEED, known, 2))
         self.assertEqual((again.content, fetcher.asked[-1]), (None, (known, 2)))
         gone = Deferred.fromCoroutine(fetcher.fetch("http://gone.example/"))
         self.failureResultOf(gone, TopicUnreadable)

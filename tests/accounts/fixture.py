@@ -9,7 +9,7 @@ from argon2 import PasswordHasher
 from attrs import evolve
 from twisted.cred.checkers import ICredentialsChecker
 from twisted.cred.portal import Portal
-from twisted.internet.defer import Deferred, execute
+from twisted.internet.defer import execute
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.accounts import (
@@ -104,11 +104,11 @@ class AccountHouse:
 
     def result(self, work: Any) -> Any:
         """The result of a coroutine that has nothing to wait for."""
-        return self._case.successResultOf(Deferred.fromCoroutine(work))
+        return self._case.successResultOf(work)
 
     def error(self, work: Any, *kinds: type[Exception]) -> Any:
         """The error that a coroutine raises."""
-        return self._case.failureResultOf(Deferred.fromCoroutine(work), *kinds).value
+        return self._case.failureResultOf(work, *kinds).value
 
 
 #: Options with which nobody has to wait after a few attempts.

@@ -144,7 +144,7 @@ class PasswordsTests(SynchronousTestCase):
         for one in waiting[:]:
             one.callback((False, ""))
         self.assertEqual([self.successResultOf(one) for one in checks], [False] * MAX_WAITING)
-        self.assertNoResult(Deferred.fromCoroutine(passwords.check("dave", "x")))
+        self.assertNoResult(passwords.check("dave", "x"))
 
 
 def _now(value: object) -> Deferred[object]:

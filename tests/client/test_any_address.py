@@ -96,9 +96,7 @@ class AnyAddressTests(SynchronousTestCase):
         server = Server(Answer(b"x"))
         client = client_to(server)
         url = "http://bücher.example/ä"
-        reply = self.successResultOf(
-            Deferred.fromCoroutine(client.request(OutboundRequest("GET", url)))
-        )
+        reply = self.successResultOf(client.request(OutboundRequest("GET", url)))
         self.assertEqual(reply.body, b"x")
 
     def test_a_body(self) -> None:
@@ -106,11 +104,11 @@ class AnyAddressTests(SynchronousTestCase):
         posted = client_to(server).request(
             OutboundRequest("POST", "http://a.example/", {"Content-Type": "text/plain"}, b"hello")
         )
-        self.assertEqual(self.successResultOf(Deferred.fromCoroutine(posted)).body, b"x")
+        self.assertEqual(self.successResultOf(posted).body, b"x")
         self.assertEqual((server.asked[0].method, server.asked[0].body), ("POST", b"hello"))
 
     def test_signs_nothing(self) -> None:
         signed = client_to(Server(Answer())).request(
             OutboundRequest("GET", "http://a.example/", signing=Signing("s", "sha256"))
         )
-        self.failureResultOf(Deferred.fromCoroutine(signed), ValueError)
+        self.failureResultOf(signed, ValueError)

@@ -228,7 +228,7 @@ class HttpTests(FeedStateCase):
         self.publisher.packs = False
         self.publish(gzip.compress(gzip.compress(FEED)), Content_Encoding="gzip, gzip")
         ask = make_ask(client_to(self.publisher), self.clock)
-        error = self.failureResultOf(Deferred.fromCoroutine(examine(ask, HERE)), ClientError)
+        error = self.failureResultOf(examine(ask, HERE), ClientError)
         self.assertIn("compressed more than once", str(error.value))
 
     def test_large(self) -> None:

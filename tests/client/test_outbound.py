@@ -18,13 +18,13 @@ class GuardedTests(SynchronousTestCase):
     def test_requests_and_replies(self) -> None:
         outbound = FakeOutbound({URL: reply(202, b"ok", content_type="text/plain", link="<x>")})
         web = Web(outbound)
-        got = self.successResultOf(Deferred.fromCoroutine(web.get(URL)))
+        got = self.successResultOf(web.get(URL))
         self.assertEqual(
             (got.status, got.content_type, got.body, got.url, got.link),
             (202, "text/plain", b"ok", URL, "<x>"),
         )
-        self.successResultOf(Deferred.fromCoroutine(web.get(URL, redirects=False)))
-        said = self.successResultOf(Deferred.fromCoroutine(ask_hub(web, URL, [("a", "b c")])))
+        self.successResultOf(web.get(URL, redirects=False))
+        said = self.successResultOf(ask_hub(web, URL, [("a", "b c")]))
         self.assertEqual(said, "ok")
         self.assertEqual([each.redirects for each in outbound.requests], [5, 0, 0])
         post = outbound.requests[-1]
@@ -83,5 +83,5 @@ class GuardedTests(SynchronousTestCase):
 
     def test_what_the_guard_refuses(self) -> None:
         web = Web(FakeOutbound({URL: AddressRefused("it leads to a private network")}))
-        error = self.failureResultOf(Deferred.fromCoroutine(web.get(URL)), ClientError).value
+        error = self.failureResultOf(web.get(URL), ClientError).value
         self.assertEqual(str(error), f"{URL}: it leads to a private network")

@@ -134,7 +134,7 @@ class RegisterTests(SynchronousTestCase):
                     cloud = Cloud("cloud.example", 80, "/RPC2", name, protocol)
                     callback = RegisteredCallback(notified, 8000, domain="me.example")
                     registering = register(web_to(server), cloud, TOPIC, callback)
-                    self.successResultOf(Deferred.fromCoroutine(registering))
+                    self.successResultOf(registering)
                     (known,) = server.registered
                     self.assertEqual(
                         (known.procedure, known.port, known.path, known.protocol, known.urls),
@@ -152,12 +152,12 @@ class RegisterTests(SynchronousTestCase):
             server = NodeCloud(declines)
             begun: list[RegisteredCallback] = []
             registering = register(web_to(server), cloud, TOPIC, callback, begun.append)
-            self.successResultOf(Deferred.fromCoroutine(registering))
+            self.successResultOf(registering)
             self.assertEqual(server.registered, asked)
             self.assertEqual([each.domain for each in begun], ["", "me.example"][: len(asked)])
         server = NodeCloud(declines=9)
         registering = register(web_to(server), cloud, TOPIC, callback)
-        error = self.failureResultOf(Deferred.fromCoroutine(registering), ClientError)
+        error = self.failureResultOf(registering, ClientError)
         self.assertEqual(
             str(error.value),
             "The call failed when we tested the handler.",
@@ -177,15 +177,13 @@ class RegisterTests(SynchronousTestCase):
             cloud = Cloud("cloud.example", 80, "/RPC2", "", "xml-rpc")
             callback = RegisteredCallback("http-post", 8000, domain="me.example")
             registering = register(web_to(server), cloud, TOPIC, callback)
-            self.failureResultOf(Deferred.fromCoroutine(registering), ClientError)
+            self.failureResultOf(registering, ClientError)
             self.assertEqual(len(server.asked), 1)
 
     def test_rsscloud_server_by_form(self) -> None:
         """It answers 406 to a client that accepts text/xml only."""
         server = NodeCloud()
-        said = self.successResultOf(
-            Deferred.fromCoroutine(register(web_to(server), REST, TOPIC, CALLBACK))
-        )
+        said = self.successResultOf(register(web_to(server), REST, TOPIC, CALLBACK))
         self.assertEqual(said, "It worked.")
         self.assertEqual(server.registered, [("http-post", "8000", "/notify", None)])
 
@@ -231,7 +229,7 @@ class RegisterTests(SynchronousTestCase):
                 registering = register(
                     web_to(Server(answer)), cloud, TOPIC, RegisteredCallback("http-post", 8000)
                 )
-                error = self.failureResultOf(Deferred.fromCoroutine(registering), ClientError)
+                error = self.failureResultOf(registering, ClientError)
                 self.assertIn(reason, str(error.value))
 
 

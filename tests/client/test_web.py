@@ -31,7 +31,7 @@ class WebTests(SynchronousTestCase):
     def test_an_answer(self) -> None:
         server = Server(Answer(b"<rss/>", 200, {"Content-Type": "text/xml"}))
         web = web_to(server)
-        reply = self.successResultOf(Deferred.fromCoroutine(web.get("http://a.example/x?y=1")))
+        reply = self.successResultOf(web.get("http://a.example/x?y=1"))
         self.assertEqual(
             (reply.status, reply.content_type, reply.body), (200, "text/xml", b"<rss/>")
         )
@@ -39,27 +39,25 @@ class WebTests(SynchronousTestCase):
 
     def test_an_empty_answer(self) -> None:
         web = web_to(Server(Answer(b"", 204)))
-        reply = self.successResultOf(Deferred.fromCoroutine(web.get("http://a.example/")))
+        reply = self.successResultOf(web.get("http://a.example/"))
         self.assertEqual((reply.success, reply.body), (True, b""))
 
     def test_reading_follows_redirects(self) -> None:
         server = Server(Answer(b"", 301, {"Location": "/new"}), Answer(b"here"))
         web = web_to(server)
-        reply = self.successResultOf(Deferred.fromCoroutine(web.get("http://a.example/old")))
+        reply = self.successResultOf(web.get("http://a.example/old"))
         self.assertEqual(reply.body, b"here")
         self.assertEqual([asked.uri for asked in server.asked], ["/old", "/new"])
 
     def test_a_post_is_not_redirected(self) -> None:
         server = Server(Answer(b"", 307, {"Location": "/new"}))
         posting = web_to(server).post("http://a.example/old", {}, b"x")
-        reply = self.successResultOf(Deferred.fromCoroutine(posting))
+        reply = self.successResultOf(posting)
         self.assertEqual((reply.status, reply.success, len(server.asked)), (307, False, 1))
 
     def test_too_large(self) -> None:
         web = web_to(Server(Answer(b"x" * 10_001)))
-        error = self.failureResultOf(
-            Deferred.fromCoroutine(web.get("http://a.example/")), ClientError
-        )
+        error = self.failureResultOf(web.get("http://a.example/"), ClientError)
         self.assertIn("larger than 10000 bytes", str(error.value))
 
     def test_the_deadline(self) -> None:

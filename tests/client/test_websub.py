@@ -33,10 +33,10 @@ LINKS = b"<%blink rel='hub' href='%b'/><%blink rel='self' href='/feed'/>"
 
 class WebSubTestCase(SynchronousTestCase):
     def result(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return self.successResultOf(Deferred.fromCoroutine(work))
+        return self.successResultOf(work)
 
     def complaint(self, work: Coroutine[Any, Any, Any]) -> str:
-        failure = self.failureResultOf(Deferred.fromCoroutine(work), ClientError)
+        failure = self.failureResultOf(work, ClientError)
         return str(failure.value)
 
 

@@ -77,7 +77,7 @@ class AccountPartsTests(SynchronousTestCase):
         signed_in: Any = self.successResultOf(signing_in)
         self.assertEqual((signed_in.caller.name, signed_in.known), ("dave", ""))
         attempt = SignIn("anna", "whatever", "192.0.2.7")
-        self.failureResultOf(Deferred.fromCoroutine(accounts.sign_in(attempt)), SignInFailed)
+        self.failureResultOf(accounts.sign_in(attempt), SignInFailed)
         self.assertTrue(IPasswords.providedBy(self.maker.parts.passwords))
 
     def test_checker_of_something_else(self) -> None:

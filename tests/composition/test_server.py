@@ -59,7 +59,7 @@ class SetBackTests(SynchronousTestCase):
             store: Any = SharedStore(shares, done)
             detector: Any = SimpleNamespace(take_over=lambda done=done: done.append("taken over"))
             moving = set_back(store, Clock(), detector, 60.0)
-            self.successResultOf(Deferred.fromCoroutine(moving))
+            self.successResultOf(moving)
             self.assertEqual(done, wanted)
 
 

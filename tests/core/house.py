@@ -273,11 +273,11 @@ class BrokerTestCase(CoreTestCase):
         self.addCleanup(self.intents.stopService)
 
     def result(self, call: Coroutine[Any, Any, T]) -> T:
-        result: T = self.successResultOf(Deferred.fromCoroutine(call))
+        result: T = self.successResultOf(call)
         return result
 
     def refusal(self, call: Coroutine[Any, Any, object], kind: type[E]) -> E:
-        error: E = self.failureResultOf(Deferred.fromCoroutine(call), kind).value
+        error: E = self.failureResultOf(call, kind).value
         return error
 
     def subscriptions(self) -> list[Subscription]:

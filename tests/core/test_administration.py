@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from attrs import evolve
-from twisted.internet.defer import Deferred, fail
+from twisted.internet.defer import fail
 from twisted.logger import capturedLogs
 
 from rsscloud_broker.accounts import AccountAdministration
@@ -480,5 +480,5 @@ class OtherProcessTests(AdministrationTestCase):
             self.store.record_change(Change("bob", "close breaker", "a.example", "", 1.0))
         )
         for _ in range(3):
-            self.successResultOf(Deferred.fromCoroutine(self.administration.following.look()))
+            self.successResultOf(self.administration.following.look())
         self.assertEqual(self.published(HostFreed), [HostFreed("a.example")])

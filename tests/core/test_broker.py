@@ -126,7 +126,7 @@ class SubscribeTests(BrokerTestCase):
             self.refusal(verb(self.intent), CallsUnavailable)
             self.assert_nothing_stored()
             del self.notifier.outcomes[CALLBACK.url]
-        self.successResultOf(Deferred.fromCoroutine(self.broker.subscribe(self.intent)))
+        self.successResultOf(self.broker.subscribe(self.intent))
 
     def test_notifier_with_a_bug_stores_nothing(self) -> None:
         self.notifier.outcomes[CALLBACK.url] = ZeroDivisionError()

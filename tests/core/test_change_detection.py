@@ -253,7 +253,7 @@ class AskTests(CoreTestCase):
         self.start()
         cause = ChangeSource(Way.WEBSUB, "http://other.example", pinged=True)
         asking = self.detector.request(FEED, "", cause)
-        state = self.successResultOf(Deferred.fromCoroutine(asking))
+        state = self.successResultOf(asking)
         self.fetcher.failures[FEED] = TopicUnreadable(FEED, "its server is broken")
         self.detector.schedule(FEED, state, cause=cause)
         del self.fetcher.failures[FEED]

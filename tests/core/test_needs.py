@@ -5,8 +5,6 @@ The fetcher here brings nothing that is not wanted, as couriers do.
 
 from __future__ import annotations
 
-from twisted.internet.defer import Deferred
-
 from rsscloud_broker.core import RequestedContentsSink
 from rsscloud_broker.events import ContentRequested
 from rsscloud_broker.model import NO_VALIDATORS, Callback, Content, Intent, Need, Validators
@@ -97,7 +95,7 @@ class NeedTests(BrokerTestCase):
         self.assertTrue(self.successResultOf(self.store.request_content(FEED, now)))
         self.clock.advance(2)
         sink = RequestedContentsSink(self.detector)
-        self.successResultOf(Deferred.fromCoroutine(sink.handle(ContentRequested(FEED))))
+        self.successResultOf(sink.handle(ContentRequested(FEED)))
         self.assertEqual(self.frugal.brought[-1], rss("Two"))
         content = self.successResultOf(self.store.newest_content(FEED))
         self.assertEqual(content, Content(rss("Two"), TYPE))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from twisted.internet.defer import Deferred
-
 from rsscloud_broker.config import Topics
 from rsscloud_broker.core import Access, Publisher
 from rsscloud_broker.events import PingAccepted, TopicChanged
@@ -33,7 +31,7 @@ class PublishAllTests(CoreTestCase):
         return found
 
     def result(self, work: Any) -> Any:
-        return self.successResultOf(Deferred.fromCoroutine(work))
+        return self.successResultOf(work)
 
     def test_all_change(self) -> None:
         self.assertEqual(self.result(self.publish(rss=b"1", atom=b"2")), "stored")

@@ -60,7 +60,7 @@ class ElsewhereTests(CoreTestCase):
 
     def hint(self) -> None:
         hinted = WorkHinted("read", self.key())
-        self.successResultOf(Deferred.fromCoroutine(self.detector.others.handle(hinted)))
+        self.successResultOf(self.detector.others.handle(hinted))
 
     def test_ping_is_answered_by_the_fetch_of_the_other_node(self) -> None:
         for content, changed in ((b"2", True), (b"2", False)):
@@ -113,9 +113,7 @@ class ElsewhereTests(CoreTestCase):
         self.patch(self.store, "join_check", lambda *asked: held)
         asked = self.ping()
         self.read_elsewhere(b"2")
-        state = self.successResultOf(
-            Deferred.fromCoroutine(self.detector.request(FEED, "192.0.2.1", PINGED))
-        )
+        state = self.successResultOf(self.detector.request(FEED, "192.0.2.1", PINGED))
         self.assertIs(state, CheckState.CLAIMED)
         self.detector.schedule(FEED, state, source="192.0.2.1", cause=PINGED)
         self.patch(self.store, "join_check", join)
@@ -132,7 +130,7 @@ class ElsewhereTests(CoreTestCase):
         self.patch(self.store, "join_check", lambda *asked: held)
         asked = self.ping()
         requesting = self.detector.request(FEED, "192.0.2.1", PINGED)
-        state = self.successResultOf(Deferred.fromCoroutine(requesting))
+        state = self.successResultOf(requesting)
         self.assertIs(state, CheckState.CLAIMED)
         self.detector.schedule(FEED, state, source="192.0.2.1", cause=PINGED)
         self.patch(self.store, "join_check", join)
@@ -224,9 +222,7 @@ class ElsewhereTests(CoreTestCase):
         self.clock.advance(1)
         self.fetcher.contents[FEED] = b"new"
         found = FetchResult(FEED, b"2" * 32, 1, self.clock.wall_seconds())
-        self.assertIsNotNone(
-            self.successResultOf(Deferred.fromCoroutine(self.detector.record(found))).ping
-        )
+        self.assertIsNotNone(self.successResultOf(self.detector.record(found)).ping)
         self.assertEqual(len(self.pings()), before + 1)
 
     def test_one_node_alone_waits_for_nobody(self) -> None:

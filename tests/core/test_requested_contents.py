@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from attrs import evolve
-from twisted.internet.defer import Deferred
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.core import RequestedContentsSink
@@ -33,7 +32,7 @@ class RequestedContentsSinkTests(CoreTestCase):
         self.assertTrue(self.successResultOf(self.store.request_content(FEED, NOW + 1)))
         self.clock.advance(2)
         sink = RequestedContentsSink(self.detector)
-        self.successResultOf(Deferred.fromCoroutine(sink.handle(ContentRequested(FEED))))
+        self.successResultOf(sink.handle(ContentRequested(FEED)))
         self.assertEqual(self.bus.events[-1], ContentFetched(FEED))
         content = self.successResultOf(self.store.newest_content(FEED))
         self.assertEqual(content, Content(b"<rss>1</rss>", "application/rss+xml"))

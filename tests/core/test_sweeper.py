@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from twisted.internet.defer import Deferred
-
 from rsscloud_broker.config import Topics
 from rsscloud_broker.core import Access, Sweeper
 from rsscloud_broker.core.sweeper import IDLE_TOPIC_SECONDS
@@ -122,7 +120,7 @@ class SweeperTests(CoreTestCase):
         topics = Topics(subscribe=("http://feeds.example/*",))
         sweeper = self.a_sweeper(topics)
         for _ in range(2):  # the second sweep logs nothing
-            self.successResultOf(Deferred.fromCoroutine(sweeper.sweep()))
+            self.successResultOf(sweeper.sweep())
         ends = [event for event in self.bus.events if isinstance(event, TopicEnded)]
         self.assertEqual([event.topic for event in ends], [elsewhere])
         walked = [walk.topic for walk in self.successResultOf(self.store.fanouts(10))]
@@ -132,5 +130,5 @@ class SweeperTests(CoreTestCase):
         self.subscribe()
         self.successResultOf(self.detector.check_now(FEED))  # it is cached now
         sweeper = self.a_sweeper(Topics(subscribe=()))
-        self.successResultOf(Deferred.fromCoroutine(sweeper.sweep()))
+        self.successResultOf(sweeper.sweep())
         self.failureResultOf(self.detector.check_now(FEED), EndedTopic)

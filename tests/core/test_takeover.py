@@ -25,7 +25,7 @@ from tests.storage.waiting import PINGED, waiting_checks
 class TakingOverTests(BrokerTestCase):
     def hint(self, event: Event) -> None:
         sink = TakeoverSink(self.detector, self.intents, [self.limiter.set_node_count])
-        self.successResultOf(Deferred.fromCoroutine(sink.handle(event)))
+        self.successResultOf(sink.handle(event))
 
     def leave_a_check(self) -> None:
         """Store a check that no node handles."""
@@ -79,7 +79,7 @@ class TakingOverTests(BrokerTestCase):
         """Otherwise a node could find nothing new, after another has recorded a change."""
         sink = TakeoverSink(self.detector, self.intents, [self.detector.set_node_count])
         for nodes, cached in ((1, True), (2, False), (1, True)):
-            self.successResultOf(Deferred.fromCoroutine(sink.handle(NodesCounted(nodes))))
+            self.successResultOf(sink.handle(NodesCounted(nodes)))
             self.subscribed()
             self.successResultOf(self.detector.check_now(FEED))
             self.clock.advance(2)
@@ -100,7 +100,7 @@ class SharingTests(BrokerTestCase):
         self.fetcher.held = held
         urls = [f"http://feeds{number}.example/" for number in range(6)]
         for nodes, most in ((4, 1), (2, 2), (1, 4)):
-            self.successResultOf(Deferred.fromCoroutine(sink.handle(NodesCounted(nodes))))
+            self.successResultOf(sink.handle(NodesCounted(nodes)))
             for url in urls:
                 self.detector.check_now(url).addErrback(lambda failure: None)
             self.assertEqual(len(self.fetcher.fetched), most)
@@ -126,12 +126,12 @@ class LostClaimsTests(BrokerTestCase):
         self.fetcher.held = self.held
 
     def handle(self, event: Event) -> None:
-        self.successResultOf(Deferred.fromCoroutine(self.sink.handle(event)))
+        self.successResultOf(self.sink.handle(event))
 
     def ping(self, url: str) -> None:
         """Ping a topic, whose check this node claims."""
         asked = self.detector.request(url, "192.0.2.1", PINGED)
-        state = self.successResultOf(Deferred.fromCoroutine(asked))
+        state = self.successResultOf(asked)
         self.detector.schedule(url, state, source="192.0.2.1", cause=PINGED)
 
     def free_claims(self) -> None:
@@ -200,7 +200,7 @@ class LostClaimsTests(BrokerTestCase):
         self.successResultOf(self.store.plan_polls(plans))
         poller = Poller(self.store, self.detector, self.clock, Polling())
         self.sink = TakeoverSink(self.detector, self.intents, lose=[poller.lose_claims])
-        self.successResultOf(Deferred.fromCoroutine(poller.look()))
+        self.successResultOf(poller.look())
         begun = list(self.fetcher.fetched)
         self.assertEqual(begun, urls[:1])
         self.lose()
@@ -209,7 +209,7 @@ class LostClaimsTests(BrokerTestCase):
         due = self.successResultOf(self.store.polls_due(now, 10))
         self.assertEqual([one.topic.url for one in due], urls, "nothing is planned")
         self.fetcher.held = None
-        self.successResultOf(Deferred.fromCoroutine(poller.look()))
+        self.successResultOf(poller.look())
         self.assertEqual(self.fetcher.fetched, urls, "it polls what it claims anew")
 
     def test_caller_who_waits_is_answered_all_the_same(self) -> None:

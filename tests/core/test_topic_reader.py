@@ -254,7 +254,7 @@ class FeedTests(ReaderTestCase):
 class ReadingTests(CoreTestCase):
     def test_content_is_what_was_read(self) -> None:
         self.start()
-        reading: FetchResult = self.successResultOf(Deferred.fromCoroutine(self._read()))
+        reading: FetchResult = self.successResultOf(self._read())
         self.assertEqual(reading.content, Content(b"<rss>1</rss>", "application/rss+xml"))
 
     async def _read(self) -> FetchResult:

@@ -27,7 +27,7 @@ class TopicViewTests(BrokerTestCase):
         async def waited() -> Any:
             return await asking
 
-        return self.successResultOf(Deferred.fromCoroutine(waited()))
+        return self.successResultOf(waited())
 
     def test_an_overview(self) -> None:
         self.assertIsNone(self.got(self.view.overview(FEED)))

@@ -284,7 +284,7 @@ class EngineTestCase(SynchronousTestCase):
     def hint(self, event: Event) -> None:
         """Send an event to the distribution."""
         self.step()
-        self.successResultOf(Deferred.fromCoroutine(self.distribution.handle(event)))
+        self.successResultOf(self.distribution.handle(event))
 
     def newest_content(self, topic: str = FEED) -> bytes | None:
         content = self.successResultOf(self.store.newest_content(topic))

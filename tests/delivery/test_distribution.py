@@ -113,7 +113,7 @@ class DistributionTestCase(SynchronousTestCase):
 
     def tell(self, distribution: Distribution, topic: str = FEED) -> None:
         event = self.change(topic)
-        self.successResultOf(Deferred.fromCoroutine(distribution.handle(event)))
+        self.successResultOf(distribution.handle(event))
 
     def told(self) -> list[str]:
         """The numbers of the readers that were called, in order."""
@@ -205,11 +205,7 @@ class WalkTests(DistributionTestCase):
         seen = self.walks()
         reading: Deferred[list[Fanout]] = Deferred()
         self.patch(self.store, "fanouts", lambda limit: reading)
-        self.successResultOf(
-            Deferred.fromCoroutine(
-                distribution.handle(TopicChanged(FEED, self.clock.wall_seconds()))
-            )
-        )
+        self.successResultOf(distribution.handle(TopicChanged(FEED, self.clock.wall_seconds())))
         for gate in held:
             gate.callback(None)
         self.patch(self.store, "fanouts", lambda limit: succeed([]))

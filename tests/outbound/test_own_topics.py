@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from errno import ENOSPC
 
-from twisted.internet.defer import Deferred, execute
+from twisted.internet.defer import execute
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import TestCase
 from zope.interface import implementer
@@ -207,7 +207,7 @@ class OwnTopicsSinkTests(CoreTestCase):
 
     def publish(self) -> None:
         event = FilePublished("/changes.xml", NOW)
-        self.successResultOf(Deferred.fromCoroutine(self.sink.handle(event)))
+        self.successResultOf(self.sink.handle(event))
 
     def test_file_with_a_subscriber(self) -> None:
         self.subscribe(LIST)

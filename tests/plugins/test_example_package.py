@@ -337,7 +337,7 @@ class LineLogTests(ExampleTestCase):
     def test_lines(self) -> None:
         ping = Ping("A site\nof mine", "http://example.org/", 5.0)
         for event in (PingReceived(ping), TopicChanged("http://example.org/rss", 7.0)):
-            self.successResultOf(Deferred.fromCoroutine(self.sink.handle(event)))
+            self.successResultOf(self.sink.handle(event))
         first, second = map(json.loads, self.path.read_text().splitlines())
         self.assertEqual(first["event"], "PingReceived")
         self.assertEqual(first["ping"]["name"], "A site\nof mine")
@@ -358,12 +358,12 @@ class JsonPostTests(ExampleTestCase):
     def notify(self, outbound: FakeOutbound, **table: object) -> Outcome:
         notification = Notification(self.topic, self.callback)
         call = self.make(outbound, **table).notify(notification)
-        outcome: Outcome = self.successResultOf(Deferred.fromCoroutine(call))
+        outcome: Outcome = self.successResultOf(call)
         return outcome
 
     def verify(self, outbound: FakeOutbound, challenge: bool) -> Outcome:
         call = self.make(outbound).verify(Intent(self.topic, self.callback, 90, challenge))
-        outcome: Outcome = self.successResultOf(Deferred.fromCoroutine(call))
+        outcome: Outcome = self.successResultOf(call)
         return outcome
 
     def test_interface(self) -> None:

@@ -192,7 +192,7 @@ class ShareTests(LimiterTestCase):
             async with self.limiter.slot(Turn.of("a"), HostQuota("verification", "h", 2)):
                 asked.append("h")
 
-        self.successResultOf(Deferred.fromCoroutine(verify()))
+        self.successResultOf(verify())
         self.assertEqual(asked, ["h"])
         self.end_all()
 

@@ -65,14 +65,14 @@ class HealthTests(SynchronousTestCase):
     def ready(self, **checks: health.Check) -> Sequence[PartState]:
         made = Health({}, checks)
         self.assertTrue(verifyObject(IHealth, made))
-        return self.successResultOf(Deferred.fromCoroutine(made.ready()))
+        return self.successResultOf(made.ready())
 
     def test_all_parts_in_their_order(self) -> None:
         async def later() -> str:
             return "It works later."
 
         made = Health({"loop": lambda: "It turns."}, {"a": later, "b": lambda: "It works."})
-        states = self.successResultOf(Deferred.fromCoroutine(made.ready()))
+        states = self.successResultOf(made.ready())
         self.assertEqual(
             states,
             [
@@ -157,7 +157,7 @@ class DatabaseTests(SynchronousTestCase):
 
     def test_a_real_store(self) -> None:
         check = Database(memory_store(), self.clock)
-        said = self.successResultOf(Deferred.fromCoroutine(check()))
+        said = self.successResultOf(check())
         self.assertIn("committed a write within 0.0", said)
 
     def test_a_store_that_hangs(self) -> None:

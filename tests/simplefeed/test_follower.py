@@ -345,14 +345,14 @@ class OtherFeedsTests(FollowerCase):
     def test_hub(self) -> None:
         follower = self.follower()
         self.serve(recent=feed_of(("c", 3), hub="http://h.example/", self="/me"))
-        self.successResultOf(Deferred.fromCoroutine(follower.catch_up()))
+        self.successResultOf(follower.catch_up())
         self.assertEqual(follower.hub, ("http://h.example/", "http://a.example/me"))
         linked = '<http://i.example/>; rel="hub", <http://a.example/you>; rel="self"'
         self.serve(recent=answer(ATOM.format("").encode(), link=linked))
-        self.successResultOf(Deferred.fromCoroutine(follower.catch_up()))
+        self.successResultOf(follower.catch_up())
         self.assertEqual(follower.hub, ("http://i.example/", "http://a.example/you"))
         self.serve(recent=answer(ATOM.format("").encode(), link="nonsense"))
-        self.successResultOf(Deferred.fromCoroutine(follower.catch_up()))
+        self.successResultOf(follower.catch_up())
         self.assertIsNone(follower.hub)
 
 

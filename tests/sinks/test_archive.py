@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs, formatEvent
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
@@ -53,7 +52,7 @@ class ArchiveSinkTests(SynchronousTestCase):
         self.advance(60)
         self.assertFalse(self.archive(NOON - 5 * HOUR).exists(), "nobody looks that far back")
         event = PingsTakenIn(NOON - 5 * HOUR)
-        self.assertIsNone(self.successResultOf(Deferred.fromCoroutine(sink.handle(event))))
+        self.assertIsNone(self.successResultOf(sink.handle(event)))
         self.store.failure = Unavailable("the disk is full")
         self.advance(60)
         self.store.failure = None

@@ -43,7 +43,7 @@ class ChangeListSinkTests(SynchronousTestCase):
         sink = self.start()
         self.assertEqual(sink.handles, ())
         event = PingReceived(Ping("A", "https://example.org/", NOON))
-        self.assertIsNone(self.successResultOf(Deferred.fromCoroutine(sink.handle(event))))
+        self.assertIsNone(self.successResultOf(sink.handle(event)))
 
     def test_made_at_start(self) -> None:
         self.store.add(NOON - 1000 * HOUR, NOON)

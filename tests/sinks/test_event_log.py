@@ -294,7 +294,7 @@ class WritingTests(SynchronousTestCase):
 
     def handle(self, *events: Event) -> None:
         for event in events:
-            self.successResultOf(Deferred.fromCoroutine(self.sink.handle(event)))
+            self.successResultOf(self.sink.handle(event))
 
     def written(self, limit: int = 100_000) -> list[LogEntry]:
         """The entries in the store, oldest first."""

@@ -61,7 +61,7 @@ class MirrorTests(SynchronousTestCase):
         return mirror
 
     def wait(self, work: Any) -> Any:
-        return self.successResultOf(Deferred.fromCoroutine(work))
+        return self.successResultOf(work)
 
     def file(self, parts: SinkParts, name: str) -> FilePath[str]:
         file: FilePath[str] = parts.public_directory.descendant(name[1:].split("/"))
@@ -424,7 +424,7 @@ class MirrorTests(SynchronousTestCase):
     def test_lost_claim_leaves_the_old_file(self) -> None:
         self.publish(b"old")
         work = publish_document(self.maker, self.file(self.maker, LIST), b"new", job="lost")
-        self.failureResultOf(Deferred.fromCoroutine(work), ClaimLost)
+        self.failureResultOf(work, ClaimLost)
         self.assertEqual(self.file(self.maker, LIST).getContent(), b"old")
         self.assertEqual(len(self.maker.public_directory.listdir()), 2)
 
@@ -456,11 +456,9 @@ class AloneTests(SynchronousTestCase):
         draft = Draft(target)
         draft.begin()
         draft.write(b"content")
-        self.successResultOf(
-            Deferred.fromCoroutine(publish_draft(parts, draft, target, job="a job"))
-        )
+        self.successResultOf(publish_draft(parts, draft, target, job="a job"))
         self.assertEqual(target.getContent(), b"content")
         self.assertEqual(self.successResultOf(store.documents_since(0.0, "", 10)), [])
         mirror = Mirror(parts)
         mirror.startService()
-        self.assertFalse(self.successResultOf(Deferred.fromCoroutine(mirror.copy("/changes.xml"))))
+        self.assertFalse(self.successResultOf(mirror.copy("/changes.xml")))

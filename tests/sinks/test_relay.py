@@ -112,7 +112,7 @@ class RelayTestCase(SynchronousTestCase):
         record = self.successResultOf(self.store.add_ping(evolve(ping, **more), 0))
         for sink in self.sinks:
             if sink.running and sink.handles:
-                self.successResultOf(Deferred.fromCoroutine(sink.handle(PingReceived(record.ping))))
+                self.successResultOf(sink.handle(PingReceived(record.ping)))
         return record.ping
 
     def pass_time(self, seconds: float, step: float = 0.0) -> None:
@@ -367,7 +367,7 @@ class RelayTests(RelayTestCase):
         for host in ("other.example", "sink.example"):
             calls = len(self.named())
             handling = sink.handle(HostFreed(host))
-            self.successResultOf(Deferred.fromCoroutine(handling))
+            self.successResultOf(handling)
             self.pass_time(2.2)
         self.assertEqual(calls, THRESHOLD)
         self.assertGreater(len(self.named()), THRESHOLD)

@@ -371,7 +371,7 @@ class ChannelTests(ResourceSyncTestCase):
         self.put(FIRST)
         self.failure = Unavailable("the database is locked")
         with capturedLogs() as logs:
-            self.successResultOf(Deferred.fromCoroutine(sink.handle(FilePublished(FIRST, NOON))))
+            self.successResultOf(sink.handle(FilePublished(FIRST, NOON)))
             self.assertEqual(self.changes(), [(FIRST, "created")])
             self.clock.advance(30)
         self.assertEqual(
@@ -393,7 +393,7 @@ class ChannelTests(ResourceSyncTestCase):
             raise OSError(28, "No space left on device")
 
         patch = self.patch(os, "fsync", full)
-        self.successResultOf(Deferred.fromCoroutine(sink.handle(FilePublished(FIRST, NOON))))
+        self.successResultOf(sink.handle(FilePublished(FIRST, NOON)))
         self.assertEqual((self.resources(), self.pushed), ([], []))
         patch.restore()
         self.clock.advance(30)

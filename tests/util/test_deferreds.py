@@ -66,7 +66,7 @@ class ToldTests(SynchronousTestCase):
             done(7)
             return nothing_to_break_off
 
-        self.assertEqual(self.successResultOf(Deferred.fromCoroutine(from_callback(begin))), 7)
+        self.assertEqual(self.successResultOf(from_callback(begin)), 7)
 
     def test_cancelled(self) -> None:
         over = Deferred.fromCoroutine(from_callback(self.begin))

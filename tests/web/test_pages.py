@@ -10,7 +10,6 @@ from typing import Any
 
 from attrs import evolve, frozen
 from lxml import etree, html
-from twisted.internet.defer import Deferred
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.server import Request
@@ -58,7 +57,7 @@ class PagesTests(SynchronousTestCase):
 
     def parsed(self, rendering: Coroutine[Any, Any, bytes]) -> Any:
         """The parsed page that a coroutine renders."""
-        document = self.successResultOf(Deferred.fromCoroutine(rendering))
+        document = self.successResultOf(rendering)
         self.assertTrue(document.startswith(b"<!DOCTYPE html>\n<html"))
         return html.document_fromstring(document.decode())
 

@@ -8,7 +8,6 @@ from typing import Any
 from unittest.mock import AsyncMock, Mock
 
 from lxml import etree
-from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.resource import IResource
 from twisted.web.template import Tag
@@ -184,9 +183,7 @@ class StatsTests(SynchronousTestCase):
         self.assertEqual((found["topics"], found["topicsWithSubscriptions"]), (9, 7))
         self.assertEqual(found["subscriptions"], {"websub": 5}, "no soap any more")
         now = self.house.clock.wall_seconds()
-        statistics = self.successResultOf(
-            Deferred.fromCoroutine(read(self.house.store, PERIODS["hour"], now))
-        )
+        statistics = self.successResultOf(read(self.house.store, PERIODS["hour"], now))
         levels = statistics.measured["subscriptions.soap"]
         self.assertEqual((levels[0], levels[-31], levels[-22], levels[-1]), (None, 4, 4, 0))
 
@@ -270,7 +267,7 @@ class StatsTests(SynchronousTestCase):
         """In a thread: the broker has other things to do meanwhile."""
         self.add(0, {"pings": 3})
         view, now = self.house.store, self.house.clock.wall_seconds()
-        statistics = self.successResultOf(Deferred.fromCoroutine(read(view, PERIODS["hour"], now)))
+        statistics = self.successResultOf(read(view, PERIODS["hour"], now))
         pings, *others = draw(statistics)
         self.assertEqual([isinstance(each, Tag) for each in pings.svg], [True])
         self.assertEqual({tuple(each.svg) for each in others}, {()})

@@ -81,7 +81,7 @@ class StreamTests(SynchronousTestCase):
         self.successResultOf(waiting)
         before = len(request.text)
         request.read()
-        self.successResultOf(Deferred.fromCoroutine(stream.send(b"more")))
+        self.successResultOf(stream.send(b"more"))
         self.assertEqual(len(request.text), before)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from attrs import evolve
-from twisted.internet.defer import Deferred, execute
+from twisted.internet.defer import execute
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -163,4 +163,4 @@ class EventsHouse:
         return titles
 
     def result(self, deferred: Any) -> Any:
-        return self.case.successResultOf(Deferred.fromCoroutine(deferred))
+        return self.case.successResultOf(deferred)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from attrs import evolve
-from twisted.internet.defer import Deferred
 
 from rsscloud_broker.accounts import RemovedAccounts
 from rsscloud_broker.apps.hosting.documents import NotStored
@@ -82,7 +81,7 @@ class TakenDownTests(WithdrawingCase):
         small = evolve(caller, account=evolve(caller.account, max_bytes=10))
         body = b"x" * 100
         saving = hosting.save(small, "large.txt", body, "", "text/plain")
-        self.failureResultOf(Deferred.fromCoroutine(saving), NotStored)
+        self.failureResultOf(saving, NotStored)
         self.house.result(hosting.save(caller, "large.txt", body, "", "text/plain"))
         self.assertEqual(self.house.result(hosting.usage(small))[1].bytes, 10)
 

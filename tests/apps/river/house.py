@@ -144,12 +144,11 @@ class RiverHouse(House):
 
     def result(self, work: Any) -> Any:
         """The result of something that has nothing to wait for."""
-        started = work if isinstance(work, Deferred) else Deferred.fromCoroutine(work)
-        return self._test.successResultOf(started)
+        return self._test.successResultOf(work)
 
     def error(self, work: Any, *kinds: type[Exception]) -> Any:
         """The error that a coroutine raises."""
-        return self._test.failureResultOf(Deferred.fromCoroutine(work), *kinds).value
+        return self._test.failureResultOf(work, *kinds).value
 
     def follow(self, url: str = BLOG, who: Caller | None = None) -> Feed:
         """Have an account follow a feed, and do all that this needs."""

@@ -39,7 +39,7 @@ class DiscoveryTests(SynchronousTestCase):
         self.discovery = Discovery(self.web, parse_here)
 
     def find(self, url: str = PAGE) -> FoundFeed:
-        found = self.successResultOf(Deferred.fromCoroutine(self.discovery.find(url)))
+        found = self.successResultOf(self.discovery.find(url))
         assert isinstance(found, FoundFeed)
         return found
 

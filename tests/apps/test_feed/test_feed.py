@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lxml import etree
-from twisted.internet.defer import Deferred, fail
+from twisted.internet.defer import fail
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -69,7 +69,7 @@ class FeedTestCase(SynchronousTestCase):
 
     def content(self, url: str = URL) -> Any:
         (topics,) = self.app.topics
-        return self.successResultOf(Deferred.fromCoroutine(topics.read(url)))  # type: ignore[arg-type] # it is one
+        return self.successResultOf(topics.read(url))  # type: ignore[arg-type] # it is one
 
     def feed(self) -> Any:
         return etree.fromstring(self.content().body)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from attrs import evolve
-from twisted.internet.defer import Deferred, ensureDeferred
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
@@ -97,11 +96,11 @@ class WritingTestCase(SynchronousTestCase):
 
     def result(self, work: Any) -> Any:
         """The result of a coroutine or a Deferred that has nothing to wait for."""
-        return self.successResultOf(ensureDeferred(work))
+        return self.successResultOf(work)
 
     def error(self, work: Any, kind: type[Exception]) -> str:
         """The text of the error that a coroutine raises."""
-        return str(self.failureResultOf(Deferred.fromCoroutine(work), kind).value)
+        return str(self.failureResultOf(work, kind).value)
 
     def add(self, text: str = "Hello", caller: Caller = DAVE, **more: Any) -> Post:
         """Publish a message."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from rsscloud_broker.delivery.notifiers import SoapNotifier, XMLRPCNotifier
@@ -49,12 +48,12 @@ class CallTestCase(SynchronousTestCase):
     def notify(self, procedure: str = "river.feedUpdated", url: str = URL) -> Outcome:
         callback = Callback(url, self.notifier.protocol, procedure)
         call = self.notifier.notify(Notification(TOPIC, callback))
-        return self.successResultOf(Deferred.fromCoroutine(call))  # type: ignore[arg-type] # it is a coroutine
+        return self.successResultOf(call)  # type: ignore[arg-type] # it is a coroutine
 
     def verify(self, challenge: bool) -> Outcome:
         callback = Callback(URL, self.notifier.protocol, "river.feedUpdated")
         call = self.notifier.verify(Intent(TOPIC, callback, 90_000, challenge))
-        return self.successResultOf(Deferred.fromCoroutine(call))  # type: ignore[arg-type] # it is a coroutine
+        return self.successResultOf(call)  # type: ignore[arg-type] # it is a coroutine
 
     def outcome_of(self, status: int, body: bytes, kind: str = "text/xml") -> Outcome:
         self.outbound.otherwise = reply(status, body, content_type=kind)
