@@ -60,14 +60,13 @@ from rsscloud_broker.interfaces import (
     IURLPolicy,
     OutboundReply,
     OutboundRequest,
-    SinkParts,
 )
 from rsscloud_broker.model import NO_VALIDATORS, Content, Ping, Subscription, Validators
 from rsscloud_broker.model.disclosure import Disclosure
 from rsscloud_broker.model.fetching import EVERYTHING, Fetched, Wanted
 from rsscloud_broker.plugins import bundled
 from rsscloud_broker.storage.schema import metadata
-from rsscloud_broker.testing import CallersThread
+from rsscloud_broker.testing import CallersThread, sink_parts
 from rsscloud_broker.testing.clock import About, Clock
 from rsscloud_broker.testing.memory import memory_store
 from rsscloud_broker.testing.parsing import parse_here
@@ -241,17 +240,15 @@ class House:
         self.notifiers = notifiers
         self.public_directory = FilePath(case.mktemp())
         self.public_directory.makedirs()
-        sink_parts = SinkParts(
+        parts = sink_parts(
             store=self.store,
             bus=bus,
             notifiers=notifiers,
             clock=self.clock,
-            public_directory=self.public_directory,
-            in_thread=_not_called,
             counters=self.counters,
             public_url=PUBLIC_URL,
         )
-        distribution = Distribution(DistributionOptions(), sink_parts)
+        distribution = Distribution(DistributionOptions(), parts)
         bus.attach(distribution)
         distribution.startService()
         limiter = FairLimiter(self.clock)
@@ -467,7 +464,3 @@ class House:
 
 async def _at_once(function: Callable[..., Any], *args: object) -> Any:
     return function(*args)
-
-
-async def _not_called(*args: object) -> None:
-    raise AssertionError("no sink of these tests needs a thread")

@@ -20,8 +20,8 @@ from zope.interface.verify import verifyObject
 from rsscloud_broker.config import NoOptions
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.front_doors.change_lists import ChangeListsDoor
-from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor
-from rsscloud_broker.testing import Clock
+from rsscloud_broker.interfaces import IFrontDoor
+from rsscloud_broker.testing import Clock, front_door_parts
 from tests.outbound.servers import serve
 
 CONTENT = b"<weblogUpdates>\n" + b"<weblog/>\n" * 100 + b"</weblogUpdates>\n"
@@ -62,19 +62,11 @@ class ChangeListsTestCase(TestCase):
     def setUp(self) -> None:
         self.directory = FilePath(self.mktemp())
         self.directory.makedirs()
-        unused: Any = None
         self.clock = Clock(NOON + 60)
-        parts = FrontDoorParts(
-            broker=unused,
+        parts = front_door_parts(
             clock=self.clock,
-            pages=unused,
-            counters=unused,
             public_directory=self.directory,
-            public_url="http://broker.example",
             running=frozenset({"change_lists", "websub"}),
-            in_thread=unused,
-            statistics=unused,
-            topics=unused,
             has_hub=self.has_hub,
             copy_file=self.copy,
         )

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from lxml import etree
 from twisted.internet.defer import Deferred, fail
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.counters import Counters
-from rsscloud_broker.interfaces import IClock, IEventBus, SinkParts
+from rsscloud_broker.interfaces import IEventBus, SinkParts
 from rsscloud_broker.model import Ping
-from rsscloud_broker.testing import RecordingBus, memory_store
+from rsscloud_broker.testing import RecordingBus, memory_store, sink_parts
 from rsscloud_broker.testing.clock import Clock
 
 HOUR = 3600
@@ -74,15 +73,13 @@ def make_parts(
     in_thread: Callable[..., Any] = at_once,
     bus: IEventBus | None = None,
 ) -> SinkParts:
-    return SinkParts(
-        counters=Counters(),
+    return sink_parts(
         store=store.store,
         bus=bus or RecordingBus(),
         notifiers={},
-        clock=cast(IClock, clock),
+        clock=clock,
         public_directory=directory,
         in_thread=in_thread,
-        public_url="http://broker.example",
     )
 
 

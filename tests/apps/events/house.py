@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, cast
 
 from attrs import evolve
-from twisted.internet.defer import execute
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -16,16 +15,14 @@ from rsscloud_broker.config import Http
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.http.limits import HTTPLimits, bounded_site
 from rsscloud_broker.http.site import Root
-from rsscloud_broker.interfaces import FrontDoorParts
 from rsscloud_broker.model import Content, Ping
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import Bounds
 from rsscloud_broker.simplefeed.documents import parse
 from rsscloud_broker.simplefeed.entries import Entry
 from rsscloud_broker.simplefeed.schema import TABLES
-from rsscloud_broker.testing import Clock, FakeBroker, FakeTopicView, memory_store
+from rsscloud_broker.testing import Clock, front_door_parts, memory_store
 from rsscloud_broker.testing.memory import CallersThread
-from rsscloud_broker.testing.parsing import parse_here
 from rsscloud_broker.web.pages import PageRenderer
 from tests.front_doors.exchange import Answer, Exchange, connected, request_bytes
 from tests.store_contract.basics import a_fetch
@@ -65,18 +62,12 @@ class EventsHouse:
     def new_door(self) -> EventsDoor:
         """A front door, as another process would make it on the same database."""
         limits = HTTPLimits(self.http, cast(Any, self.clock))
-        self.parts = FrontDoorParts(
-            broker=FakeBroker(),
+        parts = front_door_parts(
             clock=self.clock,
             pages=PageRenderer(),
-            counters=Counters(),
-            public_directory=FilePath("no-such-directory"),
             public_url=URL,
             running=frozenset({"events"}),
-            in_thread=execute,
-            parse=parse_here,
             statistics=self.store,
-            topics=FakeTopicView(),
             has_hub=True,
             max_connections=lambda: limits.http.max_connections,
             max_connections_per_address=lambda: limits.http.max_connections_per_address,
@@ -85,7 +76,7 @@ class EventsHouse:
             directory=self.directory,
             published=self.published.append,
         )
-        self.door = EventsDoor(self.options, self.parts)
+        self.door = EventsDoor(self.options, parts)
         self.factory = bounded_site(Root([self.door], URL), limits, Counters())
         return self.door
 
