@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import selectors
-import socket
 from urllib.parse import urlencode
 
-from tests.e2e.fixture import TIMEOUT, EndToEndTestCase, request, until
+from tests.e2e.fixture import EndToEndTestCase, request, until
 from tests.e2e.servers import HttpPostReceiver
+from tests.e2e.watchers import Watchers
 
 WATCHERS = 1000
 SUBSCRIPTIONS = 100
@@ -19,39 +18,6 @@ _CONFIGURATION = f"""
 max_connections = {3 * WATCHERS}
 max_connections_per_address = {10 * WATCHERS}
 """
-
-
-class Watchers:
-    """Many clients of the event stream, in one thread."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._selector = selectors.DefaultSelector()
-        self.received: dict[socket.socket, bytes] = {}
-
-    def open(self, query: str) -> socket.socket:
-        """Begin to watch."""
-        client = socket.create_connection(("127.0.0.1", self._port), TIMEOUT)
-        client.sendall(f"GET /log/events{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-        self._selector.register(client, selectors.EVENT_READ)
-        self.received[client] = b""
-        return client
-
-    def read(self) -> None:
-        """Read what has come, and wait for a moment if nothing has."""
-        for key, _ in self._selector.select(0.1):
-            assert isinstance(key.fileobj, socket.socket)
-            self.received[key.fileobj] += key.fileobj.recv(65_536)
-
-    def all_have(self, text: str) -> bool:
-        """Whether a text has come to each of them by now."""
-        self.read()
-        return all(text.encode() in data for data in self.received.values())
-
-    def close(self) -> None:
-        for client in self.received:
-            client.close()
-        self._selector.close()
 
 
 class EventLogTests(EndToEndTestCase):
@@ -68,14 +34,14 @@ class EventLogTests(EndToEndTestCase):
         self.addCleanup(watchers.close)
         of_topic = f"?{urlencode({'topic': topic})}"
         for number in range(WATCHERS):
-            watchers.open(of_topic if number % 2 else "")
-        until(lambda: watchers.all_have(": the event log"), "all to be answered")
+            watchers.open(f"/log/events{of_topic if number % 2 else ''}")
+        until(lambda: watchers.have(": the event log"), "all to be answered")
 
         origin.change(topic)
         broker.ping(topic)
         until(lambda: len(receiver.heard) >= SUBSCRIPTIONS, "all subscribers to be notified")
         for words in ("A ping for ", "it has changed", " were notified: "):
-            until(lambda words=words: watchers.all_have(words), f"all to read {words!r}")  # type: ignore[misc] # bound now
+            until(lambda words=words: watchers.have(words), f"all to read {words!r}")  # type: ignore[misc] # bound now
         self.assertEqual(request(f"{broker.url}/log").status, 200)
 
         # A page that was loaded before shows the same, and one more client finds no room.
@@ -97,7 +63,7 @@ class EventLogTests(EndToEndTestCase):
         self.assertIn("it has changed", page)
         watchers = Watchers(broker.port)
         self.addCleanup(watchers.close)
-        client = watchers.open("?after=1")
-        until(lambda: watchers.all_have("\ndata: "), "what was missed")
+        client = watchers.open("/log/events?after=1")
+        until(lambda: watchers.have("\ndata: "), "what was missed")
         line = watchers.received[client].partition(b"\ndata: ")[2].partition(b"\n")[0]
         self.assertEqual(json.loads(line)["id"], 2)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import selectors
 import socket
 import time
 
 from rsscloud_broker.accounts.secrets import digest_of, new_secret
 from rsscloud_broker.storage import open_database
 from rsscloud_broker.storage.accounts import add_session, stored_password
-from tests.e2e.fixture import TIMEOUT, Broker, EndToEndTestCase, request, run_here, until
+from tests.e2e.fixture import Broker, EndToEndTestCase, request, run_here, until
 from tests.e2e.servers import FEED
+from tests.e2e.watchers import Watchers
 from tests.postgresql import borrowed_database
 
 STREAMS = 1000
@@ -26,48 +26,10 @@ enabled = true
 """
 
 
-class Streams:
-    """Many clients of the event stream, in one thread."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._selector = selectors.DefaultSelector()
-        self.received: dict[socket.socket, bytes] = {}
-
-    def open(self, cookie: str, last: int = 0) -> socket.socket:
-        """Begin to watch."""
-        client = socket.create_connection(("127.0.0.1", self._port), TIMEOUT)
-        head = f"GET /river/events HTTP/1.1\r\nHost: localhost\r\nCookie: {cookie}\r\n"
-        if last:
-            head += f"Last-Event-ID: {last}\r\n"
-        client.sendall(f"{head}\r\n".encode())
-        self._selector.register(client, selectors.EVENT_READ)
-        self.received[client] = b""
-        return client
-
-    def read(self) -> None:
-        """Read what has come, and wait for a moment if nothing has."""
-        for key, _ in self._selector.select(0.1):
-            assert isinstance(key.fileobj, socket.socket)
-            data = key.fileobj.recv(65_536)
-            self.received[key.fileobj] += data
-            if not data:
-                self._selector.unregister(key.fileobj)
-
-    def have(self, some: list[socket.socket], text: str) -> bool:
-        """Whether a text has come to each of some clients by now."""
-        self.read()
-        return all(text.encode() in self.received[client] for client in some)
-
-    def ids(self, client: socket.socket) -> list[int]:
-        """The items that have come to a client."""
-        data = re.findall(rb"^data: (\{.*\})\r?$", self.received[client], re.MULTILINE)
-        return [json.loads(each)["id"] for each in data]
-
-    def close(self) -> None:
-        for client in self.received:
-            client.close()
-        self._selector.close()
+def ids(received: bytes) -> list[int]:
+    """The items that have come to a client."""
+    data = re.findall(rb"^data: (\{.*\})\r?$", received, re.MULTILINE)
+    return [json.loads(each)["id"] for each in data]
 
 
 class StreamsTests(EndToEndTestCase):
@@ -132,28 +94,32 @@ class StreamsTests(EndToEndTestCase):
         self.put(name, *keys)
         broker.ping(self.feeds[name])
 
-    def streams(self, broker: Broker) -> Streams:
-        streams = Streams(broker.port)
+    def streams(self, broker: Broker) -> Watchers:
+        streams = Watchers(broker.port)
         self.addCleanup(streams.close)
         return streams
+
+    def open(self, streams: Watchers, name: str, last: int = 0) -> socket.socket:
+        """Begin to watch the river of an account."""
+        headers = {"Cookie": self.cookies[name]} | ({"Last-Event-ID": str(last)} if last else {})
+        return streams.open("/river/events", headers)
 
     def test_a_thousand_watch(self) -> None:
         broker = self.prepared()
         streams = self.streams(broker)
         dave, anna = (
-            [streams.open(self.cookies[name]) for _ in range(STREAMS // 2)]
-            for name in ("dave", "anna")
+            [self.open(streams, name) for _ in range(STREAMS // 2)] for name in ("dave", "anna")
         )
-        until(lambda: streams.have(dave + anna, ": the river"), "all to be answered")
+        until(lambda: streams.have(": the river"), "all to be answered")
         self.publish(broker, "dave", 1, 2)
-        until(lambda: streams.have(dave, "dave 2"), "the item in all rivers that follow its feed")
+        until(lambda: streams.have("dave 2", dave), "the item in all rivers that follow its feed")
         self.publish(broker, "anna", 1, 2)
-        until(lambda: streams.have(anna, "anna 2"), "the item in the other rivers")
+        until(lambda: streams.have("anna 2", anna), "the item in the other rivers")
         for client in dave:
-            self.assertEqual(len(streams.ids(client)), 1)
+            self.assertEqual(len(ids(streams.received[client])), 1)
             self.assertNotIn(b"anna", streams.received[client])
         for client in anna:
-            self.assertEqual(len(streams.ids(client)), 1)
+            self.assertEqual(len(ids(streams.received[client])), 1)
             self.assertNotIn(b"dave", streams.received[client])
         self.assertEqual(request(f"{broker.url}/").status, 200)
         more = request(f"{broker.url}/river/events", headers={"Cookie": self.cookies["dave"]})
@@ -162,21 +128,21 @@ class StreamsTests(EndToEndTestCase):
     def go_on(self, broker: Broker) -> None:
         """Watch, break the connection, and go on without a loss."""
         streams = self.streams(broker)
-        client = streams.open(self.cookies["dave"])
-        until(lambda: streams.have([client], ": the river"), "the stream")
+        client = self.open(streams, "dave")
+        until(lambda: streams.have(": the river"), "the stream")
         self.publish(broker, "dave", 1, 2)
-        until(lambda: streams.have([client], "dave 2"), "the first item")
-        (last,) = streams.ids(client)
+        until(lambda: streams.have("dave 2"), "the first item")
+        (last,) = ids(streams.received[client])
         broker.kill()
         broker.start()
         self.publish(broker, "dave", 1, 2, 3, 4)
         again = self.streams(broker)
-        client = again.open(self.cookies["dave"], last)
-        until(lambda: again.have([client], "dave 3") and again.have([client], "dave 4"), "the rest")
+        client = self.open(again, "dave", last)
+        until(lambda: again.have("dave 3") and again.have("dave 4"), "the rest")
         self.publish(broker, "dave", 1, 2, 3, 4, 5)
-        until(lambda: again.have([client], "dave 5"), "the next item")
-        ids = again.ids(client)
-        self.assertEqual((len(ids), sorted(set(ids))), (3, ids))
+        until(lambda: again.have("dave 5"), "the next item")
+        found = ids(again.received[client])
+        self.assertEqual((len(found), sorted(set(found))), (3, found))
 
     def test_who_was_away_goes_on(self) -> None:
         self.go_on(self.prepared())
