@@ -7,25 +7,15 @@ from gzip import compress
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.resource import Resource
-from twisted.web.server import NOT_DONE_YET, Request
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.client.any_address import SECONDS
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import IOutbound, OutboundReply, OutboundRequest, Signing
 from rsscloud_broker.testing.clock import Clock
-from tests.client.recording import Answer, Server, client_to
+from tests.client.recording import Answer, Server, SilentServer, client_to
 
 MOVED = Answer(b"", 302, {"Location": "/there"})
-
-
-class Silent(Resource):
-    """Never answers."""
-
-    isLeaf = True
-
-    def render(self, request: Request) -> int:
-        return NOT_DONE_YET
 
 
 class AnyAddressTests(SynchronousTestCase):
@@ -86,7 +76,7 @@ class AnyAddressTests(SynchronousTestCase):
 
     def test_no_answer_in_time(self) -> None:
         clock = Clock()
-        client = client_to(Silent(), clock)
+        client = client_to(SilentServer(), clock)
         asked = Deferred.fromCoroutine(client.request(OutboundRequest("GET", "http://a.example/")))
         clock.advance(SECONDS + 1)
         error = self.failureResultOf(asked, OutboundError)

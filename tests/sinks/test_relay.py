@@ -89,6 +89,9 @@ class RelayTestCase(SynchronousTestCase):
     ) -> RelaySink:
         self.patch(relay_worker, "RETRIES", retries)
         self.patch(relay_worker, "MAX_AGE", max_age)
+        return self.run_with(RelayOptions(targets or (RelayTarget(SINK),), **options))
+
+    def run_with(self, options: RelayOptions) -> RelaySink:
         self.parts = sink_parts(
             store=self.store,
             bus=self.bus,
@@ -96,7 +99,7 @@ class RelayTestCase(SynchronousTestCase):
             outbound=self.outbound,
             public_url=HERE,
         )
-        sink = RelaySink(RelayOptions(targets or (RelayTarget(SINK),), **options), self.parts)
+        sink = RelaySink(options, self.parts)
         sink.startService()
         self.sinks.append(sink)
         return sink
@@ -434,16 +437,7 @@ class ForeignCloudsTests(RelayTestCase):
     def start_with(self, feed: dict[str, Any]) -> None:
         self.know(self.FEED, feed)
         self.outbound.otherwise = reply(200, b"")
-        self.parts = sink_parts(
-            store=self.store,
-            bus=self.bus,
-            clock=self.clock,
-            outbound=self.outbound,
-            public_url=HERE,
-        )
-        sink = RelaySink(RelayOptions(foreign_clouds=True), self.parts)
-        sink.startService()
-        self.sinks.append(sink)
+        self.run_with(RelayOptions(foreign_clouds=True))
 
     def asked(self) -> list[OutboundRequest]:
         return self.outbound.requests
