@@ -11,11 +11,13 @@ from urllib.parse import quote_plus
 from xml.sax.saxutils import escape
 
 from attrs import frozen
-from lxml import etree
+from lxml import etree, html
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.interfaces import IAddress
 from twisted.internet.testing import StringTransportWithDisconnection
 from twisted.protocols.policies import ProtocolWrapper
+
+from rsscloud_broker.http.answering import HTML
 
 FORM = "application/x-www-form-urlencoded"
 
@@ -35,6 +37,15 @@ class Answer:
     @property
     def xml(self) -> etree._Element:
         return etree.fromstring(self.body)
+
+    @property
+    def html(self) -> Any:
+        return html.document_fromstring(self.text)
+
+    def page(self, status: int = 200) -> Any:
+        """The parsed page, which must have come with a status."""
+        assert (self.status, self.headers["content-type"]) == (status, HTML), self.text
+        return self.html
 
 
 class Stream(BytesIO):

@@ -6,12 +6,10 @@ import shlex
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
-from lxml import html
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import RateLimitOptions
 from rsscloud_broker.wire.rsscloud import PINGED, REGISTERED
-from tests.front_doors.exchange import Answer
 from tests.front_doors.fixture import FEED, PUBLIC_URL, House
 from tests.http.test_error_pages import BROWSERS, FIREFOX, PROGRAMS, headers_of
 
@@ -31,11 +29,6 @@ class FormsTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.house = House(self)
 
-    def page(self, answer: Answer, status: int) -> Any:
-        """The parsed page."""
-        self.assertEqual((answer.status, answer.headers.get_content_type()), (status, "text/html"))
-        return html.document_fromstring(answer.text)
-
     def filled(self, page: Any, action: str) -> dict[str, str]:
         """The values of the fields in the form with this action."""
         (form,) = [each for each in page.forms if each.action == action]
@@ -43,7 +36,7 @@ class FormsTests(SynchronousTestCase):
 
     def test_the_forms(self) -> None:
         for path in ("/rssCloud", "/rsscloud", "/rsscloud/", "/pingForm", "/pleaseNotifyForm"):
-            page = self.page(self.house.get(path), 200)
+            page = self.house.get(path).page()
             self.assertEqual(self.filled(page, "/rsscloud/ping"), {"url": ""})
             fields = self.filled(page, "/rsscloud/pleaseNotify")
             self.assertEqual(
@@ -55,7 +48,7 @@ class FormsTests(SynchronousTestCase):
         self.assertIn("<definitions", self.house.get("/rssCloud?wsdl").text)  # the WSDL
 
     def test_each_field_has_a_label(self) -> None:
-        page = self.page(self.house.get("/rsscloud"), 200)
+        page = self.house.get("/rsscloud").page()
         for field in page.xpath("//input | //select"):
             label = field.getparent()
             self.assertEqual(label.tag, "label")
@@ -65,7 +58,7 @@ class FormsTests(SynchronousTestCase):
         self.house.subscribe()
         for path in ("/rsscloud/ping", "/ping", "/ping/"):
             self.house.topics.pages[FEED] = path.encode()
-            page = self.page(self.house.form(path, {"url": FEED}, FIREFOX), 200)
+            page = self.house.form(path, {"url": FEED}, FIREFOX).page()
             self.assertEqual(page.xpath("string(//h1)"), PINGED)
             links = page.xpath("//main//a/@href")
             for link in (FEED, "/changes.xml", "/rssCloud", "/docs", "/"):
@@ -73,18 +66,18 @@ class FormsTests(SynchronousTestCase):
         self.assertEqual(len(self.house.subscribers.calls), 3)
 
     def test_a_registration(self) -> None:
-        page = self.page(self.house.form("/rsscloud/pleaseNotify", REGISTRATION, FIREFOX), 200)
+        page = self.house.form("/rsscloud/pleaseNotify", REGISTRATION, FIREFOX).page()
         self.assertEqual(page.xpath("string(//p[@class='lead'])"), REGISTERED)
         self.assertIn(FEED, page.xpath("//main//a/@href"))
         (subscription,) = self.house.subscriptions()
         self.assertEqual(subscription.callback.url, "http://192.0.2.7:8080/notify")
 
     def test_refusals_keep_what_was_filled_in(self) -> None:
-        page = self.page(self.house.form("/rsscloud/ping", {"url": MISSING}, FIREFOX), 400)
+        page = self.house.form("/rsscloud/ping", {"url": MISSING}, FIREFOX).page(400)
         self.assertIn("there was an error reading", page.xpath("string(//*[@role='alert'])"))
         self.assertEqual(self.filled(page, "/rsscloud/ping"), {"url": MISSING})
         fields = {**REGISTRATION, "protocol": "soap", "domain": "reader.example"}
-        page = self.page(self.house.form("/pleaseNotify", fields, FIREFOX), 400)
+        page = self.house.form("/pleaseNotify", fields, FIREFOX).page(400)
         self.assertEqual(
             page.xpath("string(//*[@role='alert'])"),
             "The following parameters were missing from the request body: notifyProcedure.",
@@ -93,32 +86,32 @@ class FormsTests(SynchronousTestCase):
         self.assertEqual(self.house.stored()["subscription"], [])
 
     def test_refusals_say_why(self) -> None:
-        page = self.page(self.house.form("/rsscloud/ping", {"url": MISSING}, FIREFOX), 400)
+        page = self.house.form("/rsscloud/ping", {"url": MISSING}, FIREFOX).page(400)
         said = page.xpath("string(//*[@role='alert'])")
         self.assertTrue(said.endswith(". Its server answered with status 404."), said)
         fields = {**REGISTRATION, "protocol": "gopher"}
-        page = self.page(self.house.form("/pleaseNotify", fields, FIREFOX), 400)
+        page = self.house.form("/pleaseNotify", fields, FIREFOX).page(400)
         self.assertIn("protocol, gopher, is", page.xpath("string(//*[@role='alert'])"))
 
     def test_a_reason_is_said_once(self) -> None:
         self.house.topics.private.add(FEED)
-        page = self.page(self.house.form("/rsscloud/ping", {"url": FEED}, FIREFOX), 400)
+        page = self.house.form("/rsscloud/ping", {"url": FEED}, FIREFOX).page(400)
         said = page.xpath("string(//*[@role='alert'])")
         self.assertEqual(said.count("is not public"), 1, said)
 
     def test_several_topics(self) -> None:
         """As some may have been refused, the page names no topic."""
         fields = {**REGISTRATION, "url2": MISSING}
-        page = self.page(self.house.form("/rsscloud/pleaseNotify", fields, FIREFOX), 200)
+        page = self.house.form("/rsscloud/pleaseNotify", fields, FIREFOX).page()
         self.assertEqual(page.xpath("//main//a[not(starts-with(@href, '/'))]"), [])
         said = "".join(page.xpath("//main/*[not(self::section)]//text()"))
         self.assertNotIn(MISSING, said)
 
     def test_too_many(self) -> None:
         self.house = House(self, limits=RateLimitOptions(pings_per_source=0.1, pings_burst=1))
-        self.page(self.house.form("/rsscloud/ping", {"url": FEED}, FIREFOX), 200)
+        self.house.form("/rsscloud/ping", {"url": FEED}, FIREFOX).page()
         answer = self.house.form("/rsscloud/ping", {"url": FEED}, FIREFOX)
-        page = self.page(answer, 429)
+        page = answer.page(429)
         self.assertGreater(int(answer.headers["Retry-After"]), 0)
         self.assertIn("Try again in", page.xpath("string(//*[@role='alert'])"))
 
@@ -126,7 +119,7 @@ class FormsTests(SynchronousTestCase):
         fields = dict.fromkeys([*REGISTRATION, "url"], BAD)
         for path in ("/rsscloud/pleaseNotify", "/rsscloud/ping"):
             answer = self.house.form(path, fields, FIREFOX)
-            page = self.page(answer, 400)
+            page = answer.page(400)
             self.assertNotIn("<script>", answer.text)
             self.assertEqual(self.filled(page, "/rsscloud/ping"), {"url": BAD})
             self.assertEqual(
@@ -136,11 +129,11 @@ class FormsTests(SynchronousTestCase):
     def test_an_unavailable_store(self) -> None:
         self.house.break_store()
         answer = self.house.form("/rsscloud/ping", {"url": FEED}, FIREFOX)
-        self.assertIn("/", self.page(answer, 503).xpath("//main//a/@href"))
+        self.assertIn("/", answer.page(503).xpath("//main//a/@href"))
 
     def test_without_change_lists(self) -> None:
         self.house = House(self, doors=frozenset({"rsscloud", "front_page"}))
-        page = self.page(self.house.form("/rsscloud/ping", {"url": FEED}, FIREFOX), 200)
+        page = self.house.form("/rsscloud/ping", {"url": FEED}, FIREFOX).page()
         self.assertNotIn("/changes.xml", page.xpath("//@href"))
 
 
@@ -156,8 +149,7 @@ class ShownExchangeTests(SynchronousTestCase):
         :returns: the request, the answer and the command.
         """
         answer = self.house.form(path, fields, FIREFOX)
-        self.assertEqual(answer.status, status)
-        page: Any = html.document_fromstring(answer.text)
+        page = answer.page(status)
         request, shown, command = page.xpath("//pre[contains(@class, 'raw')]/text()")
         head, _, body = request.partition("\n\n")
         first, *headers = head.split("\n")
@@ -190,7 +182,7 @@ class ShownExchangeTests(SynchronousTestCase):
 
     def test_what_a_terminal_would_take_for_a_command_is_encoded(self) -> None:
         answer = self.house.form("/rsscloud/ping", {"url": "http://a.example/\x1b[31m\n"}, FIREFOX)
-        page: Any = html.document_fromstring(answer.text)
+        page = answer.html
         (command,) = page.xpath("//pre[contains(@class, 'raw')][3]/text()")
         self.assertIn("--data url=http%3A%2F%2Fa.example%2F%1B%5B31m%0A", command)
 
@@ -201,7 +193,7 @@ class ShownExchangeTests(SynchronousTestCase):
 
     def test_a_link_to_the_page_of_the_topic(self) -> None:
         for path, fields in (("/rsscloud/ping", {"url": FEED}), ("/pleaseNotify", REGISTRATION)):
-            page: Any = html.document_fromstring(self.house.form(path, fields, FIREFOX).text)
+            page = self.house.form(path, fields, FIREFOX).html
             self.assertIn(f"/topic?url={quote(FEED, safe='')}", page.xpath("//main//a/@href"))
 
 

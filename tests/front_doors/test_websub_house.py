@@ -121,9 +121,7 @@ class ByHandTests(HouseTestCase):
 
     def asked(self, fields: dict[str, str], status: int, path: str = "/websub") -> Any:
         """The page that a browser gets."""
-        answer = self.house.form(path, fields, headers_of(BROWSERS["Firefox"]))
-        self.assertEqual((answer.status, answer.headers.get_content_type()), (status, "text/html"))
-        return html.document_fromstring(answer.text)
+        return self.house.form(path, fields, headers_of(BROWSERS["Firefox"])).page(status)
 
     def test_subscribing(self) -> None:
         fields = {"hub.mode": "subscribe", **ASKED, "hub.lease_seconds": "1000"}
@@ -197,7 +195,7 @@ class PublishingByHandTests(HouseTestCase):
         return self.house.form("/websub", fields, headers_of(accept))
 
     def test_the_form(self) -> None:
-        page: Any = html.document_fromstring(self.house.get("/websub").text)
+        page = self.house.get("/websub").html
         publishing, subscribing = page.forms
         for form in (publishing, subscribing):
             self.assertEqual((form.action, form.method), ("/websub", "POST"))
@@ -212,8 +210,7 @@ class PublishingByHandTests(HouseTestCase):
             if answer.headers.get_content_type() == "text/plain":
                 self.assertIn("text/plain", accept)  # it accepts plain text as well
                 continue
-            self.assertEqual(answer.status, 202)
-            page: Any = html.document_fromstring(answer.text)
+            page = answer.page(202)
             self.assertIn("notifies its subscribers", page.xpath("string(//*[@role='status'])"))
             self.assertIn("/", page.xpath("//main//a/@href"))
 

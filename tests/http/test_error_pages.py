@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from lxml import html
 from twisted.internet.defer import CancelledError
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.resource import Resource
@@ -79,7 +78,7 @@ class ErrorPagesTests(SynchronousTestCase):
         self.assertEqual(answer.headers["content-length"], str(len(answer.body)))
         for name, value in SECURITY_HEADERS.items():
             self.assertEqual(answer.headers[name.decode()], value.decode())
-        page: Any = html.document_fromstring(answer.text)
+        page = answer.html
         self.assertIn(text, page.xpath("string(//main)"))
         self.assertIn("/", page.xpath("//main//a/@href"))
 

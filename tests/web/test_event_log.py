@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from lxml import html
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import NoOptions
@@ -38,9 +37,7 @@ class LogCase(SynchronousTestCase):
 
 class PageTests(LogCase):
     def page(self, path: str = "/log", **query: str) -> Any:
-        answer = self.house.get(path, **query)
-        self.assertEqual((answer.status, answer.headers.get_content_type()), (200, "text/html"))
-        return html.document_fromstring(answer.text)
+        return self.house.get(path, **query).page()
 
     def lines(self, page: Any) -> list[str]:
         return [item.text_content() for item in page.xpath("//ol[@id='entries']/li/span")]

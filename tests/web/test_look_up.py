@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from lxml import html
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.http.site import Root
@@ -55,7 +54,7 @@ class LookUpTests(SynchronousTestCase):
         return House(self, root=Root([door], PUBLIC_URL)).get(path, **query)
 
     def page(self, path: str, **query: Any) -> Any:
-        return html.document_fromstring(self.get(path, **query).text)
+        return self.get(path, **query).html
 
     def links(self, path: str, **query: Any) -> list[str]:
         """The links in the main part of a page."""

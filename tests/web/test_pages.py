@@ -116,7 +116,7 @@ class PagesTests(SynchronousTestCase):
             paths = {*PLACES, "/"}
             served = {path for path in paths if house.get(path).status == 200}
             for path in served:
-                page: Any = html.document_fromstring(house.get(path).text)
+                page = house.get(path).html
                 linked = set(page.xpath("//header//a/@href | //footer//a/@href"))
                 self.assertEqual(linked, served, path)
                 for file in page.xpath("//link/@href | //script/@src"):
@@ -196,11 +196,7 @@ class PagesTests(SynchronousTestCase):
 
 class FrontPageTests(SynchronousTestCase):
     def page(self, path: str, doors: frozenset[str] = ALL_DOORS) -> Any:
-        answer = House(self, doors=doors).get(path)
-        self.assertEqual(
-            (answer.status, answer.headers["content-type"]), (200, "text/html; charset=utf-8")
-        )
-        return html.document_fromstring(answer.text)
+        return House(self, doors=doors).get(path).page()
 
     def test_endpoints_and_links(self) -> None:
         page = self.page("/")
@@ -216,7 +212,7 @@ class FrontPageTests(SynchronousTestCase):
     def test_every_link_leads_somewhere(self) -> None:
         house = House(self)
         for path in ("/", "/docs", "/pingSiteForm", "/rssCloud"):
-            page: Any = html.document_fromstring(house.get(path).text)
+            page = house.get(path).html
             for _element, attribute, link, _position in page.iterlinks():
                 if attribute == "action" or link.startswith("#"):
                     continue  # a form is sent to this path by POST; # stays on the page
@@ -314,14 +310,14 @@ class ViewerTests(SynchronousTestCase):
 
     def test_who_has_signed_in(self) -> None:
         for path, answer in self.pages(EverybodySignedIn()).items():
-            page: Any = html.document_fromstring(answer.text)
+            page = answer.html
             self.assertEqual(page.xpath("string(//header/div/details/summary)"), "dave", path)
             self.assertEqual(page.xpath("//nav//a[@href='/signin']"), [], path)
             self.assertEqual(answer.headers["cache-control"], "no-store", path)
 
     def test_strangers(self) -> None:
         for path, answer in self.pages(None).items():
-            page: Any = html.document_fromstring(answer.text)
+            page = answer.html
             self.assertEqual(page.xpath("//header//a[@href='/account']"), [], path)
             self.assertEqual(len(page.xpath("//nav//a[@href='/signin']")), 1, path)
 
@@ -337,7 +333,7 @@ class RecentPingsTests(SynchronousTestCase):
         self.assertEqual(answer.status, 200)
 
     def items(self) -> Any:
-        return html.document_fromstring(self.house.get("/").text).xpath("//ul[@class='pings']/li")
+        return self.house.get("/").html.xpath("//ul[@class='pings']/li")
 
     def test_none_yet(self) -> None:
         self.assertIn("There was no ping yet.", self.house.get("/").text)
@@ -419,7 +415,7 @@ class RecentPingsTests(SynchronousTestCase):
         yesterday, today = self.house.clock.wall_seconds() - 86_400, self.house.clock.wall_seconds()
         for at in (yesterday, today - 60):
             self.successResultOf(put(at, numbers, {}))
-        page: Any = html.document_fromstring(self.house.get("/").text)
+        page = self.house.get("/").html
         said = page.xpath("string(//p[@class='today']/b)")
         self.assertEqual(said, "3 pings, 1 change, 1,205 notifications")
         self.successResultOf(put(today - 60, numbers, {}))
@@ -431,7 +427,7 @@ class RecentPingsTests(SynchronousTestCase):
     def test_doors_lead_to_what_runs(self) -> None:
         for doors in (frozenset({"front_page"}), ALL_DOORS):
             house = House(self, doors=doors)
-            page: Any = html.document_fromstring(house.get("/").text)
+            page = house.get("/").html
             for path in page.xpath("//div[@class='doors']//a/@href"):
                 self.assertEqual(house.get(path).status, 200, path)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lxml import html
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
@@ -20,7 +19,6 @@ from rsscloud_broker.testing import Clock, FakeTopicView, front_door_parts
 from rsscloud_broker.web.pages import PageRenderer
 from rsscloud_broker.web.topic_page import TopicPageDoor
 from rsscloud_broker.wire.cloud import clouds_of
-from tests.front_doors.exchange import Answer
 from tests.front_doors.fixture import FEED, NOON, PUBLIC_URL, House
 
 BAD = "<script>alert(1)</script>\"'&amp;"
@@ -72,11 +70,6 @@ class TopicPageTestCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.house = House(self)
 
-    def page(self, answer: Answer, status: int = 200) -> Any:
-        """The parsed page."""
-        self.assertEqual((answer.status, answer.headers.get_content_type()), (status, "text/html"))
-        return html.document_fromstring(answer.text)
-
     def facts(self, page: Any) -> dict[str, str]:
         """The facts in the list, by their names."""
         return {
@@ -111,7 +104,7 @@ class SentencesTests(TopicPageTestCase):
         door = TopicPageDoor(NoOptions(), given)
         self.assertTrue(verifyObject(IFrontDoor, door))
         self.answer = House(self, root=Root([door], PUBLIC_URL)).get("/topic", url=url)
-        return self.page(self.answer)
+        return self.answer.page()
 
     def status(self, **fields: Any) -> TopicStatus:
         topic = Topic(FEED, b"1" * 32, 2048, NOON - 7200, NOON - 86_400, subscribers=3)
@@ -447,24 +440,24 @@ class LookingUpTests(TopicPageTestCase):
     """With a whole broker behind the page."""
 
     def test_only_the_form(self) -> None:
-        page = self.page(self.house.get("/topic"))
+        page = self.house.get("/topic").page()
         self.assertEqual(page.xpath("string(//h1)"), "Topics")
         self.assertEqual([form.get("method") for form in page.xpath("//form")], ["get"])
         self.assertEqual(page.xpath("//header//a[@aria-current]/@href"), ["/topic"])
 
     def test_what_cannot_be_a_topic(self) -> None:
         for url in ("javascript:alert(1)", "feeds.example", f"http://a.example/{'a' * 3000}", BAD):
-            page = self.page(self.house.get("/topic", url=url), 400)
+            page = self.house.get("/topic", url=url).page(400)
             said = page.xpath("string(//*[@role='alert'])")
             self.assertIn("The address cannot be a topic: ", said)
-            self.page(self.house.form("/topic", {"url": url}), 400)
+            self.house.form("/topic", {"url": url}).page(400)
         self.assertEqual(self.house.topics.fetched, [])
 
     def test_subscriptions_are_counted_and_not_named(self) -> None:
         self.house.subscribe()
         self.house.subscribe("xml-rpc", path="/hidden")
         answer = self.house.get("/topic", url="HTTP://FEEDS.example:80/rss.xml")
-        facts = self.facts(self.page(answer))
+        facts = self.facts(answer.page())
         self.assertEqual(facts["Subscriptions"], "1 by http-post, 1 by xml-rpc")
         for hidden in ("/hidden", "192.0.2.7"):
             self.assertNotIn(hidden, answer.text)
@@ -477,7 +470,7 @@ class LookingUpTests(TopicPageTestCase):
 
 class TryItTests(TopicPageTestCase):
     def press(self, url: str = FEED, status: int = 200) -> Any:
-        return self.page(self.house.form("/topic", {"url": url}), status)
+        return self.house.form("/topic", {"url": url}).page(status)
 
     def test_a_change(self) -> None:
         self.house.subscribe()
@@ -517,18 +510,18 @@ class TryItTests(TopicPageTestCase):
             {"Sec-Fetch-Site": "same-site"},
             {"Origin": "https://evil.example"},
         ):
-            page = self.page(self.house.form("/topic", {"url": FEED}, headers), 403)
+            page = self.house.form("/topic", {"url": FEED}, headers).page(403)
             self.assertIn("another site sent", page.xpath("string(//*[@role='alert'])"))
         self.assertEqual(self.house.topics.fetched, [])
         own = {"Sec-Fetch-Site": "same-origin", "Origin": "null"}
-        self.page(self.house.form("/topic", {"url": FEED}, own))
+        self.house.form("/topic", {"url": FEED}, own).page()
         self.assertEqual(len(self.house.topics.fetched), 1)
 
     def test_the_limits_of_pings(self) -> None:
         self.house = House(self, limits=RateLimitOptions(pings_per_source=0.1, pings_burst=1))
         self.press()
         answer = self.house.form("/topic", {"url": FEED})
-        page = self.page(answer, 429)
+        page = answer.page(429)
         self.assertGreater(int(answer.headers["retry-after"]), 0)
         self.assertIn("has not fetched it", page.xpath("string(//*[@role='alert'])"))
         self.assertEqual(len(self.house.topics.fetched), 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from lxml import html
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.test_feed.app import make_test_feed
@@ -44,7 +43,7 @@ class DoorTestCase(SynchronousTestCase):
         self.addCleanup(self.service.stopService)
 
     def page(self) -> Any:
-        return html.document_fromstring(self.site.ask("/test").text)
+        return self.site.ask("/test").page()
 
     def get(self, method: str = "GET", **headers: str) -> Answer:
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
