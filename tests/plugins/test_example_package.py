@@ -21,12 +21,8 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any, ClassVar
 
-from attrs import field, frozen
 from treq.testing import StubTreq
-from twisted.internet.defer import Deferred, succeed
-from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
-from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 import rsscloud_broker
@@ -37,15 +33,12 @@ from rsscloud_broker.interfaces import (
     IEventSink,
     IFrontDoor,
     INotifier,
-    IOutbound,
     NotifierParts,
-    OutboundReply,
-    OutboundRequest,
 )
 from rsscloud_broker.model import Callback, Intent, Notification, Outcome, Ping
 from rsscloud_broker.runtime.plugin_building import make_all
 from rsscloud_broker.runtime.plugin_discovery import Makers
-from rsscloud_broker.testing import front_door_parts, sink_parts
+from rsscloud_broker.testing import FakeBroker, FakeOutbound, front_door_parts, reply, sink_parts
 from rsscloud_broker.testing.clock import About, Clock
 from tests.processes import BIN
 
@@ -271,36 +264,6 @@ class InstalledTests(SynchronousTestCase):
 # --- what the example's plugins do -------------------------------------------
 
 
-@frozen
-class FakeBroker:
-    """The part of a broker that the front door uses: records pings, or fails."""
-
-    pings: list[tuple[Ping, float, str]] = field(factory=list)
-    failures: list[Exception] = field(factory=list)
-
-    async def ping(self, ping: Ping, repeat_window: float, source: str) -> None:
-        if self.failures:
-            raise self.failures.pop()
-        self.pings.append((ping, repeat_window, source))
-
-
-@implementer(IOutbound)
-@frozen
-class FakeOutbound:
-    """Records requests; answers with a status (0: not at all) and maybe the same body."""
-
-    status: int = 200
-    echo: bool = True
-    requests: list[tuple[str, str, Any, int]] = field(factory=list)
-
-    async def request(self, request: OutboundRequest) -> OutboundReply:
-        if not self.status:
-            raise OutboundError("nobody is there")
-        body = request.body
-        self.requests.append((request.method, request.url, json.loads(body), request.redirects))
-        return OutboundReply(self.status, {}, body if self.echo else b"hello", request.url)
-
-
 def made(kind: str, maker: Any, table: Mapping[str, object], parts: object) -> Any:
     """What a maker makes when it is given what it needs, as the broker gives it."""
     (part,) = make_all(Makers(), kind, [(maker, build(maker.options, table, ""))], parts)
@@ -324,12 +287,7 @@ class LineLogTests(ExampleTestCase):
         super().setUp()
         self.path = Path(self.mktemp())
         maker = self.example.LineLogMaker()
-
-        def in_thread(call: Any, *arguments: Any) -> Deferred[Any]:
-            return succeed(call(*arguments))
-
-        parts = sink_parts(public_directory=FilePath(self.mktemp()), in_thread=in_thread)
-        self.sink = made("sinks", maker, {"path": str(self.path)}, parts)
+        self.sink = made("sinks", maker, {"path": str(self.path)}, sink_parts())
 
     def test_interface(self) -> None:
         self.assertTrue(verifyObject(IEventSink, self.sink))
@@ -374,28 +332,31 @@ class JsonPostTests(ExampleTestCase):
     def test_notify(self) -> None:
         outbound = FakeOutbound()
         self.assertEqual(self.notify(outbound, member="changed"), Outcome(True))
+        (request,) = outbound.requests
         self.assertEqual(
-            outbound.requests, [("POST", self.callback.url, {"changed": self.topic}, 0)]
+            (request.method, request.url, request.redirects), ("POST", self.callback.url, 0)
         )
+        self.assertEqual(json.loads(request.body), {"changed": self.topic})
 
     def test_failures(self) -> None:
         self.assertEqual(
-            self.notify(FakeOutbound(404)),
+            self.notify(FakeOutbound(otherwise=reply(404))),
             Outcome(False, "the callback answered with status 404"),
         )
         self.assertEqual(
-            self.notify(FakeOutbound(0)), Outcome(False, "nobody is there", answered=False)
+            self.notify(FakeOutbound(otherwise=OutboundError("nobody is there"))),
+            Outcome(False, "nobody is there", answered=False),
         )
 
     def test_verify(self) -> None:
-        self.assertEqual(self.verify(FakeOutbound(echo=False), challenge=False), Outcome(True))
+        self.assertEqual(self.verify(FakeOutbound(), challenge=False), Outcome(True))
 
     def test_challenge(self) -> None:
-        outbound = FakeOutbound()
+        outbound = FakeOutbound(otherwise=lambda request: reply(200, request.body))
         self.assertEqual(self.verify(outbound, challenge=True), Outcome(True))
-        self.assertEqual(set(outbound.requests[0][2]), {"topic", "challenge"})
+        self.assertEqual(set(json.loads(outbound.requests[0].body)), {"topic", "challenge"})
         self.assertEqual(
-            self.verify(FakeOutbound(echo=False), challenge=True),
+            self.verify(FakeOutbound(), challenge=True),
             Outcome(False, "the answer to the challenge does not contain it"),
         )
 
@@ -425,7 +386,8 @@ class HelloPingTests(ExampleTestCase):
         status, text = self.get("?url=http%3A%2F%2Fexample.org%2F")
         self.assertEqual((status, text), (200, "Hello, and thanks for the ping.\n"))
         ping = Ping("http://example.org/", "http://example.org/", About(12.0))
-        self.assertEqual(self.broker.pings, [(ping, 5.0, "127.0.0.1")])
+        self.assertEqual(self.broker.pings, [(ping, 5.0)])
+        self.assertEqual(self.broker.sources, ["127.0.0.1"])
 
     def test_no_web_address(self) -> None:
         for query in ("", "?url=", "?url=javascript:x", "?url=http://a%20b", "?url=http://%FF"):
@@ -434,22 +396,22 @@ class HelloPingTests(ExampleTestCase):
         self.assertEqual(self.broker.pings, [])
 
     def test_too_many(self) -> None:
-        self.broker.failures.append(TooMany("more than 5 came", 7))
+        self.broker.failures["ping"] = TooMany("more than 5 came", 7)
         status, text = self.get("?url=http://example.org/")
         self.assertEqual(status, 429)
         self.assertIn("more than 5 came; try again in 7 seconds", text)
 
     def test_refused(self) -> None:
-        self.broker.failures.append(InvalidPing("the URL names no host"))
+        self.broker.failures["ping"] = InvalidPing("the URL names no host")
         status, text = self.get("?url=http://:80/")
         self.assertEqual((status, text), (400, "This was not accepted: the URL names no host.\n"))
 
     def test_store_unavailable(self) -> None:
-        self.broker.failures.append(Unavailable("the disk is full"))
+        self.broker.failures["ping"] = Unavailable("the disk is full")
         self.assertEqual(self.get("?url=http://example.org/")[0], 503)
 
     def test_unexpected_failure(self) -> None:
-        self.broker.failures.append(ZeroDivisionError())
+        self.broker.failures["ping"] = ZeroDivisionError()
         self.assertEqual(self.get("?url=http://example.org/")[0], 500)
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
 
