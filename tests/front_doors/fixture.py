@@ -10,13 +10,13 @@ send what no HTTP client would.
 from __future__ import annotations
 
 import xmlrpc.client
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from attrs import define, field, frozen
 from sqlalchemy import Connection, select
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, execute
 from twisted.internet.interfaces import IAddress, IDelayedCall
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
@@ -289,7 +289,7 @@ class House:
             self.public_directory,
             PUBLIC_URL,
             doors,
-            _at_once,
+            execute,
             self.store,
             has_hub="websub" in doors,
             topics=TopicView(self.store, self.clock),
@@ -460,7 +460,3 @@ class House:
         self._case.assertEqual(answer.xml.get("success"), "true", answer.text)
         self.subscribers.calls.clear()
         self.topics.fetched.clear()
-
-
-async def _at_once(function: Callable[..., Any], *args: object) -> Any:
-    return function(*args)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lxml import etree
-from twisted.internet.defer import Deferred, fail
+from twisted.internet.defer import Deferred, execute, fail
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -61,16 +61,11 @@ class PingStore:
         return self._give(since, until, before, limit)
 
 
-async def at_once(function: Callable[..., Any], *args: Any) -> Any:
-    """An ``in_thread`` that calls the function at once, in the calling thread."""
-    return function(*args)
-
-
 def make_parts(
     store: PingStore,
     clock: Clock,
     directory: FilePath[str],
-    in_thread: Callable[..., Any] = at_once,
+    in_thread: Callable[..., Any] = execute,
     bus: IEventBus | None = None,
 ) -> SinkParts:
     return sink_parts(

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, execute
 from twisted.logger import capturedLogs, formatEvent
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
@@ -18,7 +18,7 @@ from rsscloud_broker.sinks import files
 from rsscloud_broker.sinks.change_list import ChangeListOptions, ChangeListSink
 from rsscloud_broker.testing import RecordingBus
 from rsscloud_broker.testing.clock import About, Clock
-from tests.sinks.pings import HOUR, NOON, PingStore, ages, at_once, make_parts, read_list
+from tests.sinks.pings import HOUR, NOON, PingStore, ages, make_parts, read_list
 
 
 class ChangeListSinkTests(SynchronousTestCase):
@@ -32,7 +32,7 @@ class ChangeListSinkTests(SynchronousTestCase):
     def start(
         self,
         options: ChangeListOptions | None = None,
-        in_thread: Callable[..., Any] = at_once,
+        in_thread: Callable[..., Any] = execute,
     ) -> ChangeListSink:
         parts = make_parts(self.store, self.clock, self.directory, in_thread)
         sink = ChangeListSink(options or ChangeListOptions(), parts)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, execute, succeed
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -18,7 +18,7 @@ from rsscloud_broker.sinks.documents import drafted
 from rsscloud_broker.sinks.files import records_in, write_change_list
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.util.atomic_files import Draft, publish_file
-from tests.sinks.pings import NOON, PingStore, at_once, make_parts, read_list
+from tests.sinks.pings import NOON, PingStore, make_parts, read_list
 
 
 class DraftTests(SynchronousTestCase):
@@ -95,7 +95,7 @@ class PublishTests(SynchronousTestCase):
         self.directory = FilePath(self.mktemp())
         self.target = self.directory.descendant(["2026", "list.xml"])
 
-    def publish(self, in_thread: Callable[..., Any] = at_once) -> Deferred[int]:
+    def publish(self, in_thread: Callable[..., Any] = execute) -> Deferred[int]:
         return Deferred.fromCoroutine(self.published(in_thread))
 
     async def published(self, in_thread: Callable[..., Any]) -> int:

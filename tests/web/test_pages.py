@@ -12,8 +12,6 @@ from attrs import evolve, frozen
 from lxml import etree, html
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
-from twisted.web.server import Request
-from zope.interface import implementer
 
 import rsscloud_broker.web
 from rsscloud_broker.core.following import Following
@@ -21,7 +19,7 @@ from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import Account, Caller, ICallers
 from rsscloud_broker.model.administration import Announcement
 from rsscloud_broker.plugins import bundled
-from rsscloud_broker.testing import front_door_parts
+from rsscloud_broker.testing import FakeCallers, front_door_parts
 from rsscloud_broker.web.assets import ASSETS
 from rsscloud_broker.web.doctor import DoctorOptions
 from rsscloud_broker.web.front_page import FrontPageDoor, FrontPageOptions
@@ -278,23 +276,6 @@ class FrontPageTests(SynchronousTestCase):
             self.assertNotIn("/websub", house.get(path).text, path)
 
 
-@implementer(ICallers)
-class EverybodySignedIn:
-    """Finds that anyone who asks has signed in."""
-
-    async def caller(self, request: Request) -> Caller | None:
-        return Caller(Account(1, "dave", False, 1.0), frozenset(), "token")
-
-    def check_form(self, request: Request, caller: Caller) -> None:
-        """Every form will do."""
-
-    def is_confidential(self, request: Request) -> bool:
-        return True
-
-    def sign_in_url(self, request: Request) -> str:
-        return "/signin"
-
-
 class ViewerTests(SynchronousTestCase):
     """Every page says who has signed in, and no cache keeps it."""
 
@@ -309,7 +290,8 @@ class ViewerTests(SynchronousTestCase):
         return {path: house.ask("GET", path) for path in paths}
 
     def test_who_has_signed_in(self) -> None:
-        for path, answer in self.pages(EverybodySignedIn()).items():
+        caller = Caller(Account(1, "dave", False, 1.0), frozenset(), "token")
+        for path, answer in self.pages(FakeCallers(caller)).items():
             page = answer.html
             self.assertEqual(page.xpath("string(//header/div/details/summary)"), "dave", path)
             self.assertEqual(page.xpath("//nav//a[@href='/signin']"), [], path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
-from unittest.mock import AsyncMock, Mock
 
 from lxml import etree
 from twisted.trial.unittest import SynchronousTestCase
@@ -16,7 +15,7 @@ from twisted.web.test.requesthelper import DummyRequest
 from rsscloud_broker.interfaces import Account, Caller
 from rsscloud_broker.model import Ping
 from rsscloud_broker.model.work import PingedTopic
-from rsscloud_broker.testing import front_door_parts
+from rsscloud_broker.testing import FakeCallers, front_door_parts
 from rsscloud_broker.web.pages import PageRenderer
 from rsscloud_broker.web.plots import areas, lines, short, ticks_up_to
 from rsscloud_broker.web.statistics import PERIODS, percentile, read
@@ -255,8 +254,9 @@ class StatsTests(SynchronousTestCase):
             return function(*arguments)
 
         caller = Caller(Account(1, "dave", False, 1.0), frozenset(), "token")
-        callers = Mock(caller=AsyncMock(return_value=caller))
-        parts = front_door_parts(in_thread=in_thread, callers=callers, pages=PageRenderer())
+        parts = front_door_parts(
+            in_thread=in_thread, callers=FakeCallers(caller), pages=PageRenderer()
+        )
         (page, _) = StatsDoor(StatsOptions(), parts).routes()
         for _ in range(3):
             request = answer_to(page.resource)

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import evolve
 from twisted.internet import reactor
-from twisted.internet.defer import Deferred, gatherResults, succeed
+from twisted.internet.defer import Deferred, execute, gatherResults
 from twisted.internet.interfaces import IReactorFromThreads, IReactorTime
 from twisted.internet.task import deferLater
 from twisted.python.filepath import FilePath
@@ -48,17 +48,13 @@ class Node:
             self.threads,
             Archive(FilePath(case.mktemp())),
             SystemClock(IReactorTime(reactor)),
-            _at_once,
+            execute,
             parse_here,
             lambda url: True,
             lambda names: None,
         )
         self.cutter.startService()
         case.addCleanup(self.cutter.stopService)
-
-
-def _at_once(function: object, *args: object) -> Deferred[object]:
-    return succeed(function(*args))  # type: ignore[operator] # it is a function
 
 
 class NodesTests(TestCase):

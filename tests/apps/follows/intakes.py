@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from twisted.internet.defer import execute
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
@@ -15,7 +14,6 @@ from rsscloud_broker.interfaces import FrontDoorParts, Intake, IPingIntake
 from rsscloud_broker.model import Ping
 from rsscloud_broker.testing import FakeOutbound, front_door_parts, memory_store, reply
 from rsscloud_broker.testing.clock import Clock
-from rsscloud_broker.testing.parsing import parse_here
 
 #: 2026-09-29 12:00:00 UTC
 NOON = 1_790_683_200.0
@@ -81,8 +79,6 @@ class FollowsTestCase(SynchronousTestCase):
             intake=self.intake,
             follows=self.store,
             web=self.web,
-            in_thread=execute,
-            parse=parse_here,
             **more,
         )
         door = FollowsDoor(options, self.parts)

@@ -28,7 +28,7 @@ from rsscloud_broker.util.cluster_jobs import RunOnOneNode
 from rsscloud_broker.web.pages import PageRenderer
 from rsscloud_broker.wire import websub
 from tests.front_doors.exchange import Answer
-from tests.front_doors.fixture import PUBLIC_URL, House, Topics, _at_once
+from tests.front_doors.fixture import PUBLIC_URL, House, Topics
 
 BLOG = "http://blog.example/rss.xml"
 HUB = "http://hub.example/"
@@ -122,7 +122,6 @@ class RiverHouse(House):
             counters=self.counters,
             directory=self.public_directory,
             public_url=PUBLIC_URL,
-            in_thread=_at_once,
         )
         self.app = app = make_river(options or RiverOptions(), self.app_parts)
         for sink in app.sinks:
