@@ -328,6 +328,12 @@ class Model:
         key, outcome = delivery.subscription.id, delivery.outcome
         if key not in self.subscriptions:
             return
+        granted_at = delivery.subscription.lease.granted_at
+        is_renewed = self.subscriptions[key].lease.granted_at != granted_at
+        if is_renewed and outcome is not None and not (outcome.success or outcome.refused):
+            due = max(delivery.at, delivery.not_before or 0.0)
+            delivery = evolve(delivery, outcome=None, attempts=0, retry_at=due)
+            outcome = None
         is_final = outcome is not None and (delivery.retry_at is None or not delivery.attempts)
         if is_final:
             self.pending.pop(key, None)
@@ -336,10 +342,7 @@ class Model:
         if outcome is None or not is_final:
             return
         if outcome.gone:
-            # A subscription that was renewed meanwhile stays.
-            granted_at = delivery.subscription.lease.granted_at
-            if self.subscriptions[key].lease.granted_at == granted_at:
-                self.drop(key)
+            self.drop(key)
         elif outcome.success:
             self.subscriptions[key] = evolve(
                 self.subscriptions[key],
