@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
+from collections.abc import Callable
 from math import ceil
 
 from attrs import define, field
@@ -39,6 +40,10 @@ MOST_PER_HOST = 16
 
 #: Seconds after which a notification without an answer is slow, and between two looks for those.
 SLOW_AFTER, TICK = 0.1, 0.05
+
+#: How many times a call may wait for those who make it to get round to it, by TLS and with names to
+#: look up.  If they are late by more than a tenth of a second, only so much counts.
+TURNS = 10
 
 #: How many jobs for hosts that answered quickly begin in a row while others wait for a slot.
 IN_A_ROW = 7
@@ -131,6 +136,7 @@ class Dispatcher:
     :param slots: the most jobs under way at a time, not counting slow jobs.
     :param per_host: how many slots a host has before it has earned any.
     :param max_slow: how many jobs may be slow at a time.
+    :param lateness: returns by how many seconds those who make the calls are late.
     """
 
     def __init__(
@@ -141,8 +147,10 @@ class Dispatcher:
         slots: int = 200,
         per_host: int = 4,
         max_slow: int = 2000,
+        lateness: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._clock = clock
+        self._lateness = lateness
         self._counters = counters
         self._limits = (slots, per_host, max_slow, MOST_PER_HOST)
         self._slots = slots
@@ -313,7 +321,8 @@ class Dispatcher:
         """Count those jobs as slow, as far as there may be more, that have no answer after a
         moment.
         """
-        slow_since = self._clock.seconds() - SLOW_AFTER
+        patience = SLOW_AFTER + TURNS * min(self._lateness(), 0.1)
+        slow_since = self._clock.seconds() - patience
         for job in list(self._active):
             if job._began_at > slow_since:
                 break  # the jobs are in the order in which they began

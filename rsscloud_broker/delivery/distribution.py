@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 from twisted.application.service import Service
 from twisted.internet.defer import CancelledError, Deferred, DeferredList
@@ -49,7 +50,7 @@ from rsscloud_broker.events import (
     TopicEnded,
     WorkHinted,
 )
-from rsscloud_broker.interfaces import IClock, IEventSink, SinkParts
+from rsscloud_broker.interfaces import IClock, IEventSink, INotifyingOutbound, SinkParts
 from rsscloud_broker.model import Callback, Subscription, SubscriptionOptions
 from rsscloud_broker.model.work import Fanout
 from rsscloud_broker.storage import Store
@@ -110,12 +111,14 @@ class Distribution(Service):
         self._breakers_read_at = float("-inf")
         self._live_nodes = 1  # until ``NodesCounted`` says otherwise
         self._store_retry = StoreRetry(parts.clock, "Distribution")
+        couriers: Any = parts.outbound if INotifyingOutbound.providedBy(parts.outbound) else None
         self._dispatcher = Dispatcher(
             parts.clock,
             parts.counters,
             slots=options.in_flight,
             per_host=options.per_host,
             max_slow=options.max_slow if max_slow is None else max_slow,
+            lateness=lambda: couriers.lateness if couriers else 0.0,
         )
         self._contents = Contents(parts.store, parts.bus, parts.clock)
         self._attempts = Attempts(

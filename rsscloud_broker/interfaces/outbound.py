@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 
 from attrs import field, frozen
-from zope.interface import Interface
+from zope.interface import Attribute, Interface
 
 from rsscloud_broker.model import Notification, Outcome, Validators
 from rsscloud_broker.model.fetching import Fetched, Wanted
@@ -111,6 +111,8 @@ class INotifyingOutbound(IOutbound):
 
     What crosses is what a subscriber is notified, and not a request and an answer.
     """
+
+    lateness = Attribute("A float: by how many seconds those who make the calls are late.")
 
     def notify(
         notification: Notification, done: Callable[[Outcome | Exception], object]

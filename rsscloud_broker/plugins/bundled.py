@@ -338,7 +338,7 @@ distribution = SinkMaker(
     "notifies the subscribers of topics that have changed; without it nobody is",
     DistributionOptions,
     Distribution,
-    needs=("blocks", "bus", "clock", "counters", "history", "notifiers", "store"),
+    needs=("blocks", "bus", "clock", "counters", "history", "notifiers", "outbound", "store"),
 )
 change_list = SinkMaker(
     "change_list",

@@ -34,13 +34,16 @@ class DispatchTestCase(SynchronousTestCase):
         self.begun: list[str] = []
         self.gates: dict[str, Deferred[None]] = {}
 
-    def make(self, slots: int = 200, per_host: int = 4, max_slow: int = 2000) -> None:
+    def make(
+        self, slots: int = 200, per_host: int = 4, max_slow: int = 2000, lateness: float = 0.0
+    ) -> None:
         self.dispatcher = Dispatcher(
             self.clock,
             self.counters,
             slots=slots,
             per_host=per_host,
             max_slow=max_slow,
+            lateness=lambda: lateness,
         )
 
     def submit(
@@ -327,6 +330,19 @@ class LingerTests(DispatchTestCase):
         self.advance(SLOW_AFTER + TICK)
         self.assertEqual(self.begun, ["a", "b", "c"])
         self.assertEqual(self.gauge("notifications_queued"), 0)
+
+    def test_later_if_those_who_call_are_late(self) -> None:
+        """All calls take long then, and more at a time would take more memory and no less time."""
+        for lateness, patience in ((0.02, 0.3), (60.0, 1.1)):
+            self.make(slots=1, lateness=lateness)
+            self.submit("a")
+            self.submit("b")
+            self.advance(patience - 0.02)
+            self.assertEqual(self.begun, ["a"])
+            self.advance(0.02 + TICK)
+            self.assertEqual(self.begun, ["a", "b"])
+            self.end("a", "b")
+            self.begun.clear()
 
     def test_keeps_its_place_of_the_host(self) -> None:
         self.make(slots=1, per_host=1)

@@ -76,6 +76,7 @@ class Courier:
     :param limits: says when it is replaced; it is asked each time.
     :ivar idle, idle_topics: connections that it keeps for further requests, and for readings.
     :ivar readings: how many topics it is reading.
+    :ivar lateness: how many seconds it took to answer the last beat: more if it has much to do.
     """
 
     log = Logger()
@@ -109,6 +110,8 @@ class Courier:
         self._unanswered = self._lines = 0  # beats without an answer; lines logged in this beat
         self._beating = endless_call(clock, self._beat, f"Looking after courier {number}")
         self._is_stopping = self._is_leaving = self._is_silent = False
+        self._asked_at = 0.0  # when the last beat without an answer was sent; 0 if it has one
+        self.lateness = 0.0
         self.idle = self.idle_topics = self.readings = 0
 
     # --- requests
@@ -230,6 +233,7 @@ class Courier:
                         return
                 case Alive():
                     self.idle, self.idle_topics = message.idle, message.idle_topics
+                    self._note_lateness()
                 case Said():
                     self._log_said(message.text)
                 case Leaving():
@@ -367,7 +371,14 @@ class Courier:
             self._replace("did not answer a request")
         else:
             self._unanswered += 1
+            self._asked_at = self._asked_at or self._clock.seconds()
             self.send(Beat())
+
+    def _note_lateness(self) -> None:
+        """Note how long the process took to answer a beat."""
+        if self._asked_at:
+            self.lateness = self._clock.seconds() - self._asked_at
+            self._asked_at = 0.0
 
     @property
     def _fate(self) -> str:
@@ -413,6 +424,7 @@ class Courier:
         if self._beating.running:
             self._beating.stop()
         self.idle = self.idle_topics = 0
+        self._asked_at = self.lateness = 0.0
         if self._is_stopping:
             return
         seconds = self._next_pause(lived)

@@ -164,6 +164,11 @@ class Crew(Service):
         return sum(each.under_way for each in self.couriers)
 
     @property
+    def lateness(self) -> float:
+        """The seconds that the busiest courier takes to answer."""
+        return max(each.lateness for each in self.couriers)
+
+    @property
     def idle(self) -> int:
         """How many connections are kept open for further requests."""
         return sum(each.idle for each in self.couriers)

@@ -406,6 +406,20 @@ class DeathTests(CrewTestCase):
             self.clock.advance(module.BEAT)
         await self.assertFailure(answer, Unavailable)
 
+    async def test_lateness(self) -> None:
+        """How long it took to answer a beat, until it has answered another one."""
+        await self.request()
+        self.assertEqual(self.crew.lateness, 0.0)
+        os.kill(self.courier._process.pid, signal.SIGSTOP)
+        self.clock.advance(module.BEAT)
+        self.clock.advance(0.75)
+        os.kill(self.courier._process.pid, signal.SIGCONT)
+        await self.request()
+        self.assertAlmostEqual(self.crew.lateness, 0.75, places=3)
+        self.clock.advance(0.25)
+        await self.request()
+        self.assertAlmostEqual(self.crew.lateness, 0.0, places=3)
+
     async def test_beats_while_it_lives(self) -> None:
         """A courier that answers is not replaced, however long it has nothing to do."""
         pid = await self.pid()
