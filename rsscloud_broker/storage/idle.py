@@ -24,14 +24,18 @@ _EXTRA = 100
 
 _IDLE = named.c.idle_at.is_not(None)
 
+# Else, with a Retry-After of a day, topics whose subscribers are gone would leave no room so long.
+_IS_NOT_ASKED_FOR = or_(named.c.check_requested_at.is_(None), named.c.check_due_at.is_not(None))
+
 _HAS_SUBSCRIPTIONS = select(subscription.c.id).where(subscription.c.topic_id == named.c.id).exists()
 
 
 def evict_idle(conn: Connection, limit: int, wanted: int = 0, spared: Collection[int] = ()) -> int:
     """Remove idle topics, those fetched longest ago first, until more of them fit.
 
-    Topics that wait to be fetched are not removed.  If there are far too many, since a sweep has
-    just made them idle, this removes some, and the sweep the others.
+    Topics that wait to be fetched are not removed, unless that is put off: nobody would hear of
+    what the next attempt finds.  If there are far too many, since a sweep has just made them idle,
+    this removes some, and the sweep the others.
 
     :param limit: how many idle topics there may be.
     :param wanted: how many idle topics the caller wants to add.
@@ -73,7 +77,7 @@ def _remove_longest_idle(conn: Connection, number: int, spared: Collection[int])
     """
     oldest = (
         select(named.c.id, named.c.moved_to_id)
-        .where(_IDLE, named.c.check_requested_at.is_(None), ~_HAS_SUBSCRIPTIONS)
+        .where(_IDLE, _IS_NOT_ASKED_FOR, ~_HAS_SUBSCRIPTIONS)
         .order_by(named.c.idle_at, named.c.id)
         # Another node may be subscribing somebody to one of them, or requesting a check of it.
         .with_for_update(of=named, skip_locked=True)

@@ -96,6 +96,17 @@ class BoundsContract(TestCase):
         self.assertTrue(await self.store.request_check(feed(9), 1002, True))
         self.assertEqual(len(await waiting_checks(self.store, 10)), IDLE + 1)
 
+    async def test_topics_that_are_put_off_and_lost_their_subscriptions_make_room(self) -> None:
+        """Their server may have asked for a pause of a day."""
+        for url in map(feed, range(IDLE)):
+            one = await self.store.put_subscription(a_subscription(url))
+            await self.store.request_check(url, 1000, True, claim=True)
+            self.assertEqual(await self.store.put_off_check(url, 1, 1000 + DAY, 1000), 1000 + DAY)
+            await self.store.remove_subscription(url, one.callback)
+        await self.store.sweep(2000, 0)
+        self.assertTrue(await self.store.request_check(feed(9), 2001, True))
+        self.assertEqual(await self.known(*map(feed, range(10))), [feed(1), feed(2), feed(9)])
+
     async def test_many_that_are_asked_for_at_once_have_the_same_room(self) -> None:
         """A topic that is asked for is not removed to make room for the others."""
         for number in range(2):
