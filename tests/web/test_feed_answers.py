@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 from typing import cast
 
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.server import Request
 from twisted.web.test.requesthelper import DummyRequest
 
-from rsscloud_broker.web.feed_answers import FeedAnswers, later_second
+from rsscloud_broker.web.feed_answers import FeedAnswers, WrittenFeed, later_second
 
 
 class LaterSecondTests(SynchronousTestCase):
@@ -55,3 +56,16 @@ class FeedAnswersTests(SynchronousTestCase):
         packed = self.answers(b"packed").packed
         self.assertEqual((packed.whole.body, packed.etag), (b"packed", '"abc-gzip"'))
         self.assertEqual(packed.whole.headers["content-encoding"], "gzip")
+
+    def test_a_written_feed(self) -> None:
+        """The same bytes are the same version, compressed or not."""
+        feed = WrittenFeed.of(b"<rss/>", "application/rss+xml")
+        self.assertEqual(WrittenFeed.of(b"<rss/>", "application/rss+xml"), feed)
+        self.assertNotEqual(WrittenFeed.of(b"<rss />", "application/rss+xml").etag, feed.etag)
+        answers = feed.answers(1000.0, 1000.5, "<x>; rel=hub")
+        self.assertEqual(answers.plain.whole.body, b"<rss/>")
+        self.assertEqual(gzip.decompress(answers.packed.whole.body), b"<rss/>")
+        self.assertEqual(answers.packed.whole.headers["link"], "<x>; rel=hub")
+        self.assertTrue(answers.is_styled)
+        json = WrittenFeed.of(b"{}", "application/feed+json")
+        self.assertFalse(json.answers(1000.0, 1000.5, "").is_styled)
