@@ -78,9 +78,9 @@ class FetchRetries:
     def fetch_once_more(self, url: str, began_at: float) -> None:
         """Have a topic fetched again that was requested while it was fetched.
 
-        That is seen by two times, which may be of two clocks: that of another node or of a followed
-        list may be ahead, and then every fetch seems to have begun too early.  So a second passes
-        from the begin of one fetch to the next.
+        That is seen by two times, which may be of two clocks: that of another node may be ahead,
+        and then every fetch seems to have begun too early.  So a second passes from the begin of
+        one fetch to the next.
 
         :param began_at: when the fetch began, by the wall clock.
         """

@@ -288,7 +288,7 @@ class TopicStatus:
     :ivar result: the result of that fetch in a few words, for people.
     :ivar failures: how many fetches in a row have failed.
     :ivar pinged_at: when the last fetch began that a ping caused.
-    :ivar fresh_seconds: see ``Fetched``.
+    :ivar fresh_seconds: see ``Fetched``; after a failure what its ``Retry-After`` asks for.
     :ivar next_poll_at: when the topic is polled next; None if it is not polled.
     :ivar poll_reason: why it is polled at that time, for people.
     :ivar poll_interval: the seconds that the plan is based on; None if there is no plan yet.
