@@ -142,10 +142,25 @@ def _conflicts(descriptions: Sequence[str]) -> Iterator[str]:
     """A fault for each endpoint of TCP where another one already listens."""
     for first, second in combinations(descriptions, 2):
         (port, address), (other_port, other) = _place(first), _place(second)
-        is_same_family = (":" in address) == (":" in other)
-        overlap = address == other or {address, other} & {"", "0.0.0.0", "::"}  # noqa: S104
-        if port == other_port and int(port) and is_same_family and overlap:
+        both = {address, other}
+        if (":" in address) == (":" in other):
+            overlap = len(both) == 1 or bool(both & {"", "0.0.0.0", "::"})  # noqa: S104
+        else:
+            overlap = "::" in both and _takes_ipv4()
+        if port == other_port and int(port) and overlap:
             yield f"listen: {second!r} is the port at which {first!r} listens already"
+
+
+def _takes_ipv4() -> bool:
+    """Whether what listens at all addresses of IPv6 also listens at those of IPv4.
+
+    So it is on Linux, unless ``net.ipv6.bindv6only`` is set.
+    """
+    try:
+        with socket.socket(socket.AF_INET6) as one:
+            return not one.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
+    except OSError:  # there is no IPv6
+        return False
 
 
 def _place(description: str) -> tuple[str, str]:

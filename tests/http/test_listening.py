@@ -21,6 +21,7 @@ from twisted.internet.testing import MemoryReactor
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import ConfigError
+from rsscloud_broker.http import listening
 from rsscloud_broker.http.listening import (
     BACKLOG,
     can_be_tried,
@@ -66,6 +67,21 @@ class CheckedTests(SynchronousTestCase):
             )
         other = "tcp:5337:interface=127.0.0.2"
         check_endpoints([local, other, "tcp:5338", "tcp:0", "tcp:0", "unix:a", "unix:b"], reactor)
+
+    def test_all_addresses_of_ipv6_and_one_of_ipv4(self) -> None:
+        for ipv4 in ("tcp:5337", "tcp:5337:interface=127.0.0.1"):
+            self.patch(listening, "_takes_ipv4", lambda: True)
+            self.assertIn("listens already", self.refusal(ipv4, "tcp6:5337"))
+            check_endpoints([ipv4, r"tcp6:5337:interface=\:\:1"], reactor)
+            self.patch(listening, "_takes_ipv4", lambda: False)
+            check_endpoints([ipv4, "tcp6:5337"], reactor)
+
+    def test_whether_ipv6_takes_ipv4(self) -> None:
+        with socket.socket(socket.AF_INET6) as everywhere:
+            everywhere.bind(("::", 0))
+            everywhere.listen()
+            error = listening_error(f"tcp:{everywhere.getsockname()[1]}")
+        self.assertEqual(error is not None, listening._takes_ipv4())
 
     def test_sockets_of_systemd_that_are_not_there_yet(self) -> None:
         check_endpoints(
