@@ -10,6 +10,7 @@ from xmlrpc.client import Binary, DateTime, Fault
 from rsscloud_broker.apps.writing.model import NewPost, OutlineItem
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.model.administration import Block
+from rsscloud_broker.wire.units import DAY
 from tests.accounts.fixture import PASSWORD
 from tests.apps.writing.house import BROKER, FEED, SOURCE
 from tests.apps.writing.posting_house import HTTP, JPEG, PNG, PostingTestCase
@@ -263,6 +264,14 @@ class FaultTests(EditorTestCase):
         with self.assertRaises(Fault) as caught:
             self.send_call(document.encode())
         self.assertIn("dateTime must look like", str(caught.exception))
+
+    def test_the_date_of_a_message_from_before_the_clock_was_set_back(self) -> None:
+        """Editors send back the date that they got, which is in the future then."""
+        self.clock.set_wall(DAY)
+        number = self.new(description="Ahead")
+        self.clock.set_wall(-DAY)
+        self.edit_entry(number, **self.get(number) | {"description": "Edited"})
+        self.assertEqual(self.only_post().text, "Edited")
 
     def test_missing_parameters(self) -> None:
         with self.assertRaises(Fault) as caught:
