@@ -9,6 +9,7 @@ which has limits.
 from __future__ import annotations
 
 from calendar import timegm
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -48,15 +49,15 @@ def read_document(body: bytes, content_type: str, url: str) -> ReadDocument:
     :raises UnreadableFeed: it is no feed, or declares entities.
     """
     if is_json(body):
-        facts, entries = read_json(body), _read_json_items(body, url)
+        facts, found = read_json(body), _read_json_items(body, url)
     else:
         tree = read_tree(body, content_type, ROOTS)
-        facts, entries = read_xml(tree), _read_xml_items(tree.root, url)
+        facts, found = read_xml(tree), _read_xml_items(tree.root, url)
     return ReadDocument(
         title=facts.title[: cleaning.MAX_TITLE],
         link=cleaning.web_url(facts.link, url) if facts.link else "",
         offers=_offers(facts, url),
-        entries=_fitting(_newest_first(entries), MAX_TEXT),
+        entries=_fitting(_newest_first(_with_guids(found)), MAX_TEXT),
     )
 
 
@@ -149,24 +150,22 @@ def _make_item(
     html = cleaning.safe_text(text) if as_text else cleaning.safe_html(text, base)
     title, link = _text_member(raw, "title"), _text_member(raw, "link")
     title_as_text = is_atom and _is_text(raw.get("title_detail") or {})
-    return _with_guid(
-        Item(
-            id=0,
-            feed_id=0,
-            guid=clean(_text_member(raw, "id")),
-            title=clean(title)[: cleaning.MAX_TITLE] if title_as_text else cleaning.plain(title),
-            text_html=html,
-            link=cleaning.web_url(link, url) if link else "",
-            enclosures=_enclosures(
-                (
-                    (_text_member(each, "href"), _text_member(each, "type"), each.get("length"))
-                    for each in raw.get("enclosures") or ()
-                ),
-                url,
+    return Item(
+        id=0,
+        feed_id=0,
+        guid=clean(_text_member(raw, "id")),
+        title=clean(title)[: cleaning.MAX_TITLE] if title_as_text else cleaning.plain(title),
+        text_html=html,
+        link=cleaning.web_url(link, url) if link else "",
+        enclosures=_enclosures(
+            (
+                (_text_member(each, "href"), _text_member(each, "type"), each.get("length"))
+                for each in raw.get("enclosures") or ()
             ),
-            items=items,
-            published_at=_seconds_of(raw.get("published_parsed") or raw.get("updated_parsed")),
-        )
+            url,
+        ),
+        items=items,
+        published_at=_seconds_of(raw.get("published_parsed") or raw.get("updated_parsed")),
     )
 
 
@@ -197,9 +196,18 @@ def _enclosures(found: Iterator[tuple[str, str, Any]], url: str) -> tuple[ItemEn
     return tuple(enclosures)
 
 
-def _with_guid(entry: Item) -> Item:
-    """An entry with what identifies it: its own id, or its link, or else a hash of its text."""
-    guid = entry.guid or entry.link
+def _with_guids(entries: list[Item]) -> list[Item]:
+    """Entries with what identifies each: its own id, or its link, or else a hash of its text.
+
+    A link does not identify an entry if another one without an id has the same.
+    """
+    links = Counter(entry.link for entry in entries if not entry.guid)
+    return [_with_guid(each, each.link if links[each.link] == 1 else "") for each in entries]
+
+
+def _with_guid(entry: Item, link: str) -> Item:
+    """An entry with what identifies it; without an id of its own that is a link, if given."""
+    guid = entry.guid or link
     if not guid:
         files = " ".join(each.url for each in entry.enclosures)
         text = f"{entry.title}\n{entry.text_html}\n{files}"
@@ -230,30 +238,28 @@ def _read_json_item(raw: Mapping[str, Any], url: str) -> Item:
     )
     attachments = raw.get("attachments")
     number = raw.get("id")
-    return _with_guid(
-        Item(
-            id=0,
-            feed_id=0,
-            guid=clean(str(number) if isinstance(number, str | int | float) else ""),
-            title=clean(_text_member(raw, "title"))[: cleaning.MAX_TITLE],
-            text_html=cleaning.safe_html(html, url) if html else cleaning.safe_text(text),
-            link=cleaning.web_url(link, url) if link else "",
-            enclosures=_enclosures(
+    return Item(
+        id=0,
+        feed_id=0,
+        guid=clean(str(number) if isinstance(number, str | int | float) else ""),
+        title=clean(_text_member(raw, "title"))[: cleaning.MAX_TITLE],
+        text_html=cleaning.safe_html(html, url) if html else cleaning.safe_text(text),
+        link=cleaning.web_url(link, url) if link else "",
+        enclosures=_enclosures(
+            (
                 (
-                    (
-                        _text_member(each, "url"),
-                        _text_member(each, "mime_type"),
-                        each.get("size_in_bytes"),
-                    )
-                    for each in (attachments if isinstance(attachments, list) else ())
-                    if isinstance(each, dict)
-                ),
-                url,
+                    _text_member(each, "url"),
+                    _text_member(each, "mime_type"),
+                    each.get("size_in_bytes"),
+                )
+                for each in (attachments if isinstance(attachments, list) else ())
+                if isinstance(each, dict)
             ),
-            published_at=_json_time(
-                _text_member(raw, "date_published") or _text_member(raw, "date_modified")
-            ),
-        )
+            url,
+        ),
+        published_at=_json_time(
+            _text_member(raw, "date_published") or _text_member(raw, "date_modified")
+        ),
     )
 
 

@@ -200,6 +200,17 @@ class IdentityTests(SynchronousTestCase):
         self.assertTrue(one.startswith("sha256:") and two.startswith("sha256:"))
         self.assertNotEqual(one, two)
 
+    def test_items_without_a_guid_that_share_a_link(self) -> None:
+        """None is taken for another version of another one, and each stays the same."""
+        a, b, c = (
+            f"<item><title>{name}</title><link>http://a.example/</link></item>" for name in "abc"
+        )
+        before = self.guids(b + a)
+        self.assertEqual(len(set(before)), 2)
+        self.assertEqual(self.guids(c + b + a)[1:], before)
+        with_id = "<item><guid>urn:g</guid><link>http://a.example/</link></item>"
+        self.assertEqual(self.guids(with_id + a), ["urn:g", "http://a.example/"])
+
     def test_each_once(self) -> None:
         (entry,) = entries(
             rss("<item><guid>g</guid><title>new</title></item><item><guid>g</guid></item>")
