@@ -1,6 +1,6 @@
 "use strict";
-// Shows times in the reader's zone, adds a button to what people copy, and forgets at signing out
-// what the tab keeps.  No page needs it.
+// Shows times in the reader's zone, adds a button to what people copy, sends a form once at a double
+// click, and forgets at signing out what the tab keeps.  No page needs it.
 (() => {
   const UNITS = [["day", 86400], ["hour", 3600], ["minute", 60]];
   const ABSOLUTE = /^\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?$/;
@@ -55,6 +55,12 @@
   }
 
   document.querySelectorAll(".copy").forEach(offerCopy);
+  // The answer to a second click would replace that to the first, which may show a secret just once.
+  const sent = new WeakMap(); // when each form was sent last, in milliseconds
+  document.addEventListener("submit", (event) => {
+    if (event.timeStamp - sent.get(event.target) < 1000) event.preventDefault();
+    else sent.set(event.target, event.timeStamp);
+  });
   // What the tab keeps belongs to a session: where people sign in, there is none any more.
   const leaving = '.viewer form, form:has([value="remove-account"])';
   document.querySelectorAll(leaving).forEach((form) => form.addEventListener("submit", () => sessionStorage.clear()));

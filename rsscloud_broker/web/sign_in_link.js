@@ -4,8 +4,8 @@
   const form = document.getElementById("link");
   if (!form) return;
   if (document.prerendering) {
-    document.addEventListener("prerenderingchange", () => form.submit(), { once: true });
+    document.addEventListener("prerenderingchange", () => form.requestSubmit(), { once: true });
   } else {
-    form.submit();
+    form.requestSubmit();
   }
 })();

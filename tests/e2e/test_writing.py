@@ -142,6 +142,16 @@ class KeyboardTests(BrowserTestCase):
         self.tab_to(tab, f"details:has([name={field}]) > summary")
         tab.keyboard.press("Enter")
 
+    def test_a_double_click(self) -> None:
+        """The form is sent once."""
+        tab = self.signed_in()
+        sent: list[str] = []
+        tab.on("request", lambda each: sent.append(each.method))
+        tab.fill("#text", "Once")
+        tab.dblclick("[value=post]")
+        expect(tab.get_by_role("status").first).to_have_text("Published: Once")
+        self.assertEqual(sent.count("POST"), 1)
+
     def test_a_picture_with_a_preview(self) -> None:
         """The picture is kept with what it shows, and nothing is published by the preview."""
         tab = self.signed_in()
