@@ -18,7 +18,7 @@ from typing import Any
 from attrs import asdict, frozen
 from sqlalchemy import Connection, Row, delete, insert, or_, select, tuple_, update
 
-from rsscloud_broker.apps.writing.model import Enclosure, OutlineItem, Post
+from rsscloud_broker.apps.writing.model import Enclosure, InvalidPost, OutlineItem, Post
 from rsscloud_broker.apps.writing.schema import author, category, former, post, unsent, upload
 from rsscloud_broker.database.columns import insert_missing, put_rows, to_micros, to_seconds
 
@@ -117,12 +117,16 @@ def ensure_author(conn: Connection, account_id: int, name: str, base: str) -> Au
 
     If an account that is gone had the name, its messages disappear, and the numbers of the new
     ones go on after them: so nobody's feed reader takes a new message for an old one.
+
+    :raises InvalidPost: the account itself is gone, and a later one has the name and has written.
     """
     found = author_of(conn, account_id)
     if found is not None:
         return found
     owner = author_named(conn, name)
     if owner is not None:
+        if owner.account_id > account_id:  # ids are never used twice
+            raise InvalidPost("your account was removed")
         forget(conn, owner.account_id)
     row = _former(conn, name)
     made = Author(

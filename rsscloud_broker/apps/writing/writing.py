@@ -362,8 +362,9 @@ class Writing:
             return found
         base = self.feeds.home_url(caller.name)
         former = await self.store.author_named(caller.name)
-        while former is not None and await self.store.forget_some(former.account_id):
-            pass
+        if former is not None and former.account_id < caller.account.id:
+            while await self.store.forget_some(former.account_id):
+                pass
         return await self.store.ensure_author(caller.account.id, caller.name, base)
 
     async def forget_account(self, account_id: int) -> None:

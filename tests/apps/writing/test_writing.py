@@ -174,6 +174,13 @@ class WritingTests(WritingTestCase):
         self.assertEqual((new.id, self.items()), (old.id + 1, ["new"]))
         self.assertEqual(self.result(self.writing.store.all_posts(DAVE.account.id, 9)), [])
 
+    def test_a_request_of_an_account_whose_successor_has_written(self) -> None:
+        """It began before its account was removed, and takes nothing from the successor."""
+        self.add("old")
+        self.add("new", Caller(Account(77, "dave", False, 0.0), frozenset()))
+        self.error(self.writing.add(DAVE, NewPost("late"), SOURCE), InvalidPost)
+        self.assertEqual(self.items(), ["new"])
+
     def test_categories_are_remembered(self) -> None:
         self.add(categories=("b", "C", "a"))
         self.add("x", ANNA, categories=("hers",))
