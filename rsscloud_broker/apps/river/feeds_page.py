@@ -19,7 +19,7 @@ from twisted.web.template import Flattenable, Tag, tags
 
 from rsscloud_broker.apps.river.markup import shown_host
 from rsscloud_broker.apps.river.model import Feed, ImportedFeeds, InvalidFeed
-from rsscloud_broker.apps.river.opml import MAX_BYTES
+from rsscloud_broker.apps.river.opml import MAX_BYTES, pasted
 from rsscloud_broker.apps.river.river import River
 from rsscloud_broker.errors import ForgedForm, Refused, TooMany
 from rsscloud_broker.http.answering import Answer
@@ -149,9 +149,8 @@ class FeedsPage:
     async def _import(self, request: Request, caller: Caller) -> Answer:
         """Follow the feeds of an OPML document: a file, or else the text in the form."""
         args = request.args or {}
-        data = next(
-            (data for name in (b"opml", b"text") for data in args.get(name, ()) if data), b""
-        )
+        file, text = (next(filter(None, args.get(name, ())), b"") for name in (b"opml", b"text"))
+        data = file or pasted(text)
         if not data.strip():
             raise InvalidFeed("there is no OPML: choose a file, or paste the document")
         source = client_address(request)

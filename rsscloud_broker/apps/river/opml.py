@@ -8,6 +8,7 @@ Source: OPML 2.0 (2007), "Subscription lists" and "Inclusion".
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from typing import Final
 
 from attrs import frozen
@@ -34,6 +35,15 @@ class FeedList:
 
     feeds: dict[str, str]
     included: tuple[str, ...]
+
+
+def pasted(text: bytes) -> bytes:
+    """A list that came as a text, which browsers send in UTF-8, whatever the list declares."""
+    try:
+        text.decode()
+    except UnicodeDecodeError:  # some programs send the bytes of a file
+        return text
+    return text if text.isascii() else BOM_UTF8 + text
 
 
 def read_list(data: bytes) -> FeedList:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.river.model import ImportedFeeds, InvalidFeed
-from rsscloud_broker.apps.river.opml import MAX_BYTES
+from rsscloud_broker.apps.river.opml import MAX_BYTES, read_list
 from rsscloud_broker.errors import TooMany
 from rsscloud_broker.wire.times import iso_time
 from tests.apps.river.page_site import RiverSite, feed
@@ -194,6 +195,19 @@ class ImportTests(FeedsCase):
         self.upload(csrf, ("opml", "", b""), ("text", "", OPML))
         self.dave.post("/river/feeds", {"csrf": csrf, "do": "import", "text": OPML.decode()})
         self.assertEqual(self.river.documents, [OPML, OPML])
+
+    def test_a_text_that_declares_another_encoding(self) -> None:
+        """A browser sends it in UTF-8, and a program the bytes as they are in the file."""
+        csrf = self.csrf()
+        outline = '<outline text="Café" xmlUrl="http://a.example/"/>'
+        text = f'<?xml version="1.0" encoding="ISO-8859-1"?><opml><body>{outline}</body></opml>'
+        for each in (text.encode(), text.encode("latin-1")):
+            fields = {"csrf": csrf, "do": "import", "text": each}
+            body = urlencode(fields).encode()
+            form = {"Content-Type": "application/x-www-form-urlencoded"}
+            self.assertEqual(self.dave.ask("POST", "/river/feeds", body, form).status, 200)
+            found = read_list(self.river.documents.pop())
+            self.assertEqual(found.feeds, {"http://a.example/": "Café"})
 
     def test_what_could_not_be_followed(self) -> None:
         failed = tuple((f"http://{n}.example/<b>", "it is <i>no</i> feed") for n in range(60))
