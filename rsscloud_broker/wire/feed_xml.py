@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
+from urllib.parse import urljoin
 
 from attrs import field, frozen
 from lxml import etree
@@ -196,8 +197,17 @@ def _hrefs(links: list[etree._Element], relation: str) -> list[str]:
     for link in links:
         relations = link.get("rel", "alternate").lower().split()
         if relation in {name.rpartition("/")[2] for name in relations}:
-            urls.append(to_url(clean(link.get("href", ""))))
+            urls.append(_href(link))
     return [url for url in urls if url]
+
+
+def _href(link: etree._Element) -> str:
+    """The URL of a link, within its ``xml:base`` if there is one; empty if it is none."""
+    base, written = (link.base or "")[:MAX_FEED_URL], clean(link.get("href", ""))
+    try:
+        return to_url(urljoin(base, written)) if written else ""
+    except ValueError:  # an invalid host in brackets
+        return ""
 
 
 def _clouds(elements: list[etree._Element], problems: list[str]) -> tuple[Cloud, ...]:

@@ -113,6 +113,18 @@ class FormatTests(SynchronousTestCase):
                 facts = facts_of(name)
                 self.assertEqual((facts.self_link, facts.hubs), expected)
 
+    def test_links_within_a_base(self) -> None:
+        """An element that is around a link, or the link itself, says what it is relative to."""
+        head = (
+            '<link href="./"/><link rel="self" href="/atom"/><link rel="hub" href="http://[/"/>'
+            '<link rel="hub" xml:base="http://hub.example/a/" href="b"/>'
+        )
+        for base, site in (("http://a.example/blog/", "http://a.example"), ("/blog/", "")):
+            feed = f'<feed xmlns="http://www.w3.org/2005/Atom" xml:base="{base}">{head}</feed>'
+            facts = read_feed(feed.encode())
+            self.assertEqual((facts.link, facts.self_link), (f"{site}/blog/", f"{site}/atom"))
+            self.assertEqual(facts.hubs, ("http://hub.example/a/b",))
+
     def test_clouds(self) -> None:
         self.assertEqual(
             facts_of("rss20-cloud.xml").clouds,
