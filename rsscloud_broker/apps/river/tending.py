@@ -20,7 +20,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.apps.river.discovery import Discovery, FoundFeed
 from rsscloud_broker.apps.river.intake import RiverIntake
-from rsscloud_broker.apps.river.model import FeedRecord
+from rsscloud_broker.apps.river.model import FeedRecord, new_keys
 from rsscloud_broker.apps.river.pushing import Pushing
 from rsscloud_broker.apps.river.store import RiverStore
 from rsscloud_broker.errors import (
@@ -244,8 +244,9 @@ class Tending(MultiService):
             )
         if not await self._store.remove_feed(feed.id):  # somebody has followed it meanwhile
             now = self._clock.wall_seconds()
-            anew = {"read_due_at": now, "push_due_at": now, "asked_at": None}
-            await self._store.change_feed(feed.id, anew)
+            anew = {"read_due_at": now, "push_due_at": now, "asked_at": None, "pushes_until": None}
+            # The hub may verify only later that the old callback is left, so there is a new one.
+            await self._store.change_feed(feed.id, {**anew, **new_keys()})
             self.wake()
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from unittest import mock
 from urllib.parse import urlsplit
 
 from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.apps.river.model import Feed
+from rsscloud_broker.apps.river.model import Feed, FeedRecord
 from rsscloud_broker.apps.river.pushing import MAX_PUSHES
 from rsscloud_broker.config import RateLimitOptions
 from rsscloud_broker.errors import OutboundError
@@ -172,6 +173,26 @@ class HubTests(HubCase):
         self.assertEqual((last["hub.mode"], last["hub.topic"]), ("unsubscribe", BLOG))
         self.assertEqual(self.house.verify(last).body, b"x91")
         self.assertEqual(self.house.verify(form).status, 404)
+
+    def test_following_again_while_the_hub_is_left(self) -> None:
+        """The hub may verify both intents in any order, so they have different callbacks."""
+        form = self.subscribed()
+        leave = self.house.tending._pushing.leave
+
+        async def leave_slowly(feed: FeedRecord) -> None:
+            await leave(feed)
+            await self.house.river.subscribe(self.house.dave, BLOG, "")
+
+        with mock.patch.object(self.house.tending._pushing, "leave", leave_slowly):
+            self.house.result(self.house.river.unsubscribe(self.house.dave, self.house.feed().id))
+        self.house.pass_time(20)
+        first, ended, again = self.house.asked()
+        self.assertEqual((first, ended["hub.callback"]), (form, form["hub.callback"]))
+        self.assertEqual(again["hub.mode"], "subscribe")
+        for each in (again, ended):
+            self.assertEqual(self.house.verify(each).body, b"x91")
+        self.assertNotEqual(again["hub.callback"], form["hub.callback"])
+        self.assertEqual(self.house.feed().how, "websub")
 
     def test_renewed_in_time_as_the_hub_says(self) -> None:
         for lease, after in (("86400", 0.75 * DAY), ("99999999", 0.75 * 14 * DAY), ("", 0)):
