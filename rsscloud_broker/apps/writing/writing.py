@@ -43,6 +43,7 @@ from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.model import Content
 from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.web.feed_answers import WrittenFeed, later_second
+from rsscloud_broker.wire.units import MINUTE
 
 #: How many messages are in a feed, the newest: readers fetch more often than that many are written.
 FEED_ITEMS = 50
@@ -53,6 +54,17 @@ _Make = Callable[[Snapshot, float], Post | None]
 
 def _record_nothing(conn: Any) -> None:
     """Record nothing."""
+
+
+class _SentAgain(Exception):
+    """A message is the newest one, which was sent again.  Nothing was stored.
+
+    :ivar post: the newest one.
+    """
+
+    def __init__(self, post: Post) -> None:
+        super().__init__(post.id)
+        self.post = post
 
 
 class _Changed(Exception):
@@ -120,15 +132,27 @@ class Writing:
         return rss
 
     async def add(self, caller: Caller, new: NewPost, source: str) -> Post:
-        """Store a message.  Unless it is a draft, it is published and subscribers are notified."""
+        """Store a message.  Unless it is a draft, it is published and subscribers are notified.
+
+        A message that was published within the last minute, with nothing after it, is not published
+        again: somebody has pressed twice, or an editor had no answer and has tried again.
+        """
         post = check_and_tidy(new, self.options.max_characters)
         self._limit_of_changes.take(caller.account.id)
         file = await self._enclosures.of(post)
 
         def make(snapshot: Snapshot, at: float) -> Post:
-            return self._new_state(snapshot, snapshot.author.next_id, post, file, at)
+            made = self._new_state(snapshot, snapshot.author.next_id, post, file, at)
+            for newest in snapshot.published[:1]:
+                is_last = newest.id == made.id - 1 and abs(at - newest.created_at) < MINUTE
+                if is_last and newest.as_new() == made.as_new():
+                    raise _SentAgain(newest)
+            return made
 
-        made = await self._change(await self._ensure_author(caller), None, make, source)
+        try:
+            made = await self._change(await self._ensure_author(caller), None, make, source)
+        except _SentAgain as again:
+            return again.post
         assert made is not None  # `make` never deletes
         return made
 

@@ -174,6 +174,17 @@ class WritingTests(WritingTestCase):
         self.assertEqual((new.id, self.items()), (old.id + 1, ["new"]))
         self.assertEqual(self.result(self.writing.store.all_posts(DAVE.account.id, 9)), [])
 
+    def test_a_message_that_is_sent_twice(self) -> None:
+        """Somebody has pressed twice, or an editor had no answer."""
+        post = self.add("a", title="t")
+        self.clock.advance(30)
+        self.assertEqual(self.add("a", title="t"), post)
+        self.assertEqual(self.add("a", title="t", is_draft=True).id, 2)
+        self.assertEqual(self.add("b").id, 3)
+        self.assertEqual(self.add("a", title="t").id, 4)
+        self.clock.advance(61)
+        self.assertEqual(self.add("a", title="t").id, 5)
+
     def test_a_request_of_an_account_whose_successor_has_written(self) -> None:
         """It began before its account was removed, and takes nothing from the successor."""
         self.add("old")
