@@ -427,7 +427,7 @@ hosting = AppMaker(
     _import_when_called("rsscloud_broker.apps.hosting.app", "make_hosting"),
     HOSTING_TABLES,
     needs=(
-        *("accounts", "callers", "clock", "database", "has_hub"),
+        *("accounts", "callers", "clock", "database", "has_hub", "jobs"),
         *("pages", "parse", "public_url", "publisher"),
         "rate_limit",
     ),

@@ -78,7 +78,9 @@ class Hosting:
         self._hub = parts.public_url + HUB_PATHS[0] if parts.has_hub else ""
         # If the feeds have another host, the URL is a whole one: that host need not have the sheet.
         self._sheet = f"{parts.public_url if options.base_url else ''}{STYLE_SHEET}"
-        self.cache = Cache(self._store.present, self._make_answers, parts.clock)
+        self.cache = Cache(
+            self._store.present, self._make_answers, parts.clock, parts.jobs.shares_work
+        )
 
     def url_of(self, name: str, path: str = "") -> str:
         """The public URL of a file, or of the files of an account.

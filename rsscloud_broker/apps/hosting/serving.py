@@ -134,7 +134,10 @@ class Cache:
 
     What is served is never older than the last save of this process.  While a file is being changed
     it is read from the store and not kept, and neither is what was read while it was being changed.
-    Other processes may use the same database, so an entry is compared with the store once a second.
+    Other processes may use the same database, so an entry is compared with the store once a second;
+    with other nodes, each time: whom one of them notifies may read the file here at that moment.
+
+    :param shares_work: says whether there may be other nodes.
     """
 
     def __init__(
@@ -142,8 +145,10 @@ class Cache:
         present: Callable[[str, str, int], Awaitable[StoredFile | None]],
         answers: Callable[[Key, Served], FileAnswers],
         clock: IClock,
+        shares_work: Callable[[], bool],
     ) -> None:
         self._present = present
+        self._shares_work = shares_work
         self._answers = answers
         self._clock = clock
         self._entries: ByteLimitedCache[Key, CachedFile] = ByteLimitedCache(
@@ -156,7 +161,7 @@ class Cache:
 
     def fresh(self, key: Key) -> CachedFile | None:
         """A file, if it is in memory and need not be compared with the store."""
-        entry = self._entries.get(key)
+        entry = None if self._shares_work() else self._entries.get(key)
         # Seconds for which an entry is not compared with the store.
         if entry is None or self._clock.seconds() >= entry.checked_at + 1.0:
             return None

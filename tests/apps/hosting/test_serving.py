@@ -12,6 +12,7 @@ from rsscloud_broker.apps.hosting.hosting import HostingStore
 from rsscloud_broker.apps.hosting.options import HostingOptions
 from rsscloud_broker.apps.hosting.rows import StoredFile
 from rsscloud_broker.apps.hosting.saving import AccountLimits, Save
+from rsscloud_broker.testing import FakeJobs
 from rsscloud_broker.util.caches import ByteLimitedCache
 from tests.apps.hosting.fixture import BASE, PATH, URL, HostingHouse, HostingTestCase, a_feed, basic
 
@@ -251,6 +252,18 @@ class CacheTests(HostingTestCase):
         self.successResultOf(other.remove(account.name, "rss.xml"))
         self.house.clock.advance(1)
         self.assertEqual(self.house.get().status, 410)
+
+    def test_save_of_another_node_is_seen_at_once(self) -> None:
+        """Whom that node notifies reads the feed at this moment."""
+        jobs = self.house.parts.jobs
+        assert isinstance(jobs, FakeJobs)
+        jobs.shares = True
+        self.house.put(LARGE)
+        self.house.get()
+        account, document = self.house.caller().account, make_document("rss.xml", a_feed("2"))
+        wanted = Save(account, "rss.xml", document, 2000.0, AccountLimits(9999, 9))
+        self.successResultOf(HostingStore(self.house.parts.database).save(wanted))
+        self.assertEqual(self.house.get().body, a_feed("2"))
 
     def test_save_is_seen_at_once(self) -> None:
         for number in range(5):
