@@ -264,18 +264,21 @@ def _text_inside(element: etree._Element) -> str:
 
 
 def _read_link(element: etree._Element, url: str) -> EntryLink:
-    """The link in an ``atom:link``, with its URL resolved against that of the document."""
+    """The link in an ``atom:link``, with its URL as ``_joined`` has it."""
     get = element.get
-    return EntryLink(
-        _joined(url, get("href", "")), _relation(element), get("type", ""), get("title", "")
-    )
+    href = _joined(element, url, get("href", ""))
+    return EntryLink(href, _relation(element), get("type", ""), get("title", ""))
 
 
-def _joined(url: str, reference: str) -> str:
-    """A reference as an absolute URL; as it is written if it cannot be one."""
+def _joined(element: etree._Element, url: str, reference: str) -> str:
+    """A reference in an element as an absolute URL; as it is written if it cannot be one.
+
+    It is relative to the ``xml:base`` around it, and that to the URL of the document.
+    """
     if reference.startswith(("https://", "http://")):
         return reference  # as nearly all; to take one apart takes long
-    return joined(url, reference.strip()) or reference
+    base = joined(url, (element.base or "")[:MAX_URL]) or url
+    return joined(base, reference.strip()) or reference
 
 
 def _read_category(element: etree._Element) -> Category:
@@ -305,7 +308,7 @@ def _read_content(element: etree._Element, url: str) -> EntryContent:
     """The content of an entry, in any of the forms that feeds really have."""
     kind = element.get("type", "text").strip()
     if src := element.get("src", "").strip():
-        return EntryContent(kind, src=_joined(url, src))
+        return EntryContent(kind, src=_joined(element, url, src))
     if len(element):
         inner = (standing_alone(child) + escape(child.tail or "") for child in element)
         return EntryContent(kind, f"{element.text or ''}{''.join(inner)}".strip())

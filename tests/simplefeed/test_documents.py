@@ -43,6 +43,20 @@ class LinkTests(SynchronousTestCase):
         base = feed('<link rel="prev-archive" href="3"/>', 'xml:base="http://b.example/y/"')
         self.assertEqual(base.links.get("prev-archive"), "http://b.example/y/3")
 
+    def test_relative_links_of_entries(self) -> None:
+        """They are relative to the base of the feed, of the entry or of themselves."""
+        link = '<link href="1"/><link rel="via" xml:base="/z/" href="2"/>'
+        inside = entry("x", more=f'{link}<content type="image/png" src="3"/>')
+        for attributes, base in (
+            ("", "http://a.example/x"),
+            ('xml:base="http://b.example/y/"', "http://b.example/y"),
+        ):
+            (found,) = feed(inside, attributes).found
+            site = base.rpartition("/")[0]
+            self.assertEqual([each.href for each in found.links], [f"{base}/1", f"{site}/z/2"])
+            assert found.content is not None
+            self.assertEqual(found.content.src, f"{base}/3")
+
     def test_relations_as_uris(self) -> None:
         rel = "http://www.iana.org/assignments/relation/prev-archive"
         self.assertEqual(
