@@ -88,10 +88,13 @@ async def entries_of_topic(log: IEventLog, url: str) -> list[LogEntry]:
     for kind, outcome in _OF_TOPIC:
         wanted = LogFilter(topic=url, kind=kind, outcome=outcome)
         found += await log.entries(wanted, None, OF_KIND)
-    found.sort(key=lambda entry: (-entry.at, -entry.id))
+    # By their ids: the clock may have been set back.
+    found.sort(key=lambda entry: (-entry.id, -entry.at))
     # A fan-out that has ended needs no entry that says that it began.
-    over = max((entry.at for entry in found if _is_fan_out(entry, "ended")), default=0.0)
-    return [entry for entry in found if entry.at > over or not _is_fan_out(entry, "begun")][:SHOWN]
+    over = next((n for n, entry in enumerate(found) if _is_fan_out(entry, "ended")), len(found))
+    return [entry for n, entry in enumerate(found) if n < over or not _is_fan_out(entry, "begun")][
+        :SHOWN
+    ]
 
 
 def _is_fan_out(entry: LogEntry, outcome: str) -> bool:

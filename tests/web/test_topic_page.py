@@ -321,6 +321,16 @@ class SentencesTests(TopicPageTestCase):
         page = self.shown(TopicOverview(self.status()))
         self.assertIn("are being notified", page.xpath("string(//*[@class='lead'])"))
 
+    def test_the_clock_was_set_back(self) -> None:
+        """What was stored last is the newest."""
+        numbers = {"delivered": 2}
+        old = LogEntry("fan-out", "ended", NOON + 3600, 1, topic=FEED, numbers=numbers)
+        self.log = FakeLog([old, LogEntry("fan-out", "begun", NOON, 2, topic=FEED)])
+        page = self.shown(TopicOverview(self.status()))
+        self.assertIn("are being notified", page.xpath("string(//*[@class='lead'])"))
+        badges = page.xpath("//ol[@class='timeline']//*[contains(@class, 'badge')]/text()")
+        self.assertEqual(badges, ["subscribers being notified", "subscribers notified"])
+
     def test_what_is_folded(self) -> None:
         """The earlier entries, and what the feed says of itself."""
         self.log = FakeLog([LogEntry("fetch", "unchanged", NOON - n, topic=FEED) for n in range(9)])
