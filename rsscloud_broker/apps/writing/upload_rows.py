@@ -70,7 +70,8 @@ def begin_upload(
     row = conn.execute(select(upload).where(*same)).first()
     if row is not None and row.is_whole:
         return _upload_of_row(row)
-    conn.execute(delete(upload).where(*same))
+    # If another node makes it whole at this moment, it stays, and this is run again.
+    conn.execute(delete(upload).where(*same, ~upload.c.is_whole))
     sizes = select(func.coalesce(func.sum(upload.c.size), 0))
     used = conn.execute(sizes.where(upload.c.account_id == account_id)).scalar_one()
     if used + new.size > quota:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from attrs import evolve
-from sqlalchemy import Connection, Engine, delete, make_url, select, update
+from sqlalchemy import Connection, Engine, delete, make_url, select, text, update
+from sqlalchemy.exc import DBAPIError
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.writing import rows, upload_rows
@@ -17,6 +18,7 @@ from rsscloud_broker.apps.writing.schema import TABLES, author, metadata, post
 from rsscloud_broker.apps.writing.upload_rows import StoredUpload, UploadLost
 from rsscloud_broker.database import sqlite
 from rsscloud_broker.database.engine import for_writing, open_engine
+from rsscloud_broker.database.postgresql import gave_way
 from rsscloud_broker.storage import migrate
 from rsscloud_broker.testing.clock import About
 from tests.postgresql import empty_database
@@ -326,6 +328,26 @@ class RowsOnPostgreSQLTests(RowsTests):
             found = rows.author_of(conn, 1)
             assert found is not None
             self.assertEqual((found.version, len(rows.published(conn, found, 9))), (1, 1))
+
+    def test_two_nodes_store_a_file_at_the_same_moment(self) -> None:
+        """What is whole stays, and the other node runs its transaction again."""
+        with self.engine.begin() as conn:
+            self.dave(conn)
+            begun = self.begin(conn, FILE)
+        with ThreadPoolExecutor(1) as others, self.engine.begin() as conn:
+            upload_rows.put_chunks(conn, begun.id, 0, [b"a"], True)
+            other = others.submit(self.begun_elsewhere)
+            while not conn.execute(text("SELECT 1 FROM pg_locks WHERE NOT granted")).first():
+                self.assertFalse(other.done())
+            conn.commit()
+            error = other.exception(30)
+        assert isinstance(error, DBAPIError)
+        self.assertTrue(gave_way(error))
+        self.assertEqual(self.begun_elsewhere(), evolve(begun, is_whole=True))
+
+    def begun_elsewhere(self) -> StoredUpload:
+        with self.engine.begin() as conn:
+            return self.begin(conn, FILE)
 
     def applied(self, change: ChangeOfPosts) -> None:
         with self.engine.begin() as conn:
