@@ -260,11 +260,12 @@ class Hosting:
         wanted = Save(
             caller.account, path, document, self._clock.wall_seconds(), self._limits_of(caller)
         )
+        url = self.url_of(*key)
         with self.cache.changing(key):
             if not document.is_topic:
+                self._publisher.check(url, source)
                 return await self._store.save(wanted)
             content = Content(document.body, document.media_type)
-            url = self.url_of(*key)
             saved: Saved = await self._publisher.publish(
                 url, content, Batched(save_all, wanted), source
             )

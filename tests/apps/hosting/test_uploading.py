@@ -5,8 +5,9 @@ from __future__ import annotations
 from rsscloud_broker.apps.hosting.options import HostingOptions
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import SignIn
+from rsscloud_broker.model.administration import Block
 from tests.accounts.fixture import PASSWORD
-from tests.apps.hosting.fixture import PATH, URL, HostingTestCase, a_feed, basic
+from tests.apps.hosting.fixture import BASE, PATH, URL, HostingTestCase, a_feed, basic
 from tests.front_doors.exchange import Answer
 
 
@@ -109,6 +110,19 @@ class PutTests(HostingTestCase):
         self.assertEqual(answer.body, b"hello")
         self.assertEqual(answer.headers["content-type"], "text/plain; charset=utf-8")
         self.assertEqual(self.house.pings(), [])
+
+    def test_files_that_are_no_topics_when_nothing_is_published(self) -> None:
+        """A full disk and what administrators have blocked keep them out as well."""
+        path, body = "/feeds/dave/notes.txt", b"spam"
+        self.house.space.full = True
+        self.assertEqual(self.house.put(body, path).status, 503)
+        self.house.space.full = False
+        for kind, blocked in (("topic", f"{BASE}/dave/*"), ("source", "192.0.2.7")):
+            self.house.blocks.change([Block(kind, blocked, "spam", "alice", 1.0)])
+            self.assertEqual(self.house.put(body, path).status, 403)
+        self.house.blocks.change([])
+        self.assertEqual(self.house.get(path).status, 404)
+        self.assertEqual(self.house.put(body, path).status, 201)
 
     def test_database_that_cannot_be_used(self) -> None:
         self.house.put(a_feed())
