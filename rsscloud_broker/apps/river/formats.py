@@ -54,8 +54,10 @@ def about_feed(feed: Feed) -> dict[str, Any]:
 
 def _json_item(item: Item) -> dict[str, Any]:
     """An item as it is in the JSON Feed; what JSON Feed has no member for is in ``_river``."""
+    # An id that is no URI, such as a number, may be in several feeds.
+    own = item.guid if ":" in item.guid else f"{item.feed_id}#{item.guid}"
     written: dict[str, Any] = {
-        "id": item.guid,
+        "id": own,
         "content_html": item.text_html,
         "_river": {
             "id": item.id,

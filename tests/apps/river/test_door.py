@@ -49,6 +49,17 @@ class DoorTests(SynchronousTestCase):
         self.assertEqual(item["_river"]["items"][0]["items"][0]["text_html"], "deep")
         self.assertNotIn("next_url", river)
 
+    def test_ids_of_two_feeds(self) -> None:
+        """The ids of two feeds may be the same, as numbers are; those of a JSON Feed differ."""
+        other = f"{BLOG}?2"
+        for url in (BLOG, other):
+            page = rss("2", f"urn:x:{url}", "1")
+            self.house.topics.pages[url] = page.replace(b"<guid>", b'<guid isPermaLink="false">')
+            self.house.follow(url)
+        found = [each["id"] for each in json.loads(self.house.get("/river.json").body)["items"]]
+        self.assertEqual(len(found), len(set(found)), found)
+        self.assertIn(f"urn:x:{other}", found)
+
     def test_older_items(self) -> None:
         self.house.topics.pages[BLOG] = rss(*map(str, range(150)))
         self.house.follow()
