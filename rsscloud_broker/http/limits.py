@@ -228,7 +228,10 @@ class BoundedRequest(TracedRequest):
         self.limits.bodies.drop(self)
         self._is_over = True
         self._free_body()
+        # Twisted would close what somebody may still read.
+        body, self.content = self.content, None
         super().connectionLost(reason)
+        self.content = body
 
     def refuse_body(self) -> None:
         """Answer that the body is too large, and end the connection."""
@@ -287,6 +290,7 @@ class BoundedRequest(TracedRequest):
         if self._counted and self._is_over and not self._is_in_use:
             self.limits.bodies.give_back(self._counted, self._source)
             self._counted = 0
+            self._body.close()
 
     def _cancel_deadline(self) -> None:
         if self._deadline is not None and self._deadline.active():

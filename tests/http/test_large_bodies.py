@@ -16,14 +16,17 @@ from zope.interface import implementer
 from rsscloud_broker.config import Http
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import DocumentTooCostly, ParsingUnavailable
+from rsscloud_broker.http.answering import Answers
+from rsscloud_broker.http.bodies import SMALL
 from rsscloud_broker.http.large_calls import LARGE
 from rsscloud_broker.http.limits import HTTPLimits, bounded_site
+from rsscloud_broker.http.requests import body_of
 from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import IFrontDoor, Route, RoutesOnly, SoapOperation, SoapService
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.testing.parsing import parse_here
 from rsscloud_broker.wire import soap
-from tests.front_doors.exchange import Answer, ask, connected
+from tests.front_doors.exchange import Answer, ask, connected, request_bytes
 
 FILES = "multipart/form-data"
 
@@ -130,6 +133,38 @@ class LargeBodiesTests(SynchronousTestCase):
         self.assertFalse(limits.bodies.take(size, "192.0.2.7"))
         bounded_site(Root([Huge()], "http://broker.example"), limits, Counters())
         self.assertTrue(limits.bodies.take(size, "192.0.2.7"))
+
+
+class HangUpTests(SynchronousTestCase):
+    """What a client has asked for is done, also if it hangs up meanwhile."""
+
+    def test_the_body_can_still_be_read(self) -> None:
+        for size in (1, 2 * SMALL):
+            gate: Deferred[None] = Deferred()
+            bodies: list[bytes] = []
+
+            async def take(
+                request: Request, gate: Deferred[None] = gate, bodies: list[bytes] = bodies
+            ) -> bytes:
+                await gate
+                bodies.append(body_of(request))
+                return b""
+
+            @implementer(IFrontDoor)
+            class Slow(RoutesOnly):
+                name = "slow"
+                route = Route("/x", "PUT", Answers(take))
+
+                def routes(self) -> Sequence[Route]:
+                    return [self.route]
+
+            limits = HTTPLimits(Http(body_limit=2 * SMALL), Clock())
+            factory = bounded_site(Root([Slow()], "http://broker.example"), limits, Counters())
+            exchange = connected(factory)
+            exchange.send(request_bytes("PUT", "/x", b"x" * size))
+            exchange.transport.loseConnection()
+            gate.callback(None)
+            self.assertEqual(bodies, [b"x" * size])
 
 
 class Keep(XMLRPC):
