@@ -334,6 +334,8 @@ class Writing:
         at = later_second(at, snapshot.author.changed_at)
         change = ChangeOfPosts(snapshot.author, number, new, is_public, at)
         if not is_public:
+            if new is not None:
+                self._publisher.check(self.feeds.url(snapshot.author.name), source)
             await self.store.apply(change)
             return new
         others = [each for each in snapshot.published if each.id != number]

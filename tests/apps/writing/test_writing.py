@@ -207,15 +207,18 @@ class WritingTests(WritingTestCase):
         self.assertEqual(self.result(self.writing.store.all_posts(DAVE.account.id, 9)), [post])
 
     def test_blocked_and_full(self) -> None:
-        post = self.add("a")
+        post, draft = self.add("a"), self.add("d", is_draft=True)
         self.disk.full = True
         for work in (
             self.writing.add(DAVE, NewPost("b"), SOURCE),
+            self.writing.add(DAVE, NewPost("b", is_draft=True), SOURCE),
             self.writing.edit(DAVE, post.id, NewPost("b"), SOURCE),
             self.writing.delete(DAVE, post.id, SOURCE),
             self.writing.upload(DAVE, "x", b"x", SOURCE),
         ):
             self.error(work, Unavailable)
+        self.assertTrue(self.result(self.writing.delete(DAVE, draft.id, SOURCE)))
+        self.assertEqual(self.result(self.writing.store.all_posts(DAVE.account.id, 9)), [post])
         self.assertEqual(self.items(), ["a"])
         self.assertFalse(self.directory.exists())
 
