@@ -194,8 +194,7 @@ def remove_dead(conn: Connection) -> Removed:
     A node whose transaction is just claiming something is left for the next time, and so is a claim
     whose row another transaction has locked.
     """
-    latest = database_clock(conn) - to_micros(DEAD_AFTER)
-    dead = select(node.c.id).where(node.c.beat_at < latest).with_for_update(skip_locked=True)
+    dead = select(node.c.id).where(_is_dead(conn)).with_for_update(skip_locked=True)
     return _remove_nodes(conn, list(conn.execute(dead).scalars()), ended=True)
 
 
@@ -203,9 +202,17 @@ def living(conn: Connection) -> list[str]:
     """The names of the nodes that live.  On SQLite there are no heartbeats, so none is known to."""
     if sqlite.serves(conn) or not inspect(conn).has_table(node.name):
         return []
-    latest = database_clock(conn) - to_micros(DEAD_AFTER)
-    alive = select(node.c.name).where(node.c.beat_at >= latest).order_by(node.c.id)
+    alive = select(node.c.name).where(~_is_dead(conn)).order_by(node.c.id)
     return list(conn.execute(alive).scalars())
+
+
+def _is_dead(conn: Connection) -> ColumnElement[bool]:
+    """The condition that a node has had no heartbeat lately.
+
+    One that is ahead was written before the clock of the database was set back, and none since.
+    """
+    now, most = database_clock(conn), to_micros(DEAD_AFTER)
+    return ~node.c.beat_at.between(now - most, now + most)
 
 
 def _remove_nodes(conn: Connection, keys: Sequence[int], *, ended: bool = False) -> Removed:
@@ -263,8 +270,7 @@ def _free_claims(
 
 def count(conn: Connection) -> tuple[int, int]:
     """How many nodes live, which is at least 1 since this process does; and how many are dead."""
-    latest: Any = database_clock(conn) - to_micros(DEAD_AFTER)
-    is_dead = node.c.beat_at < latest
+    is_dead = _is_dead(conn)
     numbers: dict[bool, int] = dict(
         conn.execute(select(is_dead, func.count()).group_by(is_dead)).tuples().all()
     )

@@ -14,7 +14,8 @@ Each heartbeat reads the clock of the database, and has the clock of this proces
 the times that several nodes store fit together.  If the computer's own clock is wrong, it warns.
 
 While the server was down, no node could write its heartbeat.  So a node removes others only after
-it has written its own for some seconds: until then all that live have come back.
+it has written its own for some seconds: until then all that live have come back.  So it does if the
+clock of the database was set, by which all heartbeats look too old, or ahead.
 
 On SQLite there is one node, and nothing to do.
 """
@@ -55,7 +56,8 @@ BEAT: Final = 1.0
 #: Seconds until the thread connects again after it has lost its connection.
 _RECONNECT: Final = 1.0
 
-#: After a longer time without a heartbeat, in seconds, the others may have had none either.
+#: After a longer time without a heartbeat, in seconds, the others may have had none either; and so
+#: after the clock of the database was set by more than this.
 _GAP: Final = 4.0
 
 #: Seconds after that until all nodes that live have written their heartbeats again.
@@ -145,6 +147,8 @@ class Pulse(Service):
         self._follow = follow
         # Used by the thread alone.
         self._last_beat_at = self._steady_since = float("-inf")
+        # By how much the clock of the database is ahead of the monotonic clock.
+        self._offset = 0.0
         # The node id at the last heartbeat, and whether its row was found then; None if there was
         # none, or it has lost its claims.
         self._beat_key: int | None = None
@@ -310,6 +314,9 @@ class Pulse(Service):
         )
         after, own_after = time.monotonic(), time.time()
         self._follow(shown, before, after)
+        offset_before, self._offset = self._offset, shown - after
+        if abs(self._offset - offset_before) > _GAP:
+            self._steady_since = after
         # The difference is between these two.  If they have the same sign, it is the smaller one.
         return max(0.0, own_before - shown) + min(0.0, own_after - shown)
 

@@ -117,6 +117,20 @@ class NodeTests(NodesTestCase):
         self.assertTrue(await self.beat(one))
         self.assertFalse(await self.beat(other))
 
+    async def test_node_that_ended_before_the_clock_was_set_back(self) -> None:
+        one, other = self.stores
+        await self.beat(one)
+        await self.beat(other)
+        self.pass_time(-3600)
+        await self.beat(one)
+        self.assertEqual(await self.live(one), 1)
+        with self.engine.connect() as conn:
+            conn.exec_driver_sql("SET search_path = test_clock, pg_catalog, public")
+            self.assertEqual(len(nodes.living(conn)), 1)
+        self.assertEqual(await self.remove_dead(one), 1)
+        self.assertTrue(await self.beat(one))
+        self.assertFalse(await self.beat(other))
+
     async def test_node_that_was_removed_gets_a_new_id(self) -> None:
         one, other = self.stores
         await self.beat(one)
@@ -458,6 +472,26 @@ class PulseTests(NodesTestCase):
         await other.stopService()
         await self.until(events, NodesCounted(1))
         self.assertEqual(one.live_nodes, 1)
+
+    async def test_nobody_is_removed_since_the_clock_was_set(self) -> None:
+        """All heartbeats look too old, or ahead, until each node has written its next one."""
+        one, other = self.stores
+        await self.beat(other)
+        self.patch(pulse, "_STEADY_AFTER", 1.0)
+        self.run_all("INSERT INTO node (name, beat_at) VALUES ('ended', 1)")
+        events = self.pulse(one)
+        while len((await one.nodes()).nodes) > 2:  # until it removes others
+            await self.until(events, WorkHinted())
+        for seconds in (3600, -3600):
+            self.pass_time(seconds)
+            events.clear()
+            for _ in range(2):
+                await self.until(events, WorkHinted())
+            self.assertTrue(await self.beat(other))
+        self.pass_time(9)
+        while len((await one.nodes()).nodes) > 1:
+            await self.until(events, WorkHinted())
+        self.assertFalse(await self.beat(other))
 
     async def test_newer_tables_after_a_pause(self) -> None:
         """Nothing is stored any more, whether it would be claimed or not."""
