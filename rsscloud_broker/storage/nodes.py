@@ -109,22 +109,28 @@ def present_time(conn: Connection) -> float:
 
 
 def ensure_registered(
-    conn: Connection, key: int | None, tables: dict[str, str] | None = None
+    conn: Connection,
+    key: int | None,
+    tables: dict[str, str] | None = None,
+    left: Sequence[int] = (),
 ) -> int:
     """Register this process, unless its row exists, and return its id.
 
     :param key: the id that the process got before; None if it was never registered.
     :param tables: the revisions of the tables when it was registered first; filled then.
+    :param left: further ids that it had before, whose rows are removed if it registers.
     :returns: the id of the process.
     :raises StoreUnavailable: a newer version has migrated the tables since then.
     """
     if key is not None and conn.execute(_LOCK_LIVING, {"key": key}).first():
         return key
+    # A node that was never away may work beside a newer version, which has seen it.
+    were_there = [leave(conn, each) for each in left]
     if sqlite.serves(conn):
         others = list(conn.execute(select(node.c.id)).scalars())
         while _remove_nodes(conn, others, ended=True).more:
             pass  # nobody else has a row locked
-    elif tables is not None:
+    elif tables is not None and not any(were_there):
         check_tables(conn, tables)
     now = database_clock(conn)
     values = {"started_at": now, "beat_at": now, "version": __version__}

@@ -122,6 +122,8 @@ class Store(ComposedMethods, Service):
         self.tables: dict[str, str] = {}
         # How many commits were in doubt when the process registered as a node.
         self._in_doubt = 0
+        # The last node ids that it had when those commits were not answered.
+        self._doubtful: tuple[int, ...] = ()
         # Callers use the first name: ``async with store.trial(work)``.
         self.trial = self.suspects = Trials(reactor, self._database, self._ensure_node)
         #: How many nodes work on the database, as far as this process knows.
@@ -171,12 +173,13 @@ class Store(ComposedMethods, Service):
         If a commit is in doubt, it may have claimed work of which the process does not know.  So
         the process gives all back, and goes on as a new node.
         """
-        was_there = False
         if (in_doubt := self._database.in_doubt()) != self._in_doubt:
-            self._in_doubt, was_there = in_doubt, nodes.leave(conn, self._node)
+            self._in_doubt = in_doubt
+            if self._node is not None:
+                self._doubtful = (*self._doubtful[-9:], self._node)
             self._node = None
-        # A node that was never away may work beside a newer version, which has seen it.
-        self._node = nodes.ensure_registered(conn, self._node, None if was_there else self.tables)
+        # This transaction may be rolled back: so each later one that registers gives all back too.
+        self._node = nodes.ensure_registered(conn, self._node, self.tables, self._doubtful)
         return self._node
 
     def give_up(self, why: str) -> None:

@@ -23,6 +23,7 @@ from rsscloud_broker.errors import ClaimLost, StoreUnavailable
 from rsscloud_broker.events import ClaimsLost, Event, NodesCounted, WorkHinted
 from rsscloud_broker.model import Callback, Intent, Ping, Subscription
 from rsscloud_broker.model.administration import NodeState
+from rsscloud_broker.model.shared import Work, WorkKind
 from rsscloud_broker.model.work import CheckState, Fanout, PollPlan
 from rsscloud_broker.storage import Pulse, Store, jobs, nodes, pulse, walks
 from rsscloud_broker.storage.schema import counter, node, pending, topic
@@ -279,6 +280,23 @@ class ClaimTests(NodesTestCase):
         self.assertEqual(await other.claim_due(4000, 10, ()), [])
         self.assertEqual(len(await one.claim_due(4000, 10, ())), 3)
         self.assertNotEqual(one.node, key)
+
+    async def test_they_are_given_back_after_a_transaction_that_is_rolled_back(self) -> None:
+        """One that found the commit in doubt, and registered the process anew."""
+        one, other = self.stores
+        await one.request_check(FEED, 2000.0, True, "192.0.2.1", True)
+        self.patch(one._database, "in_doubt", lambda: 1)
+
+        def register_and_fail(conn: Connection) -> None:
+            one._ensure_node(conn)
+            raise ZeroDivisionError
+
+        await self.assertFailure(one._database.write(register_and_fail), ZeroDivisionError)
+        await one.check_writable()
+        (check,) = (await other.claim_checks(SOME)).checks
+        self.assertEqual(check.url, FEED)
+        self.assertEqual(len((await one.nodes()).nodes), 2)
+        self.assertNotIn(Work(WorkKind.TOPIC, FEED), other.suspects)
 
     async def test_outcome_under_a_lost_claim_is_dropped(self) -> None:
         one, other = self.stores
