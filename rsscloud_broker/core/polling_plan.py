@@ -122,7 +122,7 @@ def plan(state: PollState, now: float, pace: PollIntervals) -> Plan:
     """
     # From 0 to 1, always the same for a URL: the polls of many topics are spread by it.
     share = crc32(state.url.encode("utf-8", "surrogatepass")) / 2**32
-    interval = _interval(state, pace)
+    interval = _interval(state, now, pace)
     if state.last_polled_at is None:
         span = min(interval, MAX_SPREAD_SECONDS)
         at, reason = now + share * span, f"polled for the first time, within {_duration_text(span)}"
@@ -147,8 +147,11 @@ def plan(state: PollState, now: float, pace: PollIntervals) -> Plan:
     return Plan(at, reason, interval)
 
 
-def _interval(state: PollState, pace: PollIntervals) -> float:
-    """The new interval: the last one, changed by what the last fetch found."""
+def _interval(state: PollState, now: float, pace: PollIntervals) -> float:
+    """The new interval: the last one, changed by what the last fetch found.
+
+    A change that is far ahead was found before the clock was set back, by an earlier fetch.
+    """
     interval = pace.first if state.interval is None else state.interval
     polled_at, changed_at = state.last_polled_at, state.last_changed_at
     # The polls of a topic that is pinged or fails say nothing about how often it changes.
@@ -157,7 +160,7 @@ def _interval(state: PollState, pace: PollIntervals) -> float:
         and not state.failures
         and not _relies_on_pings(state, polled_at, pace)
     ):
-        if changed_at is not None and changed_at >= polled_at:
+        if changed_at is not None and polled_at <= changed_at < now + pace.floor:
             interval /= 2
         elif state.interval is not None:
             # It grows more slowly than it shrinks, so that changes are not missed for long.
