@@ -246,10 +246,13 @@ class IntentQueue(Service):
     async def _try_until_settled(self, pending: PendingIntent) -> None:
         """Try to verify an intent until it is settled, from the attempt on that is due next."""
         attempts, about = pending.attempts, f"of {pending.intent.callback.url}"
-        pause = min((pending.retry_at or 0.0) - self._clock.wall_seconds(), LONGEST_PAUSE)
-        if pause > 0:
-            await deferLater(self._clock, pause)
+        delay = min((pending.retry_at or 0.0) - self._clock.wall_seconds(), LONGEST_PAUSE)
         while True:
+            if delay > 0:
+                await deferLater(self._clock, delay)
+                is_there = partial(self._store.has_intent, pending.id)
+                if not await self._store_retry(is_there, about):
+                    raise ClaimLost
             failure = await self._store_retry(partial(self._try, pending), about)
             attempts += 1
             if failure is None:
@@ -264,7 +267,6 @@ class IntentQueue(Service):
             retry_at = self._clock.wall_seconds() + delay
             postpone = partial(self._store.postpone_intent, pending.id, attempts, retry_at)
             await self._store_retry(postpone, about)
-            await deferLater(self._clock, delay)
 
     async def _try(self, pending: PendingIntent) -> CallbackFailed | None:
         """Try once to verify an intent, or to tell its subscriber that there is no such topic.

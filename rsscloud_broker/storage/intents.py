@@ -71,6 +71,11 @@ def postpone_intent(
     )
 
 
+def has_intent(conn: Connection, key: int) -> bool:
+    """Whether an intent waits: it was neither settled nor replaced by a later one."""
+    return conn.execute(select(intent.c.id).where(intent.c.id == key)).first() is not None
+
+
 def remove_intent(conn: Connection, key: int, node: int | None = None) -> None:
     """Remove an intent, unless another node has claimed it."""
     conn.execute(delete(intent).where(_is_not_others(key, node)))

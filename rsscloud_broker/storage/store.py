@@ -347,6 +347,8 @@ class Store(ComposedMethods, Service):
             lambda conn: intent_rows.postpone_intent(conn, key, attempts, retry_at, self._node)
         )
 
+    has_intent = reading(intent_rows.has_intent)
+
     def remove_intent(self, key: int) -> Deferred[None]:
         return self._database.write(lambda conn: intent_rows.remove_intent(conn, key, self._node))
 

@@ -185,6 +185,20 @@ class AcceptTests(IntentsTestCase):
             self.successResultOf(self.store.remove_intent(waiting.id))
         self.assertEqual(self.flushLoggedErrors(), [])
 
+    def test_one_that_another_node_has_replaced_is_not_verified_again(self) -> None:
+        """The subscriber has changed its mind, and would confirm what it does not want any more."""
+        for times in (1, 2):
+            self.answer(NO_ANSWER)
+            self.accept()
+            if times == 2:
+                self.restart()
+            self.successResultOf(self.store.add_intent(GOODBYE, 10))
+            self.answer(Outcome(True))
+            self.clock.advance(100)
+            self.assertEqual(self.carrier.verified, [WANTED] * times)
+            self.assertEqual([one.intent for one in self.waiting()], [GOODBYE])
+        self.assertEqual(self.flushLoggedErrors(), [])
+
     def restart(self) -> None:
         """As another process would begin: with nothing but what is in the store."""
         self.intents.stopService()
