@@ -101,7 +101,7 @@ def claim_checks(conn: Connection, wanted: WantedChecks, node: int) -> ClaimedCh
             keys += conn.scalars(_OF_HOST, asked) if most > 1 else (first,)
             after_hosts[source] = host
     return ClaimedChecks(
-        _claim(conn, keys, node),
+        _claim(conn, keys, to_micros(wanted.now), node),
         more=bool(keys),
         next_at=to_seconds_or_none(next_at),
         after_source=sources[-1] if sources else None,
@@ -158,13 +158,19 @@ def release_checks(conn: Connection, held: Collection[str], node: int) -> int:
     return conn.execute(released.values(check_node_id=None)).rowcount
 
 
-def _claim(conn: Connection, keys: Sequence[int], node: int) -> list[Check]:
-    """Claim those of some checks that no other node has claimed meanwhile."""
+def _claim(conn: Connection, keys: Sequence[int], now: int, node: int) -> list[Check]:
+    """Claim those of some checks that no other node has claimed meanwhile.
+
+    A time of a request that is ahead is that of a clock which was wrong: the request came before
+    now, so a fetch that begins from now on answers it.
+    """
     if not keys:
         return []
     found = {row.id: row for row in conn.execute(_LOCK_FREE, {"keys": keys})}
     claimed = update(topic).where(topic.c.id.in_(found))
-    conn.execute(claimed.values(check_node_id=node))
+    asked_at = topic.c.check_requested_at
+    requested_at = case((asked_at > now, now), else_=asked_at)
+    conn.execute(claimed.values(check_node_id=node, check_requested_at=requested_at))
     return [
         Check(row.url, row.check_source, row.check_failures, cause(row))
         for key in keys

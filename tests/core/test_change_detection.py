@@ -218,27 +218,23 @@ class AskTests(CoreTestCase):
         self.fetcher.held[0].callback(None)
         self.assertEqual(self.counters.registry.get_sample_value("rsscloud_pending_fetches"), 0)
 
-    def test_request_of_a_clock_that_is_ahead_makes_few_fetches(self) -> None:
-        """Each fetch seems to have begun before the request."""
+    def test_request_of_a_clock_that_is_ahead_makes_one_fetch(self) -> None:
+        """Else each would seem to have begun before the request."""
         asking = self.store.request_check(FEED, self.clock.wall_seconds() + 10, True)
         self.successResultOf(asking)
         self.start()
-        for _ in range(30):
-            self.clock.advance(0.1)
-        self.assertLess(len(self.fetcher.fetched), 10)
-        for _ in range(100):
-            self.clock.advance(0.1)
-        self.assertEqual(self.due(), [])
+        self.clock.pump([0.1] * 130)
+        self.assertEqual((len(self.fetcher.fetched), self.due()), (1, []))
 
-    def test_request_of_a_clock_that_is_ahead_makes_few_fetches_of_what_is_given_up(self) -> None:
-        """Each fetch seems to have begun before the request, which is not withdrawn then."""
+    def test_request_of_a_clock_that_is_ahead_makes_one_fetch_of_what_is_given_up(self) -> None:
+        """Else each would seem to have begun before the request, which is not withdrawn then."""
         self.start()
         self.fetcher.failures[FEED] = TopicUnreadable(FEED, "it is refused", refused=True)
         asking = self.store.request_check(FEED, self.clock.wall_seconds() + 2, True)
         self.successResultOf(asking)
         self.detector.take_over()
         self.clock.pump([0.1] * 50)
-        self.assertEqual((len(self.fetcher.fetched), self.due()), (3, []))
+        self.assertEqual((len(self.fetcher.fetched), self.due()), (1, []))
 
     def test_origin_of_a_ping_outlives_a_restart(self) -> None:
         cause = ChangeSource(Way.WEBSUB, "http://other.example")

@@ -15,7 +15,7 @@ from rsscloud_broker.storage.schema import topic
 PINGED = ChangeSource(pinged=True)
 
 #: What a process claims that has nothing to do.
-SOME = WantedChecks(limit=10, of_host=10, now=0.0)
+SOME = WantedChecks(limit=10, of_host=10, now=10_000.0)
 
 
 def read_checks(conn: Connection, limit: int) -> list[Check]:

@@ -12,7 +12,7 @@ from rsscloud_broker.model import host_of
 from rsscloud_broker.model.ways import ChangeSource, Way
 from rsscloud_broker.model.work import Check, CheckState, ClaimedChecks, WantedChecks
 from rsscloud_broker.storage import Store
-from tests.storage.waiting import PINGED
+from tests.storage.waiting import PINGED, waiting_checks
 from tests.store_contract.basics import FEED, a_fetch, a_ping, a_subscription, at_once
 
 ONE, OTHER = "192.0.2.1", "198.51.100.7"
@@ -211,6 +211,15 @@ class ChecksContract(TestCase):
             again = Check(FEED, ONE, failures, PINGED)
             self.assertEqual(await self.claim(1, now=due_at), [again])
             await self.store.drop_check(FEED, asked_at)
+
+    async def test_check_that_was_requested_by_a_clock_that_was_ahead_is_done_once(self) -> None:
+        await self.ask(ONE, FEED, at=9000.0)
+        await self.claim(1)
+        self.assertEqual(await self.store.put_off_check(FEED, 1, 1005.0, 1000.5), 1005.0)
+        self.assertEqual(await self.claim(1, now=1005.0), [Check(FEED, ONE, 1, PINGED)])
+        record = await self.store.record_fetch(a_fetch(at=1005.5), None)
+        self.assertFalse(record.asked_again)
+        self.assertEqual(await waiting_checks(self.store, 10), [])
 
     async def test_what_a_follower_is_told_stays_so_when_it_is_put_off(self) -> None:
         """But no way stays by which strangers asked, if only followers have the topic."""
