@@ -22,6 +22,7 @@ from rsscloud_broker.database.columns import (
     lock_rows,
     to_micros,
     to_micros_or_none,
+    to_seconds,
     to_seconds_or_none,
 )
 from rsscloud_broker.database.many_values import OfMany
@@ -42,6 +43,7 @@ from rsscloud_broker.storage.contents import (
 from rsscloud_broker.storage.hints import READ, hint
 from rsscloud_broker.storage.idle import evict_idle
 from rsscloud_broker.storage.kept_changes import keep_fetched
+from rsscloud_broker.storage.nodes import present_time
 from rsscloud_broker.storage.pings import insert_pings
 from rsscloud_broker.storage.schema import fanout, subscription, topic
 from rsscloud_broker.storage.topic_urls import TOPICS, TOPICS_BY_URL, as_topic, named
@@ -83,12 +85,14 @@ class _Found:
 
     :ivar row: the row of the topic, as ``TOPICS`` selects it.
     :ivar ping: the ping to record if the topic has changed; None for none.
+    :ivar is_outdated: whether another node has recorded a fetch of the topic that began after it.
     """
 
     row: Row[Any]
     fetched: FetchResult
     ping: Ping | None
     node: int | None
+    is_outdated: bool
 
     @property
     def key(self) -> int:
@@ -99,19 +103,6 @@ class _Found:
     def is_idle(self) -> bool:
         """Whether the topic has no subscriptions."""
         return not self.row.counted
-
-    @property
-    def is_outdated(self) -> bool:
-        """Whether another node has recorded a fetch of the topic that began after this one.
-
-        The clocks of the nodes are compared here, so they must agree to a fraction of a second.
-        If a fetch seems to have begun much later than this one, a clock is wrong.
-        """
-        reader, this_node = self.row.reader_id, self.node
-        if reader is None or this_node is None or reader == this_node:
-            return False
-        later_by = (self.row.read_at or 0) - to_micros(self.fetched.started_at)
-        return 0 < later_by < _LONGEST_FETCH
 
     @property
     def is_asked_again(self) -> bool:
@@ -147,6 +138,21 @@ class _Found:
         return (self.row.digest, self.row.size) != now or self.news
 
 
+def _find(
+    conn: Connection, row: Row[Any], fetched: FetchResult, ping: Ping | None, node: int | None
+) -> _Found:
+    """What a fetch has found, beside what others have recorded.
+
+    The clocks of the nodes are compared here, so they must agree to a fraction of a second.  If a
+    fetch seems to have begun much later than this one, or is still to come, a clock was wrong.
+    """
+    by_other = node is not None and row.reader_id not in (None, node)
+    later_by = (row.read_at or 0) - to_micros(fetched.started_at)
+    may_be_outdated = by_other and 0 < later_by < _LONGEST_FETCH
+    is_outdated = may_be_outdated and to_seconds(row.read_at) <= present_time(conn)
+    return _Found(row, fetched, ping, node, is_outdated)
+
+
 def record_fetch(
     conn: Connection,
     fetched: FetchResult,
@@ -177,14 +183,13 @@ def record_fetch(
     lock_topic(conn, fetched.url)
     row = topic_row(conn, fetched.url, TOPICS)
     if row.ended:  # its checks were dropped then
-        return FetchRecord(
-            as_topic(row), changed=False, shown=_Found(row, fetched, ping, node).shown
-        )
+        shown = _find(conn, row, fetched, ping, node).shown
+        return FetchRecord(as_topic(row), changed=False, shown=shown)
     if if_asked or fetched.way is Way.FOLLOWED:
         # A ping may have come during the fetch.  The fetch that answers it will find no change.
         waits = cause(row).is_ping
         ping = attrs.evolve(ping, origin=row.check_origin) if ping and waits else None
-    return _record(conn, [_Found(row, fetched, ping, node)], bounds)[0]
+    return _record(conn, [_find(conn, row, fetched, ping, node)], bounds)[0]
 
 
 def publish(
@@ -237,7 +242,7 @@ def _publish(
         for number, fetched in enumerate(each.fetched)
     ]
     rows = _lock_active_rows(conn, [fetched.url for fetched, _ in wanted])
-    found = [_Found(rows[fetched.url], fetched, ping, node) for fetched, ping in wanted]
+    found = [_find(conn, rows[fetched.url], fetched, ping, node) for fetched, ping in wanted]
     if len({each.key for each in found}) == len(found):
         return _record(conn, found, bounds)
     # Two URLs lead to one topic, which has moved: its second record must see the first one.

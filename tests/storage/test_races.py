@@ -6,6 +6,7 @@ Each test makes many rounds, since two transactions rarely meet at the same stat
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -131,6 +132,10 @@ class RaceTests(TestCase):
         # A clock that is an hour ahead does not keep the others from recording anything.
         await one.record_fetch(a_fetch(b"3", 4600.0, feed(1)), None)
         self.assertTrue((await other.record_fetch(a_fetch(b"4", 1003.0, feed(1)), None)).changed)
+        # Nor does one that was a little ahead, and was set back since.
+        now = time.time()
+        await one.record_fetch(a_fetch(b"5", now + 200, feed(1)), None)
+        self.assertTrue((await other.record_fetch(a_fetch(b"6", now, feed(1)), None)).changed)
 
     async def test_idle_topic_to_which_another_node_subscribes_somebody_stays(self) -> None:
         store = self.stores[0]
