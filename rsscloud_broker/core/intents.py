@@ -31,6 +31,7 @@ from rsscloud_broker.errors import (
     GivenUp,
     Refused,
     TooMany,
+    Unavailable,
     UnsupportedProtocol,
 )
 from rsscloud_broker.interfaces import IClock
@@ -286,6 +287,9 @@ class IntentQueue(Service):
             if error.retry_after is not None:
                 return error
             self._verifier.publish_denied(intent, error.reason)
+        except Unavailable:  # the callback is not asked again before its answer can be stored
+            await self._store_retry(self._store.check_writable)
+            raise
         except UnsupportedProtocol as error:  # an earlier configuration had this notifier
             callback = intent.callback.url
             self.log.warn("{callback} is not verified: {error}", callback=callback, error=error)

@@ -71,6 +71,8 @@ class Poller(EachPeriod):
         self._put_off_until: BoundedDict[str, float] = BoundedDict(1000)
         self._not_before = 0.0
         self._started_at = 0.0
+        # Whether the store could not be used at the last look, or could not take a result since.
+        self._is_doubtful = False
 
     def startService(self) -> None:
         self._started_at = self._clock.seconds()
@@ -100,6 +102,9 @@ class Poller(EachPeriod):
             return
         now = self._clock.wall_seconds()
         try:
+            if self._is_doubtful:  # on a full disk, topics would be fetched for nothing
+                await self._store.check_writable()
+                self._is_doubtful = False
             due = await self._store.polls_due(now, AT_ONCE)
             plans = [
                 plan for status in due if (plan := self._poll_or_plan(status, now)) is not None
@@ -113,6 +118,7 @@ class Poller(EachPeriod):
     def _pause(self) -> None:
         """Look at no topic for a while: the store is unavailable, or there is a bug."""
         self._not_before = self._clock.seconds() + UNAVAILABLE_PAUSE
+        self._is_doubtful = True
 
     def _poll_or_plan(self, status: TopicStatus, now: float) -> PollPlan | None:
         """Begin the poll of a topic that is due; or plan it, or leave it due.

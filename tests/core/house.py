@@ -234,6 +234,7 @@ class BrokerTestCase(CoreTestCase):
             "remove_intent",
             "intents",
             "put_subscription",
+            "check_writable",
         ):
             self._watch(name)
         self.notifier = FakeNotifier("http-post")

@@ -387,6 +387,16 @@ class AcceptTests(IntentsTestCase):
         self.assertIn("3 requests already wait", str(error))
         self.assertEqual(len(self.waiting()), 3)
 
+    def test_callback_is_not_asked_again_before_its_answer_can_be_stored(self) -> None:
+        """As on a full disk, for hours."""
+        self.unavailable.update({"put_subscription", "check_writable"})
+        self.accept()
+        self.clock.pump([10] * 6)
+        self.assertEqual(self.carrier.verified, [WANTED])
+        self.unavailable.clear()
+        self.clock.pump([10] * 2)
+        self.assertEqual((self.carrier.verified, len(self.subscriptions())), ([WANTED] * 2, 1))
+
     def test_store_that_is_away_for_a_moment(self) -> None:
         self.unavailable.add("put_subscription")
         self.accept()

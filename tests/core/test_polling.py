@@ -21,7 +21,7 @@ OPTIONS = Polling(min_interval=600.0, max_interval=7200.0)
 class PollingTestCase(CoreTestCase):
     def setUp(self) -> None:
         super().setUp()
-        for name in ("polls_due", "plan_polls"):
+        for name in ("polls_due", "plan_polls", "check_writable"):
             self._watch(name)
         self.start()
         self.patch(polling, "MAX_CONCURRENT", 5)
@@ -241,6 +241,15 @@ class PlacesTests(PollingTestCase):
         self.unavailable.update({"polls_due"})
         self.run_poller()
         self.advance(30)
+        self.unavailable.clear()
+        self.assertEqual(self.fetched(15), 1)
+
+    def test_store_that_cannot_be_written(self) -> None:
+        """As on a full disk: nobody is asked again and again for what cannot be stored."""
+        self.make_due(FEED)
+        self.unavailable.update({"record_fetch", "plan_polls", "check_writable"})
+        self.run_poller()
+        self.assertEqual(self.fetched(59), 1)
         self.unavailable.clear()
         self.assertEqual(self.fetched(15), 1)
 
