@@ -11,7 +11,7 @@ import time
 from benchmarks.processes import Failed, Sample
 from benchmarks.report import Line, Target, middle
 from benchmarks.rows import Settings
-from rsscloud_broker.core.polling import AT_ONCE, poll_state
+from rsscloud_broker.core.polling import AT_ONCE
 from rsscloud_broker.core.polling_plan import PollIntervals, plan
 from rsscloud_broker.model import Topic, TopicStatus
 
@@ -32,7 +32,7 @@ def planning(settings: Settings) -> list[Line]:
         for first in range(0, count, AT_ONCE):
             batch = time.process_time()
             due = statuses[first : first + AT_ONCE]
-            plans += [plan(poll_state(status), _NOW, pace).at for status in due]
+            plans += [plan(status, _NOW, pace).at for status in due]
             worst = max(worst, time.process_time() - batch)
         took = time.process_time() - began
         if len(plans) != count or min(plans) < _NOW:

@@ -251,7 +251,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "core/polling_plan.py",
-        "    if _relies_on_pings(state, now, pace):",
+        "    if _relies_on_pings(status, now, pace):",
         "    if False:",
         "core.test_polling_plan",
         "Publishers that ping are polled as often as those that do not.",

@@ -20,7 +20,7 @@ from twisted.internet.defer import CancelledError, Deferred
 
 from rsscloud_broker.config import Polling
 from rsscloud_broker.core.change_detection import ChangeDetector
-from rsscloud_broker.core.polling_plan import PollIntervals, PollState, plan
+from rsscloud_broker.core.polling_plan import PollIntervals, plan
 from rsscloud_broker.core.topic_reader import NOT_READ
 from rsscloud_broker.errors import TopicUnreadable, Unavailable
 from rsscloud_broker.interfaces import IClock
@@ -31,7 +31,6 @@ from rsscloud_broker.storage import Store
 from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.util.clock import EachPeriod
 from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE
-from rsscloud_broker.wire.feed_summary import hints_of
 
 #: Seconds from a subscription to the first poll of a topic, within the bounds of the options.
 FIRST_INTERVAL = 3600.0
@@ -204,7 +203,7 @@ class Poller(EachPeriod):
 
     def _plan(self, status: TopicStatus, now: float) -> PollPlan:
         """The next plan of a topic, by what the broker knows of the topic now."""
-        planned = plan(poll_state(status), now, self._intervals)
+        planned = plan(status, now, self._intervals)
         return _plan_for(status, planned.at, planned.reason, planned.interval, now)
 
 
@@ -213,18 +212,3 @@ def _plan_for(
 ) -> PollPlan:
     """A plan for a topic, unless somebody else has planned its poll meanwhile."""
     return PollPlan(status.topic.url, at, reason, interval, now, status.planned_at)
-
-
-def poll_state(status: TopicStatus) -> PollState:
-    """The facts about a topic on which its next plan depends."""
-    topic = status.topic
-    return PollState(
-        url=topic.url,
-        last_polled_at=status.asked_at,
-        last_changed_at=topic.changed_at,
-        interval=status.poll_interval,
-        failures=status.failures,
-        pinged_at=status.pinged_at,
-        fresh_seconds=status.fresh_seconds,
-        hints=hints_of(status.feed),
-    )

@@ -30,8 +30,10 @@ from zlib import crc32
 
 from attrs import Attribute, field, frozen
 
+from rsscloud_broker.model import TopicStatus
 from rsscloud_broker.util.backoff import backoff
 from rsscloud_broker.wire.feed_hints import DAYS, Hints
+from rsscloud_broker.wire.feed_summary import hints_of
 from rsscloud_broker.wire.units import HOUR
 
 #: The longest time in seconds for which an answer may count as fresh.
@@ -69,33 +71,6 @@ class PollIntervals:
 
 
 @frozen
-class PollState:
-    """What the broker knows of a topic after its last fetch, or before the first.
-
-    Times are seconds since the epoch; None if it never happened.
-
-    :ivar last_polled_at: when the topic was last fetched, by a poll or because of a ping.
-    :ivar last_changed_at: when the topic last changed.  The last fetch found a change if this
-        is not before ``last_polled_at``.
-    :ivar interval: the ``interval`` of the plan that led to the last poll.
-    :ivar failures: how many fetches in a row failed, up to the last one.
-    :ivar pinged_at: when the topic was last pinged.
-    :ivar fresh_seconds: for how long the last answer was fresh, counted from
-        ``last_polled_at``; or the pause that a ``Retry-After`` asked for.
-    :ivar hints: the polling hints of the feed as last fetched.
-    """
-
-    url: str
-    last_polled_at: float | None = None
-    last_changed_at: float | None = None
-    interval: float | None = None
-    failures: int = 0
-    pinged_at: float | None = None
-    fresh_seconds: float | None = None
-    hints: Hints = field(factory=Hints)
-
-
-@frozen
 class Plan:
     """When a topic is polled next.
 
@@ -103,7 +78,7 @@ class Plan:
     :ivar reason: why then, for people: a sentence without its subject (the topic)
         and without the full stop.
     :ivar interval: the interval that the pause was computed from.  The caller stores it and
-        passes it as ``PollState.interval`` after that poll.
+        passes it as ``TopicStatus.poll_interval`` after that poll.
     """
 
     at: float
@@ -111,7 +86,7 @@ class Plan:
     interval: float
 
 
-def plan(state: PollState, now: float, pace: PollIntervals) -> Plan:
+def plan(status: TopicStatus, now: float, pace: PollIntervals) -> Plan:
     """When to poll a topic next.
 
     The same arguments always give the same plan.  The pause of a topic that is overdue or was
@@ -121,60 +96,65 @@ def plan(state: PollState, now: float, pace: PollIntervals) -> Plan:
     :param now: seconds since the epoch.
     """
     # From 0 to 1, always the same for a URL: the polls of many topics are spread by it.
-    share = crc32(state.url.encode("utf-8", "surrogatepass")) / 2**32
-    interval = _interval(state, now, pace)
-    if state.last_polled_at is None:
+    share = crc32(status.topic.url.encode("utf-8", "surrogatepass")) / 2**32
+    hints = hints_of(status.feed)
+    interval = _interval(status, now, pace)
+    if status.asked_at is None:
         span = min(interval, MAX_SPREAD_SECONDS)
         at, reason = now + share * span, f"polled for the first time, within {_duration_text(span)}"
     else:
-        pause, reason = _pause(state, interval, share, now, pace)
-        polled_at = min(state.last_polled_at, now)  # later than now if the clock was set back
+        pause, reason = _pause(status, hints, interval, share, now, pace)
+        polled_at = min(status.asked_at, now)  # later than now if the clock was set back
         at = polled_at + pause
-        fresh = min(state.fresh_seconds or 0.0, MAX_FRESH_SECONDS)
+        fresh = min(status.fresh_seconds or 0.0, MAX_FRESH_SECONDS)
         if fresh > pause:
             at = polled_at + fresh + share * _SPREAD * pause
             after = _duration_text(fresh)
             reason = f"polled when the last answer is not fresh any more, after {after}"
-            if state.failures:
+            if status.failures:
                 reason = f"polled after {after}, as its server asked (Retry-After)"
         if at < now:
             at = now + share * min(pause, MAX_SPREAD_SECONDS)
             reason = f"overdue; {reason}"
-    hints = state.hints
     if hints.skip_hours or hints.skip_days:
         at = _outside_skipped(at, share, hints)
         reason += _skipped_text(hints.skip_hours, hints.skip_days)
     return Plan(at, reason, interval)
 
 
-def _interval(state: PollState, now: float, pace: PollIntervals) -> float:
+def _interval(status: TopicStatus, now: float, pace: PollIntervals) -> float:
     """The new interval: the last one, changed by what the last fetch found.
 
     A change that is far ahead was found before the clock was set back, by an earlier fetch.
     """
-    interval = pace.first if state.interval is None else state.interval
-    polled_at, changed_at = state.last_polled_at, state.last_changed_at
+    interval = pace.first if status.poll_interval is None else status.poll_interval
+    polled_at, changed_at = status.asked_at, status.topic.changed_at
     # The polls of a topic that is pinged or fails say nothing about how often it changes.
     if (
         polled_at is not None
-        and not state.failures
-        and not _relies_on_pings(state, polled_at, pace)
+        and not status.failures
+        and not _relies_on_pings(status, polled_at, pace)
     ):
         if changed_at is not None and polled_at <= changed_at < now + pace.floor:
             interval /= 2
-        elif state.interval is not None:
+        elif status.poll_interval is not None:
             # It grows more slowly than it shrinks, so that changes are not missed for long.
             interval *= 1.5
     return min(max(interval, pace.floor), pace.ceiling)
 
 
-def _relies_on_pings(state: PollState, at: float, pace: PollIntervals) -> bool:
+def _relies_on_pings(status: TopicStatus, at: float, pace: PollIntervals) -> bool:
     """Whether the broker relies on the pings of a topic at a time."""
-    return state.pinged_at is not None and at - state.pinged_at < pace.ping_trust
+    return status.pinged_at is not None and at - status.pinged_at < pace.ping_trust
 
 
 def _pause(
-    state: PollState, interval: float, share: float, now: float, pace: PollIntervals
+    status: TopicStatus,
+    hints: Hints,
+    interval: float,
+    share: float,
+    now: float,
+    pace: PollIntervals,
 ) -> tuple[float, str]:
     """Seconds from the last poll to the next, and why.
 
@@ -182,14 +162,14 @@ def _pause(
 
     :param share: from 0 to 1; it keeps topics with the same interval from being polled together.
     """
-    asked, asking = _asked_pause(state)
+    asked, asking = _asked_pause(status, hints)
     least = min(asked, pace.ceiling)
-    if _relies_on_pings(state, now, pace):
+    if _relies_on_pings(status, now, pace):
         pause = pace.ceiling
         reason = f"polled every {_duration_text(pause)} only, to be safe, since it pings"
-    elif state.failures:
-        pause = backoff(interval, state.failures, pace.ceiling)
-        polls = "poll" if state.failures == 1 else f"{state.failures} polls"
+    elif status.failures:
+        pause = backoff(interval, status.failures, pace.ceiling)
+        polls = "poll" if status.failures == 1 else f"{status.failures} polls"
         reason = f"polled after {_duration_text(pause)} since the last {polls} failed"
     else:
         pause = interval
@@ -202,18 +182,17 @@ def _pause(
     return max(spread, least, pace.floor), reason
 
 
-def _asked_pause(state: PollState) -> tuple[float, str]:
+def _asked_pause(status: TopicStatus, hints: Hints) -> tuple[float, str]:
     """The pause after the last poll that the feed asks for, in seconds.
 
     :returns: the pause, and the reason with a pair of braces in place of the pause.
     """
-    hints = state.hints
     ttl = 60.0 * (hints.ttl_minutes or 0)
     update = hints.update_seconds or 0.0
     asking = "polled every {} since its syndication module says so"
-    if update and hints.update_base is not None and state.last_polled_at is not None:
+    if update and hints.update_base is not None and status.asked_at is not None:
         # Updates come at update_base and every update_seconds before and after it.
-        update -= (state.last_polled_at - hints.update_base) % update
+        update -= (status.asked_at - hints.update_base) % update
         asking = "polled after {}, at the next update by its syndication module"
     return (update, asking) if update > ttl else (ttl, "polled every {} since its ttl says so")
 
