@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote, urlencode
 
-from attrs import frozen
+from attrs import evolve, frozen
 from twisted.internet.interfaces import IReactorTime
 
 from rsscloud_broker.errors import AddressRefused, OutboundError, Unavailable
@@ -65,17 +65,7 @@ class RelayAnswer:
     unknown: bool = False
 
 
-@frozen
-class RelayMessage:
-    """A request to a target."""
-
-    method: str
-    url: str
-    headers: Mapping[str, str]
-    body: bytes = b""
-
-
-def message_of(protocol: Protocol, url: str, ping: Ping, *, plain: bool = False) -> RelayMessage:
+def message_of(protocol: Protocol, url: str, ping: Ping, *, plain: bool = False) -> OutboundRequest:
     """The request that passes a ping on.
 
     :param url: of the target.
@@ -86,17 +76,17 @@ def message_of(protocol: Protocol, url: str, ping: Ping, *, plain: bool = False)
         case "xml-rpc":
             method, values = _weblog_updates(ping, plain=plain)
             call = xmlrpc.encode_call(f"weblogUpdates.{method}", list(values.values()))
-            return RelayMessage("POST", url, XML, call)
+            return OutboundRequest("POST", url, XML, call)
         case "soap":
             method, values = _weblog_updates(ping, plain=plain)
-            return RelayMessage("POST", url, _SOAP, soap.encode_call(method, values))
+            return OutboundRequest("POST", url, _SOAP, soap.encode_call(method, values))
         case "get":
-            return RelayMessage("GET", _with_parameters(url, ping), {})
+            return OutboundRequest("GET", _with_parameters(url, ping))
         case "rsscloud":
-            return RelayMessage("POST", url, _FORM, urlencode({"url": topic}).encode())
+            return OutboundRequest("POST", url, _FORM, urlencode({"url": topic}).encode())
         case "websub":
             form = {"hub.mode": "publish", "hub.url": topic, "hub.topic": topic}
-            return RelayMessage("POST", url, _FORM, urlencode(form).encode())
+            return OutboundRequest("POST", url, _FORM, urlencode(form).encode())
 
 
 def _weblog_updates(ping: Ping, *, plain: bool) -> tuple[str, dict[str, str]]:
@@ -209,14 +199,12 @@ class Sender:
     outbound: IOutbound
     identity: str
 
-    async def send(self, protocol: Protocol, message: RelayMessage, ping: Ping) -> RelayAnswer:
+    async def send(self, protocol: Protocol, message: OutboundRequest, ping: Ping) -> RelayAnswer:
         """Send a message about a ping, and judge the answer.  Raises nothing."""
         headers = {**message.headers, **headers_of(ping, self.identity)}
         try:
-            reply = await self.outbound.request(
-                # It follows up to three redirects, with the same method and body.
-                OutboundRequest(message.method, message.url, headers, message.body, 3)
-            )
+            # It follows up to three redirects, with the same method and body.
+            reply = await self.outbound.request(evolve(message, headers=headers, redirects=3))
         except AddressRefused as error:
             return RelayAnswer(accepted=False, text=_shortened(str(error)), healthy=False)
         except (OutboundError, Unavailable) as error:

@@ -21,16 +21,9 @@ from twisted.internet.task import deferLater
 
 from rsscloud_broker.delivery.breakers import FIRST_PAUSE, LONGEST_PAUSE, THRESHOLD
 from rsscloud_broker.events import PingRelayed, RelayFailed
-from rsscloud_broker.interfaces import SinkParts
+from rsscloud_broker.interfaces import OutboundRequest, SinkParts
 from rsscloud_broker.model import Callback, Ping, host_of
-from rsscloud_broker.sinks.relay_calls import (
-    XML,
-    Protocol,
-    RelayAnswer,
-    RelayMessage,
-    Sender,
-    message_of,
-)
+from rsscloud_broker.sinks.relay_calls import XML, Protocol, RelayAnswer, Sender, message_of
 from rsscloud_broker.util.backoff import backoff
 from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.util.deferreds import gather
@@ -63,16 +56,16 @@ class Destination:
     protocol: Protocol
     url: str
 
-    def message(self, topic: str) -> RelayMessage:
+    def message(self, topic: str) -> OutboundRequest:
         """The request that pings for a topic."""
         match self.protocol:
             case "xml-rpc":
-                return RelayMessage(
+                return OutboundRequest(
                     "POST", self.url, XML, xmlrpc.encode_call("rssCloud.ping", [topic])
                 )
             case "soap":
                 headers = {**XML, "soapaction": '"/rssCloud"'}
-                return RelayMessage(
+                return OutboundRequest(
                     "POST", self.url, headers, soap.encode_call("ping", {"url": topic})
                 )
         return message_of(self.protocol, self.url, Ping(topic, topic, 0.0))
