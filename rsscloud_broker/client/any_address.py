@@ -40,13 +40,9 @@ from rsscloud_broker.client.feed_requests import FeedAnswer
 from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import IClock, IOutbound, OutboundReply, OutboundRequest
-from rsscloud_broker.wire.codings import (
-    ACCEPTED,
-    CONTENT_CODINGS,
-    DecodingFailed,
-    TooLong,
-    decode_content,
-)
+from rsscloud_broker.outbound.bodies import too_large
+from rsscloud_broker.outbound.decoding import content_coding, decoded
+from rsscloud_broker.wire.codings import ACCEPTED
 
 T = TypeVar("T")
 
@@ -171,38 +167,24 @@ class AnyAddress:
         response: Any = await self._agent.request(
             request.method.encode("ascii"), ascii_url.encode("ascii"), sent, posted
         )
-        coding = b",".join(response.headers.getRawHeaders(b"content-encoding", [])).strip().lower()
-        if b"," in coding:
-            raise OutboundError("the answer is compressed more than once")
+        headers = list(response.headers.getAllRawHeaders())
+        coding = content_coding([(name, line) for name, lines in headers for line in lines])
         content = bytearray()
 
         def add(data: bytes) -> None:
             content.extend(data)
             if len(content) > self._max_bytes:
-                raise self._too_large()
+                raise too_large(self._max_bytes)
 
         await collect(response, add)
-        compressed = coding in CONTENT_CODINGS
         body = bytes(content)
-        if compressed and body:  # the answer to a HEAD has no body
-            body = self._decode(coding, body)
+        if coding and body:  # the answer to a HEAD has no body
+            body = decoded(coding, body, self._max_bytes)
         received = {
             name.decode("latin-1").lower(): ", ".join(line.decode("latin-1") for line in lines)
-            for name, lines in response.headers.getAllRawHeaders()
+            for name, lines in headers
         }
-        return OutboundReply(response.code, received, body, url, (), compressed)
-
-    def _decode(self, coding: bytes, encoded: bytes) -> bytes:
-        """Undo the content coding of a body; an OutboundError if that fails."""
-        try:
-            return decode_content(coding, encoded, self._max_bytes)
-        except TooLong as error:
-            raise self._too_large() from error
-        except DecodingFailed as error:
-            raise OutboundError(f"the answer {error}") from error
-
-    def _too_large(self) -> OutboundError:
-        return OutboundError(f"the answer is larger than {self._max_bytes} bytes")
+        return OutboundReply(response.code, received, body, url, (), bool(coding))
 
 
 def _reason(failure: Failure) -> str:

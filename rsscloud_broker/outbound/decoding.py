@@ -66,7 +66,7 @@ class BodyDecoder:
         at_once = min(DECODED_AT_ONCE, self.limit)
         if len(encoded) <= ENCODED_AT_ONCE:
             try:
-                return _decode(coding, encoded, at_once)
+                return decoded(coding, encoded, at_once)
             except TooLarge:
                 if at_once == self.limit:
                     raise
@@ -92,7 +92,7 @@ class BodyDecoder:
         with self._budget.holding(len(encoded)):
             async with self._turns, self._budget.reserve(limit):
                 turn.has_begun = True
-                return await self._in_thread(_decode, coding, encoded, limit)
+                return await self._in_thread(decoded, coding, encoded, limit)
 
 
 def content_coding(fields: Fields) -> bytes:
@@ -101,8 +101,10 @@ def content_coding(fields: Fields) -> bytes:
     return coding if coding in CONTENT_CODINGS else b""
 
 
-def _decode(coding: bytes, encoded: bytes, limit: int) -> bytes:
-    """Decode a body; TooLarge beyond the limit, OutboundError if it is faulty."""
+def decoded(coding: bytes, encoded: bytes, limit: int) -> bytes:
+    """Decode a body of at least one byte; TooLarge beyond the limit, OutboundError if it is
+    faulty.
+    """
     try:
         return decode_content(coding, encoded, limit)
     except TooLong as error:

@@ -177,7 +177,7 @@ class FollowTests(ProcessTests):
     async def test_document_without_end(self) -> None:
         command = self.follow(self.serve(Endless()), "--once", "--tries", "1")
         self.assertEqual(await command.ended, 1)
-        self.assertIn(b"cannot be read: ", command.errors)
+        self.assertIn(b"is too large to be read: ", command.errors)
         self.assertIn(b"is larger than 10485760 bytes", command.errors)
 
     async def test_push(self) -> None:
