@@ -7,6 +7,7 @@ process, and then returns.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from attrs import evolve
@@ -17,7 +18,7 @@ from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.following import MAX_ANNOUNCEMENTS, Following
 from rsscloud_broker.core.web_addresses import topic_of
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.errors import TopicUnreadable, Unadministrable
+from rsscloud_broker.errors import TopicUnreadable, Unadministrable, Unavailable
 from rsscloud_broker.events import SubscriptionRemoved, TopicEnded
 from rsscloud_broker.interfaces import (
     IAccountAdministration,
@@ -403,7 +404,8 @@ class Administration:
         """
         if not changed:
             raise Unadministrable(missing, missing=True)
-        await self.following.look()
+        with suppress(Unavailable):  # the next look follows it, and says if it fails
+            await self.following.look()
 
 
 def _check_limit(limit: int) -> None:

@@ -12,9 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from twisted.internet.defer import Deferred, DeferredLock
-from twisted.logger import Logger
 
-from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import Administered, HostFreed
 from rsscloud_broker.interfaces import IClock, IEventBus
 from rsscloud_broker.model.administration import Announcement, Change
@@ -40,8 +38,6 @@ class Following(EachPeriod):
     :param forget: discards what is cached of a topic.
     """
 
-    log = Logger()
-
     def __init__(
         self,
         store: Store,
@@ -61,8 +57,6 @@ class Following(EachPeriod):
         # followed changes, which are read again.
         self._last: int | None = None
         self._seen: set[int] = set()
-        #: Whether the log says that changes are followed later.
-        self._is_late = False
         #: Whether changes may wait to be published; still true if the store was not available.
         self._must_publish = True
         self._announcements: Sequence[Announcement] = ()
@@ -79,20 +73,9 @@ class Following(EachPeriod):
     async def look(self) -> None:
         """Follow all changes that are stored by now.
 
-        If the store cannot be used, the next look follows them.  This is logged once, until a look
-        succeeds.
+        :raises Unavailable: the store cannot be used; the next look follows them.
         """
-        await self._lock.run(lambda: Deferred.fromCoroutine(self._look_or_log()))
-
-    async def _look_or_log(self) -> None:
-        """Follow new changes; log it once if the store cannot be used."""
-        try:
-            await self._follow_new()
-            self._is_late = False
-        except Unavailable as error:
-            if not self._is_late:
-                self._is_late = True
-                self.log.error("Changes by administrators are followed later: {error}", error=error)
+        await self._lock.run(lambda: Deferred.fromCoroutine(self._follow_new()))
 
     async def _follow_new(self) -> None:
         """Follow the changes since the last look, or those from before the start at the first."""

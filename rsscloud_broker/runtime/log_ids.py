@@ -121,7 +121,6 @@ FORMATS: Final[Mapping[str, tuple[str, ...]]] = {
     "RB710": (
         "{what} is put off: {error}",
         "Notifications are put off: {error}",
-        "Changes by administrators are followed later: {error}",
         "Polling is put off: {error}",
         "A poll of {url} is put off: {error}",
         "Reading {url} is put off: {error}",

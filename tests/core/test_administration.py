@@ -459,7 +459,7 @@ class OtherProcessTests(AdministrationTestCase):
                 self.store.changes_after = lambda *args: fail(Unavailable("the disk is full"))
                 for _ in range(5):
                     self.wait()
-                told = [log for log in logs if "followed later" in log["log_format"]]
+                told = [log for log in logs if "tried again" in log["log_format"]]
                 self.assertEqual(len(told), 2 * number)  # by each of the two processes
                 self.store.changes_after = working
                 self.wait()
