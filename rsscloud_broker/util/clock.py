@@ -21,6 +21,7 @@ from contextlib import suppress
 from inspect import isawaitable
 from typing import Any
 
+from twisted.application.internet import TimerService
 from twisted.application.service import Service
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -242,7 +243,7 @@ class EachPeriod(Service):
         self._run = None
 
 
-class WallClockWatch(Service):
+class WallClockWatch(TimerService):
     """A service that notices when the wall clock is set, and calls a function when it is set back.
 
     Work that is due at a stored time would be done too late, by as much as the wall clock was
@@ -255,34 +256,21 @@ class WallClockWatch(Service):
     log = Logger()
 
     def __init__(self, clock: IClock, set_back: Callable[[float], Awaitable[object]]) -> None:
-        self._clock = clock
+        super().__init__(1.0, self._look)
+        self.clock = self._clock = clock
         self._set_back = set_back
-        self._timer: IDelayedCall | None = None
-        self._difference = 0.0  # see ``_measure``
 
     def startService(self) -> None:
-        super().startService()
         self._difference = self._measure()
-        self._set_timer()
-
-    def stopService(self) -> None:
-        super().stopService()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        super().startService()
 
     def _measure(self) -> float:
         """By how much the wall clock is ahead of the monotonic clock."""
         return self._clock.wall_seconds() - self._clock.seconds()
 
-    def _set_timer(self) -> None:
-        """Compare the clocks again in a second."""
-        self._timer = self._clock.callLater(1.0, self._look)
-
     def _look(self) -> None:
         """Compare the clocks; if the wall clock was set back, have ``set_back`` called."""
         before, self._difference = self._difference, self._measure()
-        self._set_timer()
         jump = self._difference - before
         # The wall clock counts as set if it differs from the expected time by a second or more.
         # Smaller differences are normal: the system adjusts it all the time, and a busy process
