@@ -889,7 +889,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "outbound/bodies.py",
-        "self._kept += data[: self._left]",
+        "self._kept += data[:left]",
         "self._kept += data",
         "outbound.test_bodies outbound.test_large_bodies outbound.test_client",
         "A callback's answer without end fills the memory.",

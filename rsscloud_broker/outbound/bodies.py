@@ -7,7 +7,7 @@ A server may send without end, so the bytes are counted piece by piece, and the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from rsscloud_broker.errors import OutboundError, TooLarge
 
@@ -19,14 +19,22 @@ Fields: TypeAlias = Sequence[tuple[bytes, bytes]]
 _STRANGE: Final = frozenset({b"br", b"zstd", b"compress", b"x-compress", b"dcb", b"dcz"})
 
 
-class AnswerBody(Protocol):
+class AnswerBody:
     """Collects the body of one answer.
 
-    :ivar size: how many of its bytes are in memory.
+    :param fields: the headers of the answer.
+    :param limit: how many bytes are kept.
     """
 
+    def __init__(self, fields: Fields, limit: int) -> None:
+        # A list of very small pieces would take more memory than their bytes.
+        self._kept = bytearray()
+        self._limit = limit
+
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """How many of its bytes are in memory."""
+        return len(self._kept)
 
     def add(self, data: bytes) -> bool:
         """Add the next piece.
@@ -34,6 +42,7 @@ class AnswerBody(Protocol):
         :returns: whether further pieces are of any use.
         :raises OutboundError: the broker does not accept this body.
         """
+        raise NotImplementedError
 
     def end(self, whole: bool) -> bytes:
         """The body, after its last piece or when further pieces are of no use.
@@ -42,6 +51,7 @@ class AnswerBody(Protocol):
             that ends with its connection (RFC 9112, section 8).
         :raises OutboundError: the body is incomplete, and this class accepts no such body.
         """
+        return bytes(self._kept)
 
 
 #: Makes the ``AnswerBody`` for an answer with the given headers; raises OutboundError if they show
@@ -49,46 +59,22 @@ class AnswerBody(Protocol):
 BodyMaker: TypeAlias = Callable[[Fields], AnswerBody]
 
 
-class TruncatingBody:
-    """Collects a body as it comes; keeps its beginning if it is too long or incomplete.
-
-    :param fields: the headers of the answer, which do not matter here.
-    :param limit: how many bytes are kept.
-    """
-
-    def __init__(self, fields: Fields, limit: int) -> None:
-        # A list of very small pieces would take more memory than their bytes.
-        self._kept = bytearray()
-        self._left = limit
-
-    @property
-    def size(self) -> int:
-        return len(self._kept)
+class TruncatingBody(AnswerBody):
+    """Collects a body as it comes; keeps its beginning if it is too long or incomplete."""
 
     def add(self, data: bytes) -> bool:
         """Keep what fits; False once a byte did not fit."""
-        self._kept += data[: self._left]
-        self._left -= len(data)
-        return self._left >= 0
-
-    def end(self, whole: bool) -> bytes:
-        return bytes(self._kept)
+        left = self._limit - len(self._kept)
+        self._kept += data[:left]
+        return len(data) <= left
 
 
-class WholeBody:
-    """Collects a body as it comes, perhaps compressed; a long or incomplete body is an error.
-
-    :param limit: how many bytes the body may have.
-    """
+class WholeBody(AnswerBody):
+    """Collects a body as it comes, perhaps compressed; a long or incomplete body is an error."""
 
     def __init__(self, fields: Fields, limit: int) -> None:
+        super().__init__(fields, limit)
         self._coding = coding_of(fields)
-        self._kept = bytearray()
-        self._limit = limit
-
-    @property
-    def size(self) -> int:
-        return len(self._kept)
 
     def add(self, data: bytes) -> bool:
         """Keep a piece; an error beyond the limit, or if the broker cannot decode the body."""
@@ -102,7 +88,7 @@ class WholeBody:
     def end(self, whole: bool) -> bytes:
         if not whole:
             raise OutboundError("the answer breaks off")
-        return bytes(self._kept)
+        return super().end(whole)
 
 
 def too_large(limit: int) -> TooLarge:
