@@ -11,8 +11,6 @@ bytes do not count, since the number of notifications under way limits them.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
 from attrs import define, field
 from twisted.internet.defer import Deferred, DeferredLock
 
@@ -28,45 +26,6 @@ SMALL = 64 * 1024
 
 #: How many bytes the contents of walks may have, and those of notifications under way.
 OF_WALKS, UNDER_WAY = 12 * 1024 * 1024, 16 * 1024 * 1024
-
-
-@define(eq=False)
-class WalkBudget:
-    """Limits the bytes of contents that walks hold in memory.
-
-    A walk waits in ``enter`` until its content fits; walks that wait are served in order.  A
-    single content always fits, however large it is.
-    """
-
-    _limit: int = OF_WALKS
-    _held: int = field(default=0, init=False)  # bytes
-    # The walks that wait, each with the bytes of its content.
-    _queue: OrderedDict[Deferred[None], int] = field(factory=OrderedDict, init=False)
-
-    async def enter(self, size: int) -> None:
-        """Wait until a content of ``size`` bytes fits, and count it until ``leave``."""
-        if size <= SMALL:
-            return
-        turn: Deferred[None] = Deferred()
-        self._queue[turn] = size
-        self._let_in()
-        await turn
-
-    def leave(self, size: int) -> None:
-        """Count a content no more that ``enter`` has counted, and let others in."""
-        if size > SMALL:
-            self._held -= size
-            self._let_in()
-
-    def _let_in(self) -> None:
-        """Let walks in, first come, first served, as long as their contents fit."""
-        while self._queue:
-            turn, size = next(iter(self._queue.items()))
-            if self._held and self._held + size > self._limit:
-                return
-            del self._queue[turn]
-            self._held += size
-            turn.callback(None)
 
 
 @define(eq=False)

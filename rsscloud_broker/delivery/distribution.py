@@ -30,7 +30,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.delivery.attempts import Attempts
 from rsscloud_broker.delivery.breakers import Breakers
-from rsscloud_broker.delivery.contents import Contents, WalkBudget
+from rsscloud_broker.delivery.contents import OF_WALKS, SMALL, Contents
 from rsscloud_broker.delivery.dispatch import Dispatcher
 from rsscloud_broker.delivery.options import STOP_TIMEOUT, DistributionOptions
 from rsscloud_broker.delivery.retries import Retries
@@ -53,6 +53,7 @@ from rsscloud_broker.events import (
 from rsscloud_broker.interfaces import IClock, IEventSink, INotifyingOutbound, SinkParts
 from rsscloud_broker.model import Callback, Subscription, SubscriptionOptions
 from rsscloud_broker.model.work import Fanout
+from rsscloud_broker.policy.memory_budget import Reservations
 from rsscloud_broker.storage import Store
 from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE, StoreRetry
@@ -150,7 +151,7 @@ class Distribution(Service):
             when_saved=self._retries.when_saved,
             note_saved=self._retries.note_saved,
             others_wait=lambda: bool(self._queue),
-            walk_budget=WalkBudget(),
+            walk_budget=Reservations(OF_WALKS, SMALL),
             slice_size=options.slice_size,
         )
         # By the id of the fan-out.  If there are more than this many, the oldest tally is dropped,

@@ -34,12 +34,12 @@ from rsscloud_broker.delivery.attempt import (
     put_off,
 )
 from rsscloud_broker.delivery.attempts import Attempts
-from rsscloud_broker.delivery.contents import WalkBudget
 from rsscloud_broker.delivery.tally import Tally
 from rsscloud_broker.errors import ClaimLost
 from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.model import Callback, Content, Subscription, SubscriptionOptions
 from rsscloud_broker.model.work import Delivery, Fanout, Recorded
+from rsscloud_broker.policy.memory_budget import Reservations
 from rsscloud_broker.storage import Store
 from rsscloud_broker.util.retry import StoreRetry
 
@@ -83,7 +83,7 @@ class Tools:
     when_saved: Callable[[], Awaitable[None]]
     note_saved: Callable[[Sequence[Delivery], Recorded], None]
     others_wait: Callable[[], bool]
-    walk_budget: WalkBudget
+    walk_budget: Reservations
     slice_size: int
 
 

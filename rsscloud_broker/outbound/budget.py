@@ -7,17 +7,14 @@ uncompressed one cannot wait, because it is in memory already; so the limit for 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final, Self, TypeAlias
 from weakref import finalize
 
-from twisted.internet.defer import CancelledError, Deferred
-
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.model import Content
-from rsscloud_broker.policy.memory_budget import Budget
+from rsscloud_broker.policy.memory_budget import Budget, Reservations
 
 #: The limit in bytes of each kind: answers that arrive, answers that wait to be decoded, and
 #: contents.
@@ -53,7 +50,7 @@ class AnswerBudget(Budget):
     :param call: calls a function in the reactor's thread; needed since the last reference to a
         content may be dropped in another thread.
     :ivar encoded: bytes of answers that wait to be decoded.
-    :ivar kept: bytes of contents.
+    :ivar contents: counts the bytes of contents.
     """
 
     @classmethod
@@ -71,8 +68,8 @@ class AnswerBudget(Budget):
     def __init__(self, limit: int = LIMIT, small: int = SMALL, call: Call = _call_at_once) -> None:
         super().__init__(limit, small)
         self._call = call
-        self._waiting: deque[tuple[Deferred[None], int]] = deque()  # who waits, for how many bytes
-        self.encoded = self.kept = 0
+        self.contents = Reservations(limit)
+        self.encoded = 0
 
     def set_body_limit(self, body_limit: int) -> None:
         """Set the limit so that two contents of the largest size fit.
@@ -80,18 +77,20 @@ class AnswerBudget(Budget):
         :param body_limit: the largest size of a content, in bytes.
         """
         self.resize(max(LIMIT, 2 * body_limit))
+        self.contents.limit = self._limit
 
     def has_capacity(self, size: int) -> bool:
         """Whether an uncompressed content of ``size`` bytes fits."""
         # They may use twice the limit, since they cannot wait.
-        return size <= self._small or self.kept + size <= 2 * self._limit
+        return size <= self._small or self.contents.held + size <= 2 * self._limit
 
     def keep(self, content: Content) -> None:
         """Count a content until the garbage collector has removed it; small ones do not count."""
         size = len(content.body)
         if size > self._small:
-            self.kept += size
-            finalize(content, self._call, self._release, size).atexit = False  # needless at the end
+            self.contents.held += size
+            dropped = finalize(content, self._call, self.contents.leave, size)
+            dropped.atexit = False  # needless at the end
 
     @contextmanager
     def holding(self, size: int) -> Iterator[None]:
@@ -112,29 +111,8 @@ class AnswerBudget(Budget):
         """Reserve ``size`` bytes for a content while the context lasts; first wait, in order, until
         contexts that ended have freed them.
         """
-        if self._waiting or not self._fits(size):
-            turn: Deferred[None] = Deferred()
-            self._waiting.append((turn, size))
-            try:
-                await turn
-            except CancelledError:
-                self._waiting.remove((turn, size))
-                raise
-        else:
-            self.kept += size
+        await self.contents.enter(size)
         try:
             yield
         finally:
-            self._release(size)
-
-    def _fits(self, size: int) -> bool:
-        """Whether a content of this size fits now; one alone always does."""
-        return not self.kept or self.kept + size <= self._limit
-
-    def _release(self, size: int) -> None:
-        """Free this many bytes, and give them to those who wait for bytes, in order."""
-        self.kept -= size
-        while self._waiting and self._fits(self._waiting[0][1]):
-            turn, wanted = self._waiting.popleft()
-            self.kept += wanted
-            turn.callback(None)
+            self.contents.leave(size)

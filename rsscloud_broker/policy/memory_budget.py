@@ -1,4 +1,4 @@
-"""Limits the bytes in memory of messages that strangers are sending, in total.
+"""Limits the bytes in memory: of messages that strangers are sending, and of what waits for room.
 
 Each request body and each answer has a limit of its own, but very many may arrive at once.  So
 those that are larger than usual share a budget.  When it is used up, the message that has been
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from typing import Protocol
+
+from twisted.internet.defer import CancelledError, Deferred
 
 
 class ArrivingMessage(Protocol):
@@ -59,3 +61,49 @@ class Budget:
         size = self._under_way.pop(message, 0)
         self.held -= size
         return size
+
+
+class Reservations:
+    """Counts reserved bytes of memory.  Those for whom there are none left wait, and are served in
+    order; a single reservation always fits, however large it is.
+
+    :ivar limit: how many bytes may be reserved together.
+    :param small: a reservation of up to this many bytes is not counted.
+    :ivar held: how many bytes are reserved now.
+    """
+
+    def __init__(self, limit: int, small: int = 0) -> None:
+        self.limit = limit
+        self._small = small
+        self.held = 0
+        # Those who wait, each with the bytes that it wants.
+        self._queue: OrderedDict[Deferred[None], int] = OrderedDict()
+
+    async def enter(self, size: int) -> None:
+        """Wait until ``size`` bytes fit, and count them until ``leave``."""
+        if size <= self._small:
+            return
+        turn: Deferred[None] = Deferred()
+        self._queue[turn] = size
+        self._let_in()
+        try:
+            await turn
+        except CancelledError:
+            del self._queue[turn]
+            raise
+
+    def leave(self, size: int) -> None:
+        """Count bytes no more that ``enter`` has counted, and let others in."""
+        if size > self._small:
+            self.held -= size
+            self._let_in()
+
+    def _let_in(self) -> None:
+        """Let others in, first come, first served, as long as their bytes fit."""
+        while self._queue:
+            turn, size = next(iter(self._queue.items()))
+            if self.held and self.held + size > self.limit:
+                return
+            del self._queue[turn]
+            self.held += size
+            turn.callback(None)

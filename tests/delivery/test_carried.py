@@ -2,45 +2,15 @@
 
 from __future__ import annotations
 
-from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.delivery.contents import OF_WALKS, SMALL, ContentsUnderWay, WalkBudget
+from rsscloud_broker.delivery.contents import OF_WALKS, SMALL, ContentsUnderWay
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import TopicChanged
 from rsscloud_broker.model import Content, FetchResult
 from tests.delivery.engine import EngineTestCase
 
 LARGE = SMALL + 1
-
-
-class WalkRoomTests(SynchronousTestCase):
-    def setUp(self) -> None:
-        self.room = WalkBudget(10 * LARGE)
-
-    def enter(self, size: int) -> Deferred[None]:
-        return Deferred.fromCoroutine(self.room.enter(size))
-
-    def test_in_the_order_in_which_they_came(self) -> None:
-        self.successResultOf(self.enter(6 * LARGE))
-        waiting = [self.enter(size * LARGE) for size in (5, 4, 1)]
-        self.assertEqual([one.called for one in waiting], [False, False, False])
-        self.room.leave(6 * LARGE)
-        self.assertEqual([one.called for one in waiting], [True, True, True])
-
-    def test_small_ones_do_not_wait(self) -> None:
-        self.successResultOf(self.enter(10 * LARGE))
-        for _ in range(1000):
-            self.successResultOf(self.enter(SMALL))
-        self.room.leave(SMALL)
-        self.assertNoResult(self.enter(LARGE))
-
-    def test_one_has_room_however_large_it_is(self) -> None:
-        self.successResultOf(self.enter(11 * LARGE))
-        waiting = self.enter(LARGE)
-        self.assertNoResult(waiting)
-        self.room.leave(11 * LARGE)
-        self.successResultOf(waiting)
 
 
 class UnderWayTests(SynchronousTestCase):

@@ -67,7 +67,7 @@ class BodyDecoderTests(SynchronousTestCase):
         decoder = BodyDecoder(limit, self.budget, execute)
         asking = Deferred.fromCoroutine(decoder.decode(answer))
         error = self.failureResultOf(asking, kind).value
-        self.assertEqual((self.budget.encoded, self.budget.kept), (0, 0))
+        self.assertEqual((self.budget.encoded, self.budget.contents.held), (0, 0))
         return str(error)
 
     def test_codings(self) -> None:
@@ -106,7 +106,7 @@ class BodyDecoderTests(SynchronousTestCase):
             self.assertEqual(len(threads.given), min(AT_A_TIME, 11 - count))
             threads.work()
             self.assertEqual(self.successResultOf(one), LARGE)
-        self.assertEqual((self.budget.encoded, self.budget.kept), (0, 0))
+        self.assertEqual((self.budget.encoded, self.budget.contents.held), (0, 0))
 
     def test_who_gives_up(self) -> None:
         """Waiting work is dropped; a running thread keeps its turn and its budget."""
@@ -118,12 +118,14 @@ class BodyDecoderTests(SynchronousTestCase):
             one.cancel()
             self.failureResultOf(one, CancelledError)
         self.assertEqual(len(threads.given), AT_A_TIME)
-        self.assertEqual(self.budget.kept, AT_A_TIME * 1_000_000)
+        self.assertEqual(self.budget.contents.held, AT_A_TIME * 1_000_000)
         self.assertEqual(self.budget.encoded, (AT_A_TIME + 1) * len(encoded.body))
         for _ in range(AT_A_TIME + 1):
             threads.work()
         self.assertEqual(self.successResultOf(asked[-1]), LARGE)
-        self.assertEqual((self.budget.encoded, self.budget.kept, threads.given), (0, 0, []))
+        self.assertEqual(
+            (self.budget.encoded, self.budget.contents.held, threads.given), (0, 0, [])
+        )
 
     def test_much_that_becomes_nothing_needs_a_thread(self) -> None:
         """To decompress it takes as long, although the result is empty."""
@@ -147,7 +149,7 @@ class BodyDecoderTests(SynchronousTestCase):
         self.assertNoResult(asked)
         del content
         self.assertEqual(self.successResultOf(asked), LARGE)
-        self.assertEqual((self.budget.encoded, self.budget.kept), (0, 0))
+        self.assertEqual((self.budget.encoded, self.budget.contents.held), (0, 0))
 
     def test_no_room_for_those_that_wait(self) -> None:
         threads = Threads()

@@ -1,10 +1,11 @@
-"""Tests the budget of bytes of messages that are arriving."""
+"""Tests the limits of the bytes of messages that are arriving, and of what waits for memory."""
 
 from __future__ import annotations
 
+from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.policy.memory_budget import Budget
+from rsscloud_broker.policy.memory_budget import Budget, Reservations
 
 
 class Arriving:
@@ -60,3 +61,32 @@ class BudgetTests(SynchronousTestCase):
         for _ in range(2):
             self.budget.drop(self.things[0])
         self.assertEqual(self.budget.held, 0)
+
+
+class ReservationTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.room = Reservations(1000, small=50)
+
+    def enter(self, size: int) -> Deferred[None]:
+        return Deferred.fromCoroutine(self.room.enter(size))
+
+    def test_in_the_order_in_which_they_came(self) -> None:
+        self.successResultOf(self.enter(600))
+        waiting = [self.enter(size) for size in (500, 400, 100)]
+        self.assertEqual([one.called for one in waiting], [False, False, False])
+        self.room.leave(600)
+        self.assertEqual([one.called for one in waiting], [True, True, True])
+
+    def test_small_ones_do_not_wait(self) -> None:
+        self.successResultOf(self.enter(1000))
+        for _ in range(1000):
+            self.successResultOf(self.enter(50))
+        self.room.leave(50)
+        self.assertNoResult(self.enter(100))
+
+    def test_one_has_room_however_large_it_is(self) -> None:
+        self.successResultOf(self.enter(1100))
+        waiting = self.enter(100)
+        self.assertNoResult(waiting)
+        self.room.leave(1100)
+        self.successResultOf(waiting)

@@ -142,16 +142,16 @@ class WantedTests(ReadingTestCase):
     async def test_own_content_is_counted_while_it_is_in_memory(self) -> None:
         self.pages.answers["/large"] = page(200, b"x" * LIMIT)
         fetched = await self.fetch("/large")
-        self.assertEqual(self.budget.kept, LIMIT)
+        self.assertEqual(self.budget.contents.held, LIMIT)
         del fetched
-        self.budget.kept += 10**9
+        self.budget.contents.held += 10**9
         error = await self.assertFailure(self.fetch("/large"), Unavailable)
         self.assertIn(NO_MEMORY, str(error))
 
     async def test_content_for_which_there_is_no_memory_is_dropped_at_once(self) -> None:
         """An error that somebody keeps for a while must not keep the content, too."""
         self.pages.answers["/large"] = page(200, b"x" * LIMIT)
-        self.budget.kept += 10**9
+        self.budget.contents.held += 10**9
         held: list[object] = []
         try:
             await self.fetch("/large")
@@ -274,7 +274,9 @@ class BadInputTests(ReadingTestCase):
         for _ in range(3):
             results = await read_all()
         self.assertLess(_memory() - before, 8 * LIMIT)
-        while self.budget.kept:  # the reactor counts the last content after its reference is gone
+        while (
+            self.budget.contents.held
+        ):  # the reactor counts the last content after its reference is gone
             await deferLater(_reactor, 0)
         self.assertEqual(self.crew.couriers[0]._process.pid, pid)
         self.assertIn("too large to be read", results[0])
