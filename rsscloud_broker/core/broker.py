@@ -41,7 +41,6 @@ from rsscloud_broker.events import (
     PingAccepted,
     PingReceived,
     PingRefused,
-    SubscriptionDenied,
     SubscriptionRequested,
     TopicChanged,
 )
@@ -171,27 +170,22 @@ class Broker:
         if self._access.came_back(origin):
             return False
         with self._publishing_refusals(url, source):
-            changed = await self._ping_topic(url, source, again=again, origin=origin, way=way)
+            self._access.check_source(source)
+            self._check_space()
+            self._admission.ping(source)
+            topic = topic_of(url)
+            self._access.check_publish(topic)
+            await self._admit_fetch(topic, source)
+            try:
+                fetch = self._detector.check_now
+                check = partial(fetch, topic, pinged=True, source=source, origin=origin, way=way)
+                record = await self._revive_if_allowed(topic, check)
+            except TopicUnreadable as error:
+                if again and not error.refused:
+                    cause = ChangeSource(way, origin, pinged=True)
+                    await self._detector.schedule_later(topic, source, cause)
+                raise
         self._publish_ping_accepted(url, source, origin, way)
-        return changed
-
-    async def _ping_topic(self, url: str, source: str, again: bool, origin: str, way: Way) -> bool:
-        """Fetch a pinged topic now; ``again``: also later, if this fails.  See ``ping_topic``."""
-        self._access.check_source(source)
-        self._check_space()
-        self._admission.ping(source)
-        url = topic_of(url)
-        self._access.check_publish(url)
-        await self._admit_fetch(url, source)
-        try:
-            fetch = self._detector.check_now
-            check = partial(fetch, url, pinged=True, source=source, origin=origin, way=way)
-            record = await self._revive_if_allowed(url, check)
-        except TopicUnreadable as error:
-            if again and not error.refused:
-                cause = ChangeSource(way, origin, pinged=True)
-                await self._detector.schedule_later(url, source, cause)
-            raise
         return record.news
 
     async def distrust_pings(self, url: str) -> None:
@@ -329,10 +323,7 @@ class Broker:
         try:
             yield
         except Refused as error:
-            now = self._clock.wall_seconds()
-            self._bus.publish(
-                SubscriptionDenied(intent.topic, intent.callback, str(error), now, intent.source)
-            )
+            self._verifier.publish_denied(intent, str(error))
             raise
 
     def _publish_requested(self, intent: Intent) -> None:
@@ -346,26 +337,22 @@ class Broker:
 
     async def subscribe(self, intent: Intent) -> Subscription:
         with self._publishing_denials(intent):
-            return await self._subscribe(intent)
-
-    async def _subscribe(self, intent: Intent) -> Subscription:
-        """Check an intent, verify it with its callback, and store the subscription."""
-        self._check_caller(intent)
-        self._check_space()
-        self._verifier.check_protocol(intent.callback.protocol)
-        intent = about_topic(intent)
-        self._access.check_subscribe(intent.topic)
-        quota = await self._admission.verification(intent)
-        self._publish_requested(intent)
-        try:
-            return await self._revive_if_allowed(
-                intent.topic, partial(self._verifier.subscribe, intent)
-            )
-        except Refused as error:
-            quota.left += 1  # there is no new subscription at the host
-            if isinstance(error, CallbackFailed):
-                self._admission.failed(intent, error)
-            raise
+            self._check_caller(intent)
+            self._check_space()
+            self._verifier.check_protocol(intent.callback.protocol)
+            intent = about_topic(intent)
+            self._access.check_subscribe(intent.topic)
+            quota = await self._admission.verification(intent)
+            self._publish_requested(intent)
+            try:
+                return await self._revive_if_allowed(
+                    intent.topic, partial(self._verifier.subscribe, intent)
+                )
+            except Refused as error:
+                quota.left += 1  # there is no new subscription at the host
+                if isinstance(error, CallbackFailed):
+                    self._admission.failed(intent, error)
+                raise
 
     def _check_caller(self, intent: Intent) -> None:
         """:raises Forbidden: the source or the callback of an intent is blocked."""
@@ -374,44 +361,36 @@ class Broker:
 
     async def unsubscribe(self, intent: Intent) -> bool:
         with self._publishing_denials(intent):
-            return await self._unsubscribe(evolve(intent, unsubscribe=True))
-
-    async def _unsubscribe(self, intent: Intent) -> bool:
-        """Check an intent, verify it with its callback, and remove the subscription."""
-        self._check_caller(intent)
-        self._verifier.check_protocol(intent.callback.protocol)
-        intent = about_topic(intent)
-        await self._admission.verification(intent)
-        self._publish_requested(intent)
-        try:
-            return await self._verifier.unsubscribe(intent)
-        except CallbackFailed as error:
-            self._admission.failed(intent, error)
-            raise
+            self._check_caller(intent)
+            self._verifier.check_protocol(intent.callback.protocol)
+            intent = about_topic(evolve(intent, unsubscribe=True))
+            await self._admission.verification(intent)
+            self._publish_requested(intent)
+            try:
+                return await self._verifier.unsubscribe(intent)
+            except CallbackFailed as error:
+                self._admission.failed(intent, error)
+                raise
 
     async def accept(self, intent: Intent) -> None:
         with self._publishing_denials(intent):
-            await self._accept(intent)
-
-    async def _accept(self, intent: Intent) -> None:
-        """Check an intent, and store it; ``IntentQueue`` verifies it later."""
-        self._check_caller(intent)
-        self._verifier.check_protocol(intent.callback.protocol)
-        intent = about_topic(intent)
-        if not intent.unsubscribe:
-            self._check_space()
-            self._access.check_subscribe(intent.topic)
-        quota = await self._admission.verification(intent, remembering=False)
-        try:
-            await self._check_intent(intent)
-        except Refused:
-            quota.left += 1  # as in ``_subscribe``
-            raise
-        await self._intents.add(
-            intent,
-            limited=not self._admission.is_exempt(intent.source),
-            stored=partial(self._publish_requested, intent),
-        )
+            self._check_caller(intent)
+            self._verifier.check_protocol(intent.callback.protocol)
+            intent = about_topic(intent)
+            if not intent.unsubscribe:
+                self._check_space()
+                self._access.check_subscribe(intent.topic)
+            quota = await self._admission.verification(intent, remembering=False)
+            try:
+                await self._check_intent(intent)
+            except Refused:
+                quota.left += 1  # as in ``subscribe``
+                raise
+            await self._intents.add(
+                intent,
+                limited=not self._admission.is_exempt(intent.source),
+                stored=partial(self._publish_requested, intent),
+            )
 
     async def _check_intent(self, intent: Intent) -> None:
         """Raise if the broker would not fetch the topic or not call the callback of an intent.

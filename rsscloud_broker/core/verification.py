@@ -164,7 +164,7 @@ class Verifier:
         self.publish_denied(intent, reason)
 
     def publish_denied(self, intent: Intent, reason: str) -> None:
-        """Publish that the broker has settled an accepted intent without a subscription."""
+        """Publish that an intent to subscribe or to unsubscribe was refused, and why."""
         now = self._clock.wall_seconds()
         self._bus.publish(
             SubscriptionDenied(intent.topic, intent.callback, reason, now, intent.source)
