@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from rsscloud_broker.client.web import ClientError, Reply, Web
+from rsscloud_broker.client.web import ClientError, Web
+from rsscloud_broker.interfaces import OutboundReply
 
 
 class NotThere(ClientError):
@@ -44,7 +45,7 @@ async def call(
     return answer
 
 
-def _object(reply: Reply) -> dict[str, Any]:
+def _object(reply: OutboundReply) -> dict[str, Any]:
     """The JSON object that an answer is; empty if it is none."""
     try:
         found = json.loads(reply.body)

@@ -13,7 +13,8 @@ from urllib.parse import urlencode
 
 from lxml import etree, html
 
-from rsscloud_broker.client.web import ClientError, Reply, Web
+from rsscloud_broker.client.web import ClientError, Web
+from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.wire import soap, xml, xmlrpc
 from rsscloud_broker.wire.text import charset_of
 
@@ -37,7 +38,7 @@ async def call_form(web: Web, url: str, fields: Sequence[tuple[str, str]]) -> st
     reply = await web.post(url, headers, urlencode(fields).encode("ascii"))
     _require_success(url, reply)
     try:
-        answer = xml.parse(reply.body, charset_of(reply.content_type))
+        answer = xml.parse(reply.body, charset_of(reply.headers.get("content-type", "")))
     except xml.MalformedXML as error:
         raise ClientError(f"{url}: the answer is not that of an rssCloud server: {error}") from None
     message = answer.get("msg", "")
@@ -56,7 +57,7 @@ async def call_xmlrpc(web: Web, url: str, procedure: str, parameters: Sequence[A
     reply = await web.post(url, _XML, xmlrpc.encode_call(procedure, parameters))
     _require_success(url, reply)
     try:
-        return xmlrpc.decode_response(reply.body, charset_of(reply.content_type))
+        return xmlrpc.decode_response(reply.body, charset_of(reply.headers.get("content-type", "")))
     except xmlrpc.XMLRPCFault as fault:
         raise Declined(fault.string) from None
     except xml.MalformedXML as error:
@@ -78,7 +79,7 @@ async def call_soap(
     if reply.status != 500:  # a fault has this status
         _require_success(url, reply)
     try:
-        return soap.decode_response(reply.body, charset_of(reply.content_type))
+        return soap.decode_response(reply.body, charset_of(reply.headers.get("content-type", "")))
     except soap.SoapFault as fault:
         raise Declined(fault.string) from None
     except xml.MalformedXML as error:
@@ -118,7 +119,7 @@ def _visible_text(page: bytes) -> str:
     return shorten(text, 200, placeholder="...")
 
 
-def _require_success(url: str, reply: Reply) -> None:
+def _require_success(url: str, reply: OutboundReply) -> None:
     """Raise ``ClientError`` if the status of an answer is not from 200 to 299."""
     if not reply.success:
         raise ClientError(f"{url}: answered with HTTP status {reply.status}")

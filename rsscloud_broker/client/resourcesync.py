@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textwrap import shorten
 
-from rsscloud_broker.client.web import ClientError, Web
+from rsscloud_broker.client.web import ACCEPTED, ClientError, Web
 from rsscloud_broker.wire import links, resourcesync
 from rsscloud_broker.wire.text import clean
 
@@ -42,7 +42,7 @@ async def notify(
         headers["Authorization"] = f"Bearer {token}"
     reply = await web.post(hub, headers, payload)
     answer = clean(reply.body.decode("utf-8", "replace"))
-    if not reply.accepted:
+    if reply.status not in ACCEPTED:
         reason = "a hub answers 202; give its whole URL, which often ends in /websub"
         if not reply.success:
             reason = shorten(answer, 300, placeholder="...")

@@ -66,7 +66,7 @@ async def find_cloud(web: Web, feed_url: str) -> Cloud:
     if not reply.success:
         raise ClientError(f"{feed_url}: answered with HTTP status {reply.status}")
     try:
-        clouds = clouds_of(reply.body, charset_of(reply.content_type))
+        clouds = clouds_of(reply.body, charset_of(reply.headers.get("content-type", "")))
     except MalformedXML as error:
         raise ClientError(
             f"{feed_url} cannot be read as a feed that names a cloud ({error}). Is it the "

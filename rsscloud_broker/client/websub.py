@@ -8,12 +8,11 @@ subscription before the lease ends.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from secrets import token_urlsafe
 from typing import Final, NoReturn, Protocol
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from attrs import define, field, frozen
 from lxml import etree, html
@@ -22,8 +21,10 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
-from rsscloud_broker.client.web import ClientError, Reply, Web
-from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.client.web import ACCEPTED, ClientError, Web
+from rsscloud_broker.errors import OutboundError, Unavailable
+from rsscloud_broker.interfaces import OutboundReply
+from rsscloud_broker.outbound.urls import redirected
 from rsscloud_broker.util.urls import joined
 from rsscloud_broker.wire import links, websub, xml
 from rsscloud_broker.wire.text import charset_of, clean, decode
@@ -68,8 +69,7 @@ async def find_hub(web: Web, url: str) -> tuple[str, str]:
     if not reply.success:
         raise ClientError(f"{url}: answered with HTTP status {reply.status}")
     for find in (_links_in_headers, _links_in_document):
-        base = reply.url or url
-        found = [(joined(base, target), relation) for target, relation in find(reply)]
+        found = [(joined(reply.url, target), relation) for target, relation in find(reply)]
         hubs = [target for target, relation in found if relation == "hub" and target]
         selves = [target for target, relation in found if relation == "self" and target]
         if hubs:
@@ -77,22 +77,23 @@ async def find_hub(web: Web, url: str) -> tuple[str, str]:
     raise ClientError(f"{url} names no hub. Name a broker with --broker.")
 
 
-def _links_in_headers(reply: Reply) -> Iterator[tuple[str, str]]:
+def _links_in_headers(reply: OutboundReply) -> Iterator[tuple[str, str]]:
     """Targets and relations of the links in the Link headers."""
-    for link in links.parse_or_empty(reply.link):
+    for link in links.parse_or_empty(reply.headers.get("link", "")):
         yield from ((link.target, relation) for relation in link.relations)
 
 
-def _links_in_document(reply: Reply) -> Iterator[tuple[str, str]]:
+def _links_in_document(reply: OutboundReply) -> Iterator[tuple[str, str]]:
     """Targets and relations of the links in a feed, or in the head of a page."""
     for element in _link_elements(reply):
         for relation in element.get("rel", "").lower().split():
             yield element.get("href", "").strip(), relation
 
 
-def _link_elements(reply: Reply) -> list[etree._Element]:
+def _link_elements(reply: OutboundReply) -> list[etree._Element]:
     """The link elements of a feed, without those of its entries, or of a page's head."""
-    body, charset = reply.body, charset_of(reply.content_type)
+    body, content_type = reply.body, reply.headers.get("content-type", "")
+    charset = charset_of(content_type)
     try:  # first as a feed, since many feeds are labelled as pages
         root = xml.parse(body, charset, max_depth=xml.FEED_DEPTH, max_elements=xml.FEED_ELEMENTS)
     except xml.MalformedXML:
@@ -100,10 +101,10 @@ def _link_elements(reply: Reply) -> list[etree._Element]:
     if root is not None and xml.local_name(root) != "html":
         parents = [root, *(child for child in root if xml.local_name(child) == "channel")]
         return [child for parent in parents for child in parent if child.tag == f"{{{_ATOM}}}link"]
-    if "html" not in reply.content_type.lower():
+    if "html" not in content_type.lower():
         return []
     try:
-        page = html.document_fromstring(reply.body)
+        page = html.document_fromstring(body)
     except etree.ParserError:  # the page is empty
         return []
     return list(page.iterfind("head/link"))
@@ -118,16 +119,20 @@ async def ask_hub(web: Web, hub: str, fields: Sequence[tuple[str, str]]) -> str:
     body = urlencode(fields).encode("ascii")
     reply = await web.post(hub, _FORM, body)
     for _ in range(REDIRECTS):
-        if reply.status not in {307, 308} or not reply.location:
+        location = reply.headers.get("location", "")
+        if reply.status not in {307, 308} or not location:
             break
-        there = reply.target(hub)
+        try:
+            there = redirected(hub, location)
+        except OutboundError as error:
+            raise ClientError(f"{hub}: {error}") from error
         if hub.lower().startswith("https:") and not there.lower().startswith("https:"):
             # The form may have a secret, which only https protects.
             raise ClientError(f"{hub}: it redirects to {there[:200]}, which is not https")
         hub = there
         reply = await web.post(hub, _FORM, body)
     answer = clean(decode(reply.body))[:200]
-    if not reply.accepted:
+    if reply.status not in ACCEPTED:
         raise ClientError(f"{hub}: answered with HTTP status {reply.status}: {answer}".rstrip(": "))
     return answer or f"The answer was HTTP status {reply.status}."
 
@@ -426,24 +431,3 @@ class HubSubscriber:
         """Cancel the next renewal of a subscription."""
         if subscription.renewal is not None and subscription.renewal.active():
             subscription.renewal.cancel()
-
-
-def own_address(hub: str) -> str:
-    """The address of this machine as a hub probably sees it, in the form for a URL.
-
-    It sends nothing to the hub, but looks up the hub's name and blocks meanwhile, so it is only
-    for commands.
-
-    :param hub: the URL of the hub.
-    :raises ClientError: the name of the hub's host cannot be resolved.
-    """
-    try:
-        parts = urlsplit(hub)
-        found = socket.getaddrinfo(parts.hostname, parts.port or 80, type=socket.SOCK_DGRAM)
-        family, kind, _, _, address = found[0]
-        with socket.socket(family, kind) as probe:
-            probe.connect(address)
-            host = str(probe.getsockname()[0]).partition("%")[0]
-    except (OSError, ValueError) as error:
-        raise ClientError(f"{hub}: {error}") from error
-    return f"[{host}]" if ":" in host else host

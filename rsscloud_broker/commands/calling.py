@@ -6,10 +6,12 @@ They act as publishers and subscribers, and work with any broker of the same pro
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import IO, Any
+from urllib.parse import urlsplit
 
 import click
 from twisted.internet.defer import Deferred
@@ -20,6 +22,7 @@ from rsscloud_broker.client import resourcesync as resourcesync_client
 from rsscloud_broker.client.feed_requests import make_ask
 from rsscloud_broker.client.listener import DEFAULT_PROCEDURE, MAX_BODY_BYTES, Listener, bind
 from rsscloud_broker.client.subscriber import RegisteredCallback, Subscriber, find_cloud
+from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.commands import Group
 from rsscloud_broker.commands.connected import cacert_option, outbound, run, web_client
 from rsscloud_broker.commands.examples import epilog
@@ -183,8 +186,28 @@ async def subscribe_at_hub(
     subscriber: websub.HubSubscriber, hub: str, topic: str, domain: str, port: int
 ) -> None:
     """Subscribe to a topic, with callbacks at this machine, and write what the hub says."""
-    callbacks = f"http://{domain or websub.own_address(hub)}:{port}/"
+    callbacks = f"http://{domain or own_address(hub)}:{port}/"
     tell(f"{topic}: {await subscriber.subscribe(hub, topic, callbacks)}")
+
+
+def own_address(hub: str) -> str:
+    """The address of this machine as a hub probably sees it, in the form for a URL.
+
+    It sends nothing to the hub, but looks up the hub's name and blocks meanwhile.
+
+    :param hub: the URL of the hub.
+    :raises ClientError: the name of the hub's host cannot be resolved.
+    """
+    try:
+        parts = urlsplit(hub)
+        found = socket.getaddrinfo(parts.hostname, parts.port or 80, type=socket.SOCK_DGRAM)
+        family, kind, _, _, address = found[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(address)
+            host = str(probe.getsockname()[0]).partition("%")[0]
+    except (OSError, ValueError) as error:
+        raise ClientError(f"{hub}: {error}") from error
+    return f"[{host}]" if ":" in host else host
 
 
 def _cloud_at(broker: str) -> cloud.Cloud:

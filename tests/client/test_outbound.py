@@ -20,8 +20,8 @@ class GuardedTests(SynchronousTestCase):
         web = Web(outbound)
         got = self.successResultOf(web.get(URL))
         self.assertEqual(
-            (got.status, got.content_type, got.body, got.url, got.link),
-            (202, "text/plain", b"ok", URL, "<x>"),
+            (got.status, got.headers, got.body, got.url),
+            (202, {"content-type": "text/plain", "link": "<x>"}, b"ok", URL),
         )
         self.successResultOf(web.get(URL, redirects=False))
         said = self.successResultOf(ask_hub(web, URL, [("a", "b c")]))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
 from html import escape
-from typing import cast
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,9 +15,10 @@ from rsscloud_broker.apps.river.discovery import feeds_in_page
 from rsscloud_broker.apps.river.reading import header_offers, read_document
 from rsscloud_broker.client.feed_findings import judge
 from rsscloud_broker.client.feed_requests import FeedAnswer, Fetches
-from rsscloud_broker.client.web import ClientError, Reply, Web
+from rsscloud_broker.client.web import ClientError, Web
 from rsscloud_broker.client.websub import find_hub
 from rsscloud_broker.errors import DocumentFault
+from rsscloud_broker.testing import FakeOutbound, reply
 
 URL = "http://blog.example/feed"
 PAGE = (
@@ -63,19 +62,7 @@ class StrangeLinkTests(SynchronousTestCase):
             answer = FeedAnswer(URL, 200, {"link": link, "content-type": kind}, body)
             judge(Fetches((), answer, answer))
             for header in (link, ""):
-                web = cast(Web, OneAnswer(Reply(200, kind, body, URL, header)))
+                web = Web(FakeOutbound({URL: reply(200, body, content_type=kind, link=header)}))
                 finding = Deferred.fromCoroutine(find_hub(web, URL))
                 finding.addErrback(lambda failure: failure.trap(ClientError))
                 self.successResultOf(finding)
-
-
-class OneAnswer:
-    """Gives one answer to each request."""
-
-    def __init__(self, reply: Reply) -> None:
-        self._reply = reply
-
-    async def get(
-        self, url: str, headers: Mapping[str, str] | None = None, *, redirects: bool = True
-    ) -> Reply:
-        return self._reply

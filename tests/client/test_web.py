@@ -33,7 +33,7 @@ class WebTests(SynchronousTestCase):
         web = web_to(server)
         reply = self.successResultOf(web.get("http://a.example/x?y=1"))
         self.assertEqual(
-            (reply.status, reply.content_type, reply.body), (200, "text/xml", b"<rss/>")
+            (reply.status, reply.headers["content-type"], reply.body), (200, "text/xml", b"<rss/>")
         )
         self.assertEqual((server.asked[0].method, server.asked[0].uri), ("GET", "/x?y=1"))
 

@@ -7,16 +7,16 @@ from urllib.parse import urlencode
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.client.web import ClientError, Reply
+from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.client.websub import (
     RETRY_AFTER,
     HubSubscriber,
     ReceivedContent,
     find_hub,
     hub_of,
-    own_address,
     publish,
 )
+from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.web.hub_calls import HubCallbacks
 from rsscloud_broker.wire.websub import sign
@@ -166,15 +166,15 @@ class SubscriberTests(WebSubTestCase):
         args = self.hub.asked[-1].args
         return {name.decode(): values[0].decode() for name, values in args.items()}
 
-    def verify(self, callback: str, mode: str = "subscribe", **fields: str) -> Reply:
+    def verify(self, callback: str, mode: str = "subscribe", **fields: str) -> OutboundReply:
         query = {"hub.mode": mode, "hub.topic": TOPIC, "hub.challenge": "<x91>é"}
         query |= {f"hub.{name}": value for name, value in fields.items()}
-        reply: Reply = self.result(self.callbacks.get(f"{callback}?{urlencode(query)}"))
+        reply: OutboundReply = self.result(self.callbacks.get(f"{callback}?{urlencode(query)}"))
         return reply
 
     def deliver(self, callback: str, body: bytes, **headers: str) -> int:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        reply: Reply = self.result(self.callbacks.post(callback, named, body))
+        reply: OutboundReply = self.result(self.callbacks.post(callback, named, body))
         return reply.status
 
     def test_subscription_is_confirmed(self) -> None:
@@ -277,12 +277,3 @@ class SubscriberTests(WebSubTestCase):
         self.clock.advance(5.0)
         self.successResultOf(leaving)
         self.assertIn("did not verify the intent within 5 seconds", self.told[-1])
-
-
-class OwnAddressTests(SynchronousTestCase):
-    def test_loopback(self) -> None:
-        self.assertEqual(own_address("http://127.0.0.1:5337/websub"), "127.0.0.1")
-
-    def test_urls_that_lead_nowhere(self) -> None:
-        for url in ("http://[::1", "http://127.0.0.1:99999/"):
-            self.assertIn(url, str(self.assertRaises(ClientError, own_address, url)))

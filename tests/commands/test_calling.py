@@ -13,7 +13,8 @@ from twisted.web.server import NOT_DONE_YET, Request, Site
 
 from rsscloud_broker.client.any_address import AnyAddress
 from rsscloud_broker.client.listener import MAX_BODY_BYTES
-from rsscloud_broker.client.web import ClientError, Reply, Web
+from rsscloud_broker.client.web import ClientError, Web
+from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.util.clock import SystemClock
 from rsscloud_broker.wire import soap, xmlrpc
 from rsscloud_broker.wire.cloud import Cloud, encode, from_url
@@ -34,7 +35,7 @@ class SmallCloud(Resource):
         super().__init__()
         self.cloud = Cloud("127.0.0.1", 0, "/", "", "http-post")
         self.registered: dict[str, str] = {}
-        self.replies: list[Reply] = []
+        self.replies: list[OutboundReply] = []
         self._web = Web(AnyAddress(Agent(running), SystemClock(running)))
 
     def render_GET(self, request: Request) -> bytes:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from urllib.parse import urlencode
 
 from twisted.internet.defer import Deferred, DeferredQueue
+from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.client import Agent
 from twisted.web.resource import Resource
 from twisted.web.server import Request
 
 from rsscloud_broker.client.any_address import AnyAddress
-from rsscloud_broker.client.web import Reply, Web
+from rsscloud_broker.client.web import ClientError, Web
+from rsscloud_broker.commands.calling import own_address
+from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.util.clock import SystemClock
 from rsscloud_broker.wire.websub import sign
 from tests.client.recording import Answer, Server
@@ -40,13 +43,13 @@ class SmallHub(Resource):
         request.setResponseCode(202)
         return b"Thanks.\n"
 
-    async def verify(self, form: dict[str, str]) -> Reply:
+    async def verify(self, form: dict[str, str]) -> OutboundReply:
         """Verify the intent of a subscriber."""
         query = {name: form[name] for name in ("hub.mode", "hub.topic")}
         query |= {"hub.challenge": "x91", "hub.lease_seconds": "600"}
         return await self._web.get(f"{form['hub.callback']}?{urlencode(query)}")
 
-    async def deliver(self, form: dict[str, str], secret: str) -> Reply:
+    async def deliver(self, form: dict[str, str], secret: str) -> OutboundReply:
         """Send a subscriber the content of the topic, signed unless the secret is empty."""
         headers = {"Content-Type": "text/xml"}
         if secret:
@@ -137,3 +140,12 @@ class UsageTests(CommandTests):
         result = self.run_command("listen", "http://a.example/", "--secret", "sesame")
         self.assertEqual(result.exit_code, 2)
         self.assertIn("--secret needs --protocol websub", result.stderr)
+
+
+class OwnAddressTests(SynchronousTestCase):
+    def test_loopback(self) -> None:
+        self.assertEqual(own_address("http://127.0.0.1:5337/websub"), "127.0.0.1")
+
+    def test_urls_that_lead_nowhere(self) -> None:
+        for url in ("http://[::1", "http://127.0.0.1:99999/"):
+            self.assertIn(url, str(self.assertRaises(ClientError, own_address, url)))
