@@ -32,7 +32,7 @@ def planning(settings: Settings) -> list[Line]:
         for first in range(0, count, AT_ONCE):
             batch = time.process_time()
             due = statuses[first : first + AT_ONCE]
-            plans += [plan(status, _NOW, pace).at for status in due]
+            plans += [plan(status, _NOW, pace).at or 0.0 for status in due]
             worst = max(worst, time.process_time() - batch)
         took = time.process_time() - began
         if len(plans) != count or min(plans) < _NOW:

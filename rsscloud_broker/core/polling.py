@@ -106,7 +106,7 @@ class Poller(EachPeriod):
                 self._is_doubtful = False
             due = await self._store.polls_due(now, AT_ONCE)
             plans = [
-                plan for status in due if (plan := self._poll_or_plan(status, now)) is not None
+                made for status in due if (made := self._poll_or_plan(status, now)) is not None
             ]
             if plans:
                 await self._store.plan_polls(plans)
@@ -131,7 +131,7 @@ class Poller(EachPeriod):
         if why_never or not self._detector.reads(url):
             return _plan_for(status, None, why_never or NOT_READ, status.poll_interval, now)
         if self._is_to_be_planned(status):
-            return self._plan(status, now)
+            return plan(status, now, self._intervals)
         quota = HostQuota("poll", host_of(url), self._per_host)
         if not self._under_way.has_capacity():
             return None
@@ -190,7 +190,7 @@ class Poller(EachPeriod):
                 self.log.info("A poll failed: {error}", error=error)
             status = await self._store.topic_status(url)
             if status is not None and not status.topic.ended:
-                planned = self._plan(status, self._clock.wall_seconds())
+                planned = plan(status, self._clock.wall_seconds(), self._intervals)
                 await self._store.plan_polls([evolve(planned, replaces=planned_at)])
         except CancelledError:
             pass  # the service stops
@@ -200,11 +200,6 @@ class Poller(EachPeriod):
         except Exception:  # a bug must neither end polling nor be repeated at once
             self._pause()
             self.log.failure("A poll of {url} failed.", url=url)
-
-    def _plan(self, status: TopicStatus, now: float) -> PollPlan:
-        """The next plan of a topic, by what the broker knows of the topic now."""
-        planned = plan(status, now, self._intervals)
-        return _plan_for(status, planned.at, planned.reason, planned.interval, now)
 
 
 def _plan_for(

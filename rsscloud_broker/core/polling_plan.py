@@ -31,6 +31,7 @@ from zlib import crc32
 from attrs import Attribute, field, frozen
 
 from rsscloud_broker.model import TopicStatus
+from rsscloud_broker.model.work import PollPlan
 from rsscloud_broker.util.backoff import backoff
 from rsscloud_broker.wire.feed_hints import DAYS, Hints
 from rsscloud_broker.wire.feed_summary import hints_of
@@ -70,24 +71,11 @@ class PollIntervals:
     ping_trust: float = 7 * 86_400.0
 
 
-@frozen
-class Plan:
-    """When a topic is polled next.
+def plan(status: TopicStatus, now: float, pace: PollIntervals) -> PollPlan:
+    """When to poll a topic next, never before now; unless somebody else has planned it meanwhile.
 
-    :ivar at: seconds since the epoch; never before now.
-    :ivar reason: why then, for people: a sentence without its subject (the topic)
-        and without the full stop.
-    :ivar interval: the interval that the pause was computed from.  The caller stores it and
-        passes it as ``TopicStatus.poll_interval`` after that poll.
-    """
-
-    at: float
-    reason: str
-    interval: float
-
-
-def plan(status: TopicStatus, now: float, pace: PollIntervals) -> Plan:
-    """When to poll a topic next.
+    The reason is a sentence without its subject (the topic) and without the full stop.  The
+    interval is the one that the pause was computed from.
 
     The same arguments always give the same plan.  The pause of a topic that is overdue or was
     never polled starts at ``now``, so a caller that plans such a topic again and again would
@@ -119,7 +107,7 @@ def plan(status: TopicStatus, now: float, pace: PollIntervals) -> Plan:
     if hints.skip_hours or hints.skip_days:
         at = _outside_skipped(at, share, hints)
         reason += _skipped_text(hints.skip_hours, hints.skip_days)
-    return Plan(at, reason, interval)
+    return PollPlan(status.topic.url, at, reason, interval, now, status.planned_at)
 
 
 def _interval(status: TopicStatus, now: float, pace: PollIntervals) -> float:
