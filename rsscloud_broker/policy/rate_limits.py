@@ -62,7 +62,7 @@ class RateLimit:
     """A token bucket for each key.
 
     For each bucket only the time at which it will be full is kept.  When there are more than
-    ``max_keys``, the least recently used bucket is deleted, and so is full again.
+    ``MAX_KEYS``, the least recently used bucket is deleted, and so is full again.
 
     :param rate: tokens that come back each second; 0 for no limit.
     :param burst: tokens in a full bucket.
@@ -71,19 +71,14 @@ class RateLimit:
     """
 
     def __init__(
-        self,
-        rate: float,
-        burst: int,
-        clock: IReactorTime,
-        max_keys: int = MAX_KEYS,
-        longest_pause: float = inf,
+        self, rate: float, burst: int, clock: IReactorTime, longest_pause: float = inf
     ) -> None:
         self._longest_pause = longest_pause
         self._clock = clock
         # Times are relative to this: small floats add up with less error.
         self._began_at = clock.seconds()
         # When each bucket is full again.  One that is missing is full.
-        self._full_at: BoundedDict[str, float] = BoundedDict(max_keys)
+        self._full_at: BoundedDict[str, float] = BoundedDict(MAX_KEYS)
         self._set(rate, burst)
 
     def _set(self, rate: float, burst: int) -> None:

@@ -36,8 +36,8 @@ class RateLimitTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = Clock(NOW)
 
-    def limit(self, rate: float, burst: int, **others: int) -> RateLimit:
-        return RateLimit(rate, burst, self.clock, **others)
+    def limit(self, rate: float, burst: int) -> RateLimit:
+        return RateLimit(rate, burst, self.clock)
 
     def taken(self, limit: RateLimit, key: str = "a") -> int:
         """How many tokens can be taken at once."""
@@ -127,17 +127,6 @@ class RateLimitTests(SynchronousTestCase):
         self.assertEqual(limit.take("a"), 0)
         limit.change(0.001, 5)
         self.assertEqual(self.taken(limit, "a"), 5)
-
-    def test_who_came_least_lately_is_forgotten(self) -> None:
-        limit = self.limit(1, 2, max_keys=3)
-        for key in ("a", "b", "c"):
-            self.taken(limit, key)
-        self.clock.advance(1)
-        self.assertEqual(limit.take("a"), 0)
-        self.assertEqual(limit.take("d"), 0)
-        self.assertEqual(len(limit), 3)
-        self.assertTrue(limit.take("a"))
-        self.assertEqual(self.taken(limit, "b"), 2)  # its bucket was deleted, so it is full
 
     def test_memory_is_bounded(self) -> None:
         limit = self.limit(100, 2000)
