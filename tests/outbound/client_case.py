@@ -1,4 +1,4 @@
-"""A test case for both outbound clients, over real sockets."""
+"""Test cases for both outbound clients, over real sockets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,19 @@ from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
 from tests.outbound.servers import Client, Pages, make_client, serve
 
 
-class ClientTestCase(TestCase):
+class OutboundTestCase(TestCase):
+    def begin(self, client: Client, url: str, **request: Any) -> Deferred[OutboundReply]:
+        """Begin a request, without waiting for the answer."""
+        method = request.pop("method", "GET")
+        call: Any = client.outbound.request(OutboundRequest(method, url, **request))
+        return Deferred.fromCoroutine(call)
+
+    async def refusal(self, asking: Deferred[OutboundReply]) -> str:
+        error = await self.assertFailure(asking, OutboundError)
+        return str(error)
+
+
+class ClientTestCase(OutboundTestCase):
     """Tests the client for topics; a subclass may use the other client."""
 
     make_client: Callable[..., Client] = staticmethod(make_client)
@@ -23,18 +35,8 @@ class ClientTestCase(TestCase):
         self.port = serve(self, self.pages)
         self.base = f"http://127.0.0.1:{self.port}"
 
-    def begin(self, client: Client, url: str, **request: Any) -> Deferred[OutboundReply]:
-        """Begin a request, without waiting for the answer."""
-        method = request.pop("method", "GET")
-        call: Any = client.outbound.request(OutboundRequest(method, url, **request))
-        return Deferred.fromCoroutine(call)
-
     async def ask(self, path: str = "/", client: Client | None = None, **request: Any) -> Any:
         return await self.begin(client or self.make_client(), self.base + path, **request)
-
-    async def refusal(self, asking: Deferred[OutboundReply]) -> str:
-        error = await self.assertFailure(asking, OutboundError)
-        return str(error)
 
     async def refused(self, path: str = "/", client: Client | None = None, **request: Any) -> str:
         return await self.refusal(

@@ -8,10 +8,9 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.python.failure import Failure
-from twisted.trial.unittest import TestCase
 
-from rsscloud_broker.errors import OutboundError
-from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
+from rsscloud_broker.interfaces import OutboundReply
+from tests.outbound.client_case import OutboundTestCase
 from tests.outbound.servers import Client, listen, make_callback_client
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -54,22 +53,37 @@ class ScriptedFactory(Factory[Scripted]):
             answer(connection)
 
 
-class CallbackClientTestCase(TestCase):
+class RawFactory(ScriptedFactory):
+    """Sends given bytes when data arrives; the test says what it does then.
+
+    :ivar spoken_to: fires when the first data has arrived.
+    """
+
+    def __init__(self, says: bytes = b"", closes: bool = True) -> None:
+        super().__init__()
+        self.says = says
+        self.closes = closes
+        self.spoken_to: Deferred[None] = Deferred()
+
+    def answer(self, connection: Scripted) -> None:
+        if self.says:
+            connection.transport.write(self.says)
+            if self.closes:
+                connection.transport.loseConnection()
+        if not self.spoken_to.called:
+            self.spoken_to.callback(None)
+
+
+class CallbackClientTestCase(OutboundTestCase):
     def serve(self, *answers: bytes | Callable[[Scripted], None], tls: Any = None) -> None:
         self.server = ScriptedFactory(*answers)
         self.port = listen(self, self.server, tls)
         self.url = f"http://127.0.0.1:{self.port}/"
 
     def begin(self, client: Client, url: str = "", **request: Any) -> Deferred[OutboundReply]:
-        call: Any = client.outbound.request(
-            OutboundRequest(request.pop("method", "GET"), url or self.url, **request)
-        )
-        return Deferred.fromCoroutine(call)
+        return super().begin(client, url or self.url, **request)
 
     async def answer(self, *answers: bytes | Callable[[Scripted], None], **request: Any) -> Any:
         """The client's reply if a server answers with these bytes."""
         self.serve(*answers)
         return await self.begin(make_callback_client(), **request)
-
-    async def refusal(self, asking: Deferred[Any]) -> str:
-        return str(await self.assertFailure(asking, OutboundError))

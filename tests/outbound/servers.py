@@ -12,7 +12,7 @@ from attrs import define, field, frozen
 from twisted.internet import reactor, tcp
 from twisted.internet.defer import Deferred, execute, fail, maybeDeferred, succeed
 from twisted.internet.interfaces import IReactorSSL, IReactorTCP
-from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.internet.protocol import connectionDone
 from twisted.internet.ssl import Certificate
 from twisted.internet.task import deferLater
 from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
@@ -91,41 +91,6 @@ def half(request: Request) -> int:
     request.setHeader("content-length", "1000")
     request.write(b"so far")
     return NOT_DONE_YET
-
-
-class Raw(Protocol):
-    """Sends given bytes when data arrives; the test says what it does then."""
-
-    factory: RawFactory
-
-    def connectionMade(self) -> None:
-        self.factory.connections.append(self)
-        self.lost: Deferred[None] = Deferred()
-
-    def dataReceived(self, data: bytes) -> None:
-        first = not self.factory.received
-        self.factory.received += data
-        if self.transport is not None and self.factory.says:
-            self.transport.write(self.factory.says)
-            if self.factory.closes:
-                self.transport.loseConnection()
-        if first:
-            self.factory.spoken_to.callback(None)
-
-    def connectionLost(self, reason: Failure = connectionDone) -> None:
-        self.lost.callback(None)
-
-
-class RawFactory(Factory[Raw]):
-    protocol = Raw
-    noisy = False
-
-    def __init__(self, says: bytes = b"", closes: bool = True) -> None:
-        self.says = says
-        self.closes = closes
-        self.received = b""
-        self.connections: list[Raw] = []
-        self.spoken_to: Deferred[None] = Deferred()
 
 
 class _Tracked(ProtocolWrapper):

@@ -12,7 +12,8 @@ from zope.interface.verify import verifyObject
 
 from rsscloud_broker.interfaces import IOutbound
 from tests.outbound.client_case import ClientTestCase
-from tests.outbound.servers import RawFactory, listen, make_callback_client, page, serve
+from tests.outbound.scripted import RawFactory
+from tests.outbound.servers import listen, make_callback_client, page, serve
 
 
 class RequestTests(ClientTestCase):

@@ -10,10 +10,10 @@ from twisted.web.server import Request
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import OutboundReply
 from tests.outbound.client_case import ClientTestCase
+from tests.outbound.scripted import RawFactory
 from tests.outbound.servers import (
     Client,
     Names,
-    RawFactory,
     black_hole,
     half,
     listen,
@@ -64,7 +64,7 @@ class FailureTests(ClientTestCase):
         port = listen(self, raw)
         asking = self.begin(self.make_client(), f"http://127.0.0.1:{port}/")
         await raw.spoken_to
-        raw.connections[0].transport.loseConnection()  # type: ignore[union-attr] # it has one
+        raw.connections[0].transport.loseConnection()
         self.assertTrue(await self.refusal(asking))
 
     async def test_headers_without_end(self) -> None:

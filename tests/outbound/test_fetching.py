@@ -16,7 +16,8 @@ from rsscloud_broker.model import NO_VALIDATORS, Validators
 from rsscloud_broker.model.fetching import Fetched
 from rsscloud_broker.outbound import TopicFetcher
 from rsscloud_broker.testing.clock import Clock
-from tests.outbound.servers import Pages, RawFactory, listen, make_client, page, serve
+from tests.outbound.scripted import RawFactory
+from tests.outbound.servers import Pages, listen, make_client, page, serve
 
 DATE = "Sat, 21 Nov 2026 07:28:00 GMT"
 

@@ -14,8 +14,8 @@ from rsscloud_broker.errors import AddressRefused, OutboundError
 from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.outbound import tls
 from tests.outbound.authority import authority
-from tests.outbound.scripted import OK, CallbackClientTestCase, Scripted
-from tests.outbound.servers import Names, RawFactory, black_hole, listen, make_callback_client
+from tests.outbound.scripted import OK, CallbackClientTestCase, RawFactory, Scripted
+from tests.outbound.servers import Names, black_hole, listen, make_callback_client
 
 NETWORKS = (ip_network("127.0.0.0/8"),)
 
