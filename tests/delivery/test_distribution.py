@@ -7,7 +7,7 @@ from resource import RLIM_INFINITY
 from typing import Any
 
 from twisted.internet.defer import Deferred, fail, succeed
-from twisted.trial.unittest import SynchronousTestCase, TestCase
+from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.delivery import options
 from rsscloud_broker.delivery.distribution import Distribution
@@ -15,24 +15,16 @@ from rsscloud_broker.delivery.options import STOP_TIMEOUT, DistributionOptions
 from rsscloud_broker.delivery.walk import SAVE_WITHIN_SECONDS
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import TopicChanged
-from rsscloud_broker.interfaces import IEventSink, INotifier
+from rsscloud_broker.interfaces import INotifier
 from rsscloud_broker.model import Callback, FetchResult, Lease, Outcome, Subscription
 from rsscloud_broker.model.work import Delivery, Fanout
-from rsscloud_broker.testing import FakeNotifier, make_sink_tests, memory_store, sink_parts
+from rsscloud_broker.testing import FakeNotifier, memory_store, sink_parts
 from rsscloud_broker.testing.clock import About, Clock
 from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE
 from tests.delivery.engine import make_distribution
 
 FEED = "http://feeds.example/rss.xml"
 NOW = About(1_790_683_200.0)
-
-
-def _made(case: TestCase) -> IEventSink:
-    return Distribution(DistributionOptions(), sink_parts())
-
-
-class DistributionContractTests(make_sink_tests(_made)):  # type: ignore[misc] # made at run time
-    """Distribution keeps the contract of sinks."""
 
 
 class DistributionTestCase(SynchronousTestCase):

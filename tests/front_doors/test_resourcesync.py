@@ -24,7 +24,7 @@ from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import IPushesContent
 from rsscloud_broker.model import Content
 from rsscloud_broker.plugins import bundled
-from rsscloud_broker.testing import FakeBroker, front_door_parts, make_front_door_tests
+from rsscloud_broker.testing import FakeBroker, front_door_parts
 from rsscloud_broker.testing.clock import Clock
 from tests.front_doors.exchange import Answer, ask, connected
 
@@ -392,11 +392,3 @@ class OptionsTests(SynchronousTestCase):
         ):
             with self.subTest(text):
                 self.assertIn(text, self.refusal(publisher))
-
-
-def _door(case: object) -> ResourceSyncDoor:
-    return ResourceSyncDoor(ResourceSyncOptions(PUBLISHERS), front_door_parts())
-
-
-class ContractTests(make_front_door_tests(_door)):  # type: ignore[misc] # made at run time
-    """The ResourceSync door keeps the contract of front doors."""

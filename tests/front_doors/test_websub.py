@@ -23,7 +23,7 @@ from rsscloud_broker.http.limits import HTTPLimits, bounded_site
 from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import IFrontDoor, Route
 from rsscloud_broker.model import Callback, Intent
-from rsscloud_broker.testing import FakeBroker, front_door_parts, make_front_door_tests
+from rsscloud_broker.testing import FakeBroker, front_door_parts
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.web.pages import PageRenderer
 from rsscloud_broker.wire.links import HUB_PATHS
@@ -34,12 +34,6 @@ from tests.http.test_site import Door, Says
 CALLBACK = "http://reader.example/websub/8f31?a=1"
 SUBSCRIBE = {"hub.mode": "subscribe", "hub.topic": FEED, "hub.callback": CALLBACK}
 PUBLISH = {"hub.mode": "publish", "hub.url": FEED}
-
-
-class ContractTests(
-    make_front_door_tests(lambda case: WebSubDoor(NoOptions(), front_door_parts()))  # type: ignore[misc] # made at run time
-):
-    """The hub keeps the contract of front doors."""
 
 
 class HubTestCase(SynchronousTestCase):

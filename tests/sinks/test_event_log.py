@@ -7,7 +7,7 @@ from typing import Any
 from attrs import evolve
 from twisted.internet.defer import Deferred, fail
 from twisted.logger import LogLevel, capturedLogs
-from twisted.trial.unittest import SynchronousTestCase, TestCase
+from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.core.bus import EventBus
 from rsscloud_broker.errors import Unavailable
@@ -34,7 +34,6 @@ from rsscloud_broker.events import (
     TopicMoved,
     TopicRevived,
 )
-from rsscloud_broker.interfaces import IEventSink
 from rsscloud_broker.model import Callback, Lease, Subscription
 from rsscloud_broker.model.log_entry import KINDS, LogEntry, LogFilter
 from rsscloud_broker.model.work import MARKED, Swept, SweptSubscription
@@ -48,7 +47,7 @@ from rsscloud_broker.sinks.event_log import (
     EventLogSink,
 )
 from rsscloud_broker.sinks.log_of_events import MAX_REASON, MAX_URL, WANTS_NO_MORE, entries_of
-from rsscloud_broker.testing import make_sink_tests, memory_store, sink_parts
+from rsscloud_broker.testing import memory_store, sink_parts
 from rsscloud_broker.testing.clock import About, Clock
 
 NOON = About(1_790_683_200.0)
@@ -56,17 +55,6 @@ FEED = "http://feeds.example/rss.xml"
 CALLBACK = Callback("http://reader.example:8000/notify?token=1", "http-post")
 SUBSCRIPTION = Subscription(FEED, CALLBACK, Lease(1000.0, 90_000), id=1, attempts=2)
 CALLER = "192.0.2.7"
-
-
-def make_sink(case: TestCase) -> IEventSink:
-    """A sink with a store in memory."""
-    store = memory_store()
-    case.addCleanup(store.stopService)
-    return EventLogSink(EventLogOptions(), sink_parts(store=store))
-
-
-class EventLogSinkContractTests(make_sink_tests(make_sink)):  # type: ignore[misc] # made at run time
-    """The sink passes the contract."""
 
 
 def an_entry(kind: str, outcome: str, at: float = 5.0, **fields: Any) -> LogEntry:

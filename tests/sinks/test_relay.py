@@ -31,7 +31,6 @@ from rsscloud_broker.sinks.relay_worker import MAX_AGE, RETRIES
 from rsscloud_broker.testing import (
     FakeOutbound,
     RecordingBus,
-    make_sink_tests,
     memory_store,
     reply,
     sink_parts,
@@ -44,10 +43,6 @@ HERE, THERE = "http://here.example", "http://there.example"
 SINK = "http://sink.example/RPC2"
 THANKS = reply(200, xmlrpc.encode_response({"flerror": False, "message": "Thanks."}))
 REFUSAL = reply(200, xmlrpc.encode_response({"flerror": True, "message": "No."}))
-
-
-class RelayContract(make_sink_tests(lambda case: RelaySink(RelayOptions(), sink_parts()))):  # type: ignore[misc] # made at run time
-    """The relay is a sink as all others are."""
 
 
 class OptionsTests(SynchronousTestCase):

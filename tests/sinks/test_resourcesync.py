@@ -10,13 +10,13 @@ from typing import Any, cast
 from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs, formatEvent
 from twisted.python.filepath import FilePath
-from twisted.trial.unittest import SynchronousTestCase, TestCase
+from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.config import NoOptions
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import FilePublished, TopicChanged
-from rsscloud_broker.interfaces import IEventSink, IPushesContent
+from rsscloud_broker.interfaces import IPushesContent
 from rsscloud_broker.model import Callback, Content, Lease, Subscription
 from rsscloud_broker.outbound.own_topics import (
     CAPABILITY_LIST,
@@ -28,7 +28,7 @@ from rsscloud_broker.outbound.own_topics import (
 from rsscloud_broker.plugins import bundled
 from rsscloud_broker.sinks import resourcesync
 from rsscloud_broker.sinks.resourcesync import ResourceSyncSink
-from rsscloud_broker.testing import RecordingBus, make_sink_tests, memory_store, sink_parts
+from rsscloud_broker.testing import RecordingBus, memory_store, sink_parts
 from rsscloud_broker.testing.clock import About, Clock
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire.resourcesync import (
@@ -422,12 +422,3 @@ class ChannelTests(ResourceSyncTestCase):
         for each in handled:
             self.successResultOf(each)
         self.assertEqual(self.resources(), [FIRST, SECOND])
-
-
-def _fresh(case: TestCase) -> IEventSink:
-    parts = sink_parts(public_directory=FilePath(case.mktemp()))
-    return ResourceSyncSink(NoOptions(), parts)
-
-
-class ContractTests(make_sink_tests(_fresh)):  # type: ignore[misc] # made at run time
-    """The contract that every sink must keep."""
