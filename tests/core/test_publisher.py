@@ -109,6 +109,17 @@ class PublishTests(PublisherTestCase):
         self.successResultOf(self.publish())
         self.assertEqual((self.stored(), self.walks()), (1, [FEED]))
 
+    def test_several_are_published_together(self) -> None:
+        atom = "http://broker.example/atom.xml"
+        contents = {FEED: content("1"), atom: content("2")}
+        publishing = self.publisher.publish_all(contents, self.operation, CALLER)
+        self.assertEqual(self.successResultOf(publishing), "stored")
+        changed = [each.topic for each in self.bus.events if isinstance(each, TopicChanged)]
+        self.assertEqual(changed, [FEED, atom])
+        self.assertEqual([ping.name for ping in self.pings()], [FEED])  # the site changed once
+        accepted = [each for each in self.bus.logged if isinstance(each, PingAccepted)]
+        self.assertEqual([(each.url, each.source) for each in accepted], [(FEED, CALLER)])
+
     def test_normal_form(self) -> None:
         self.successResultOf(self.publish(url="HTTP://Feeds.example:80/./rss.xml"))
         self.assertEqual([ping.url for ping in self.pings()], [FEED])
