@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 from gzip import compress
+from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
+from twisted.internet.error import ConnectError, DNSLookupError
+from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
+from twisted.web.client import ResponseFailed
+from twisted.web.iweb import IAgent
 from twisted.web.resource import Resource
+from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
-from rsscloud_broker.client.any_address import SECONDS
+from rsscloud_broker.client.any_address import SECONDS, AnyAddress
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import IOutbound, OutboundReply, OutboundRequest, Signing
 from rsscloud_broker.testing.clock import Clock
 from tests.client.recording import Answer, Server, SilentServer, client_to
 
 MOVED = Answer(b"", 302, {"Location": "/there"})
+
+
+@implementer(IAgent)
+class BrokenAgent:
+    """An agent that connects to nothing."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def request(self, *args: Any, **kwargs: Any) -> Deferred[Any]:
+        return fail(self.error)
 
 
 class AnyAddressTests(SynchronousTestCase):
@@ -78,7 +95,9 @@ class AnyAddressTests(SynchronousTestCase):
         clock = Clock()
         client = client_to(SilentServer(), clock)
         asked = Deferred.fromCoroutine(client.request(OutboundRequest("GET", "http://a.example/")))
-        clock.advance(SECONDS + 1)
+        clock.advance(SECONDS - 1)
+        self.assertNoResult(asked)
+        clock.advance(1)
         error = self.failureResultOf(asked, OutboundError)
         self.assertIn("no answer within 30 seconds", str(error.value))
 
@@ -102,3 +121,22 @@ class AnyAddressTests(SynchronousTestCase):
             OutboundRequest("GET", "http://a.example/", signing=Signing("s", "sha256"))
         )
         self.failureResultOf(signed, ValueError)
+
+    def test_not_a_url(self) -> None:
+        for url in ("nonsense", "http://[::1", "ftp://a.example/"):
+            with self.subTest(url):
+                asked = client_to(Server(Answer())).request(OutboundRequest("GET", url))
+                self.failureResultOf(asked, OutboundError)
+
+    def test_no_connection(self) -> None:
+        refused = ConnectError(string="it is closed")
+        for cause, reason in (
+            (refused, "it is closed"),
+            (DNSLookupError("no such name"), "no such name"),
+            (ResponseFailed([Failure(refused)]), "it is closed"),
+        ):
+            with self.subTest(type(cause).__name__):
+                client = AnyAddress(BrokenAgent(cause), Clock())
+                asked = client.request(OutboundRequest("GET", "http://a.example/"))
+                error = self.failureResultOf(asked, OutboundError)
+                self.assertIn(reason, str(error.value))
