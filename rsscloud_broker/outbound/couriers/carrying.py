@@ -89,22 +89,21 @@ class Carrier:
         may not know a network or a host that it must not call.
         """
         for message in batch:
-            if isinstance(message, Notify):
-                self._notify(message)
-                continue
-            if isinstance(message, Call):
-                self._track(
-                    message.number, self._make_request(message, self._body_of(message.body))
-                )
-                continue
-            if isinstance(message, Read):
-                self._track(message.number, self._reader.read(message, self.link))
-                continue
-            try:
-                self._obey(message)
-            except Exception as error:
-                self._leave(f"{type(message).__name__} failed, so it ends: {error!r}")
-                return
+            match message:
+                case Notify():
+                    self._notify(message)
+                case Call(request=request):
+                    making = self._make_request(message, self._body_of(message.body))
+                    self._track(message.number, f"{request.method} {request.url}", making)
+                case Read():
+                    reading = self._reader.read(message, self.link)
+                    self._track(message.number, f"reading {message.url}", reading)
+                case _:
+                    try:
+                        self._obey(message)
+                    except Exception as error:
+                        self._leave(f"{type(message).__name__} failed, so it ends: {error!r}")
+                        return
 
     def _obey(self, message: FromBroker) -> None:
         """Obey a message that has no outcome: cancel, keep a body, obey new rules."""
@@ -179,7 +178,7 @@ class Carrier:
             self.link.send(NotNotified(message.number, result))
 
     def _send_error(self, number: int, what: str, error: Exception) -> None:
-        """Send the broker the error for which a call or a notification has no result."""
+        """Send the broker the error for which something has no result."""
         if isinstance(error, CancelledError):
             return  # nobody waits for it
         if isinstance(error, OutboundError | Unavailable):
@@ -189,21 +188,25 @@ class Carrier:
             self.link.send(Said(f"{what}: {error!r}"))
             self.link.send(Failed(number, "Unavailable", f"a courier failed: {error!r}"))
 
-    def _track(self, number: int, work: Coroutine[Deferred[Any], Any, None]) -> None:
-        """Begin some work, which the broker may cancel by its number."""
+    def _track(self, number: int, what: str, work: Coroutine[Deferred[Any], Any, None]) -> None:
+        """Begin some work, which the broker may cancel by its number; send its error if it fails.
+
+        :param what: the work, for the log.
+        """
+
+        def ended(error: Exception | None) -> None:
+            del self._under_way[number]
+            if error is not None:
+                self._send_error(number, what, error)
+
         self._under_way[number] = nothing_to_break_off
-        break_off = run_with_callback(work, lambda result: self._under_way.pop(number))
+        break_off = run_with_callback(work, ended)
         if number in self._under_way:
             self._under_way[number] = break_off
 
     async def _make_request(self, call: Call, body: bytes | None) -> None:
-        """Make the request that a message names, and send its answer or its error."""
-        request = call.request
-        try:
-            if body is None:
-                raise LookupError(f"there is no body {call.body!r}")
-            reply = await self._ready_client.request(evolve(request, body=body))
-        except Exception as error:
-            self._send_error(call.number, f"{request.method} {request.url}", error)
-        else:
-            self.link.send(Answered(call.number, reply), len(reply.body))
+        """Make the request that a message names, and send its answer."""
+        if body is None:
+            raise LookupError(f"there is no body {call.body!r}")
+        reply = await self._ready_client.request(evolve(call.request, body=body))
+        self.link.send(Answered(call.number, reply), len(reply.body))

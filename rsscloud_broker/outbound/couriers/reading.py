@@ -9,20 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from ipaddress import ip_network
 
-from twisted.internet.defer import CancelledError
-
-from rsscloud_broker.errors import EndedTopic, TopicUnreadable, Unavailable
+from rsscloud_broker.errors import EndedTopic, TopicUnreadable
 from rsscloud_broker.interfaces import ITopicFetcher
 from rsscloud_broker.model.fetching import Fetched, as_wanted
 from rsscloud_broker.outbound.couriers.link import Link
 from rsscloud_broker.outbound.couriers.messages import (
     MAX_TEXT,
-    Failed,
     FromBroker,
     FromCourier,
     Read,
     ReadDone,
-    Said,
     TopicRules,
     Unread,
 )
@@ -56,9 +52,10 @@ class Reader:
     async def read(self, asked: Read, link: Link[FromCourier, FromBroker]) -> None:
         """Read a topic, and send the broker what was found, or why it could not be read."""
         try:
-            await self._read(asked, link)
-        except CancelledError:
-            return  # nobody waits for it
+            # The broker sends ``TopicRules`` first, so there is a fetcher.
+            fetched = await self._fetcher.fetch(
+                asked.url, asked.known, asked.subscribers, asked.wanted
+            )
         except TopicUnreadable as error:
             ended = isinstance(error, EndedTopic)
             link.send(
@@ -71,16 +68,7 @@ class Reader:
                     error.retry_after,
                 )
             )
-        except Unavailable as error:
-            link.send(Failed(asked.number, type(error).__name__, str(error)))
-        except Exception as error:  # a bug: this reading fails, and the others go on
-            link.send(Said(f"reading {asked.url}: {error!r}"))
-            link.send(Failed(asked.number, "Unavailable", f"a courier failed: {error!r}"))
-
-    async def _read(self, asked: Read, link: Link[FromCourier, FromBroker]) -> None:
-        """Fetch a topic, and send the broker what it wants to know of it."""
-        # The broker sends ``TopicRules`` first, so there is a fetcher.
-        fetched = await self._fetcher.fetch(asked.url, asked.known, asked.subscribers, asked.wanted)
+            return
         brought = as_wanted(fetched, asked.wanted)
         if brought.content is not None:
             await link.until_there_is_room()
