@@ -165,9 +165,11 @@ class BodyTests(ClientTestCase):
             ("deflate", zlib.compress(b"hello")),
         ):
             self.pages.answers["/"] = page(200, encoded, content_encoding=coding)
-            self.assertEqual((await self.ask()).body, b"hello")
+            answer = await self.ask()
+            self.assertEqual((answer.body, answer.compressed), (b"hello", True))
             asked = self.pages.seen[-1].headers.getRawHeaders("accept-encoding")
             self.assertEqual(asked, ["gzip, deflate"])
+        self.assertFalse((await self.ask("/plain")).compressed)
 
     async def test_compressed_and_larger(self) -> None:
         bomb = gzip.compress(b"0" * 50_000_000)
@@ -177,13 +179,6 @@ class BodyTests(ClientTestCase):
     async def test_compressed_twice(self) -> None:
         bomb = gzip.compress(gzip.compress(b"hello"))
         self.pages.answers["/"] = page(200, bomb, content_encoding="gzip, gzip")
-        self.assertEqual(await self.refused(), "the answer is compressed more than once")
-
-        def two_headers(request: Request) -> bytes:
-            request.responseHeaders.setRawHeaders("content-encoding", ["gzip", "gzip"])
-            return bomb
-
-        self.pages.answers["/"] = two_headers
         self.assertEqual(await self.refused(), "the answer is compressed more than once")
 
     async def test_not_compressed_as_it_says(self) -> None:

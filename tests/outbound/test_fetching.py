@@ -57,13 +57,6 @@ class ReplyTests(FetchingTestCase):
         self.assertEqual(reply.headers["link"], "</a>; rel=hub, </b>; rel=self")
         self.assertEqual(reply.headers["content-type"], "</b>; rel=self")
 
-    async def test_compressed(self) -> None:
-        self.pages.answers["/"] = page(200, gzip.compress(b"<rss/>"), content_encoding="gzip")
-        self.pages.answers["/plain"] = page(200, b"<rss/>")
-        for path, compressed in (("/", True), ("/plain", False)):
-            reply = await self.client.outbound.request(OutboundRequest("GET", self.base + path))
-            self.assertEqual((reply.body, reply.compressed), (b"<rss/>", compressed))
-
 
 class StateTests(FetchingTestCase):
     async def test_not_modified(self) -> None:
