@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from io import BytesIO
 from typing import Any
 
 from twisted.internet.defer import Deferred, maybeDeferred
-from twisted.internet.interfaces import IConsumer, IProtocol
+from twisted.internet.interfaces import IProtocol
 from twisted.python.failure import Failure
 from twisted.web.client import ResponseDone
 from twisted.web.http import RESPONSES
@@ -66,12 +67,12 @@ class GuardedAgent:
     ) -> IResponse:
         """Make a request, with its whole body in memory, and decode the answer."""
         target = target_of(uri.decode("ascii"))
-        body = _Collected()
+        body: Any = BytesIO()  # of a consumer it has ``write``, all that treq's producers call
         if producer is not None:
             await maybeDeferred(producer.startProducing, body)
         sent = {name: value for name, value in _pairs(headers) if name not in _SET_BY_AGENT}
         sent["accept-encoding"] = ACCEPTED
-        request = message(method.decode("ascii"), target, sent, b"".join(body.parts))
+        request = message(method.decode("ascii"), target, sent, body.getvalue())
         answer = await from_callback(partial(self._exchanger.begin, target, request))
         return Response(answer, await self._decoder.decode(answer))
 
@@ -82,23 +83,6 @@ def _pairs(headers: Headers | None) -> Sequence[tuple[str, str]]:
         (name.decode("ascii").lower(), values[-1].decode("utf-8", "surrogateescape"))
         for name, values in (headers or Headers()).getAllRawHeaders()
     ]
-
-
-@implementer(IConsumer)
-class _Collected:
-    """Collects the request body that a producer writes."""
-
-    def __init__(self) -> None:
-        self.parts: list[bytes] = []
-
-    def registerProducer(self, producer: Any, streaming: bool) -> None:
-        """Do nothing: the producer is never paused."""
-
-    def unregisterProducer(self) -> None:
-        """Do nothing: no producer was registered."""
-
-    def write(self, data: bytes) -> None:
-        self.parts.append(data)
 
 
 @implementer(IResponse)
