@@ -26,7 +26,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "core/broker.py",
-        "await self._lookups.check(self._callbacks, intent.callback.url, intent.source)",
+        "await self._check_address(self._callbacks, intent.callback.url, intent.source)",
         "pass",
         "core.test_intents",
         "A callback in a private network is accepted, and its owner thinks that all is well.",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import Final
 
 from attrs import evolve
 from zope.interface import implementer
@@ -19,7 +20,6 @@ from rsscloud_broker.core.topic_reader import NOT_READ
 from rsscloud_broker.core.verification import Verifier
 from rsscloud_broker.core.views import TopicView
 from rsscloud_broker.core.web_addresses import (
-    Lookups,
     about_topic,
     check_ping,
     check_topic,
@@ -45,10 +45,12 @@ from rsscloud_broker.events import (
     TopicChanged,
 )
 from rsscloud_broker.interfaces import IBroker, IClock, IEventBus, IURLPolicy
-from rsscloud_broker.model import Content, Intent, Ping, Subscription
+from rsscloud_broker.model import Content, Intent, Ping, Subscription, host_of
 from rsscloud_broker.model.ways import ChangeSource, Way
 from rsscloud_broker.policy.access import Access
 from rsscloud_broker.policy.addresses import bucket_of
+from rsscloud_broker.policy.host_limiter import HostQuota
+from rsscloud_broker.policy.limiter import FairLimiter, Turn
 from rsscloud_broker.policy.rate_limits import Admission
 from rsscloud_broker.storage import Store
 from rsscloud_broker.util.deferreds import gather
@@ -56,6 +58,9 @@ from rsscloud_broker.util.urls import normal_form
 
 #: What a publisher learns when too many topics wait to be fetched, and for how many seconds.
 QUEUE_FULL, QUEUE_FULL_PAUSE = "as many topics wait to be read as the broker keeps", 60
+
+#: How many host names are looked up at the same time for requests that wait for the result.
+MAX_LOOKUPS: Final = 500
 
 
 @implementer(IBroker)
@@ -98,7 +103,7 @@ class Broker:
         self._callbacks = callbacks
         self._counters = counters
         self._check_space = lambda: None if space is None else space.check()
-        self._lookups = Lookups(clock)
+        self._lookups = FairLimiter(clock, slots=100, under_way=MAX_LOOKUPS)
         self._view = TopicView(store, clock)
         self._revive_if_allowed = AllowedRevivals(store, bus, clock, access)
 
@@ -403,7 +408,7 @@ class Broker:
                 intent.topic, partial(self._check_topic, intent.topic, intent.source)
             )
         try:
-            await self._lookups.check(self._callbacks, intent.callback.url, intent.source)
+            await self._check_address(self._callbacks, intent.callback.url, intent.source)
         except AddressRefused as error:
             raise CallbackFailed(str(error), refused=True) from error
 
@@ -418,7 +423,7 @@ class Broker:
         """
         if self._detector.reads(url):
             try:
-                await self._lookups.check(self._topics, url, source)
+                await self._check_address(self._topics, url, source)
             except AddressRefused as error:
                 raise TopicUnreadable(url, str(error), refused=True) from error
         status = await self._store.topic_status(url)
@@ -427,3 +432,13 @@ class Broker:
         if status.topic.ended:
             raise EndedTopic(url, status.topic.ended)
         return status.result if status.failures and status.topic.is_public else ""
+
+    async def _check_address(self, policy: IURLPolicy, url: str, source: str) -> None:
+        """Check a URL while a caller waits: callers take turns at looking hosts up.
+
+        :param source: the address of the caller.
+        :raises AddressRefused: the policy does not allow it.
+        """
+        quota = HostQuota("lookup", host_of(url), MAX_LOOKUPS)
+        async with self._lookups.slot(Turn.of(source), quota):
+            await policy.check(url)

@@ -6,23 +6,15 @@ protocols.  A front door of a plugin may check nothing.
 
 from __future__ import annotations
 
-from typing import Final
-
 from attrs import evolve
 
 from rsscloud_broker.errors import CallbackFailed, InvalidPing, Refused, TopicUnreadable
-from rsscloud_broker.interfaces import IClock, IURLPolicy
-from rsscloud_broker.model import Intent, Ping, host_of
-from rsscloud_broker.policy.host_limiter import HostQuota
-from rsscloud_broker.policy.limiter import FairLimiter, Turn
+from rsscloud_broker.model import Intent, Ping
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.wire.web_address import fault_of
 
 #: How many characters of an invalid URL an error shows.
 _SHOWN = 100
-
-#: How many host names are looked up at the same time for requests that wait for the result.
-MAX_LOOKUPS: Final = 500
 
 
 def topic_of(url: str) -> str:
@@ -93,20 +85,3 @@ def note_of(url: str, problem: str | Refused) -> str:
     if isinstance(problem, Refused):
         return f"{problem}; it was not accepted"
     return f"{url} could not be read the last time: {problem}"
-
-
-class Lookups:
-    """Checks URLs while callers wait: they take turns at looking hosts up, which may take long."""
-
-    def __init__(self, clock: IClock) -> None:
-        self._places = FairLimiter(clock, slots=100, under_way=MAX_LOOKUPS)
-
-    async def check(self, policy: IURLPolicy, url: str, source: str) -> None:
-        """Check a URL by a policy.
-
-        :param source: the address of the caller.
-        :raises AddressRefused: the policy does not allow it.
-        """
-        quota = HostQuota("lookup", host_of(url), MAX_LOOKUPS)
-        async with self._places.slot(Turn.of(source), quota):
-            await policy.check(url)

@@ -23,23 +23,16 @@ OUR_OWN_LACK = frozenset({EADDRNOTAVAIL, EMFILE, ENFILE, ENOBUFS, ENOMEM})
 _LACK_OVER_IPV6 = OUR_OWN_LACK - {EADDRNOTAVAIL}
 
 
-class Connector:
-    """Opens the TCP connections of ``Http1``, with TLS where they need it."""
+def connect(
+    reactor: Any, guard: AddressGuard, connection: Http1, address: str, timeout: float | None
+) -> None:
+    """Connect to an address, with TLS if needed; ``connection`` hears whether that succeeded.
 
-    def __init__(self, reactor: Any, guard: AddressGuard) -> None:
-        self._reactor = reactor
-        self._guard = guard
-
-    def connect(self, connection: Http1, address: str, timeout: float | None) -> None:
-        """Connect to an address.  The connection is notified whether that succeeded.
-
-        :param address: an IPv4 or IPv6 address, which the guard has judged.
-        :param timeout: the seconds until the attempt is given up; None for never.
-        """
-        factory = _OneConnection(self._reactor, self._guard, connection, address)
-        connection.attempt = self._reactor.connectTCP(
-            address, connection.origin[2], factory, timeout
-        )
+    :param address: an IPv4 or IPv6 address, which the guard has judged.
+    :param timeout: the seconds until the attempt is given up; None for never.
+    """
+    factory = _OneConnection(reactor, guard, connection, address)
+    connection.attempt = reactor.connectTCP(address, connection.origin[2], factory, timeout)
 
 
 class _OneConnection(ClientFactory):

@@ -18,7 +18,7 @@ from twisted.python.failure import Failure
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.outbound.bodies import BodyMaker
 from rsscloud_broker.outbound.budget import AnswerBudget
-from rsscloud_broker.outbound.connecting import Connector
+from rsscloud_broker.outbound.connecting import connect
 from rsscloud_broker.outbound.connections import IdleConnections
 from rsscloud_broker.outbound.guard import AddressGuard
 from rsscloud_broker.outbound.http1 import Http1, HTTPAnswer, Message, NotConnected
@@ -55,7 +55,7 @@ class HTTPExchanger:
         idle_limit: int = 100,
         idle_seconds: float = 2.0,
     ) -> None:
-        self.connector = Connector(reactor, guard)
+        self.reactor = reactor
         self.resolve = resolve
         self.guard = guard
         self.tls = tls
@@ -200,7 +200,7 @@ class _Exchange:
             target.origin, tls, exchanger.make_body, exchanger.budget
         )
         connection.request(self._message, self._answered)
-        exchanger.connector.connect(connection, address, timeout)
+        connect(exchanger.reactor, exchanger.guard, connection, address, timeout)
 
     def _answered(self, result: HTTPAnswer | Exception) -> None:
         """End with the result; if there was no connection, try the next address."""

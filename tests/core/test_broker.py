@@ -9,8 +9,8 @@ from twisted.internet.defer import Deferred
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.config import RateLimitOptions, Topics
+from rsscloud_broker.core.broker import MAX_LOOKUPS
 from rsscloud_broker.core.verification import LARGE
-from rsscloud_broker.core.web_addresses import MAX_LOOKUPS
 from rsscloud_broker.errors import (
     CallbackFailed,
     CallsUnavailable,
