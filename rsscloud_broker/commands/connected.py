@@ -13,7 +13,7 @@ import click
 from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
 from twisted.internet.task import react
-from twisted.web.client import Agent, HTTPConnectionPool
+from twisted.web.client import HTTPConnectionPool
 
 from rsscloud_broker.client.any_address import AnyAddress, make_agent
 from rsscloud_broker.client.web import ClientError, Web
@@ -26,7 +26,7 @@ _CACERT = "rsscloud_broker.cacert"
 
 
 def _remember_cacert(context: click.Context, _: click.Parameter, file: str | None) -> None:
-    """Keep the file that ``--cacert`` names in the context of the command, for ``agent``."""
+    """Keep the file that ``--cacert`` names in the context of the command, for ``outbound``."""
     context.meta[_CACERT] = file
 
 
@@ -67,12 +67,5 @@ def outbound(reactor: Any, pool: HTTPConnectionPool | None = None) -> AnyAddress
 
     :param pool: keeps connections for further requests; None to close each.
     """
-    return AnyAddress(agent(reactor, pool), SystemClock(reactor))
-
-
-def agent(reactor: Any, pool: HTTPConnectionPool | None = None) -> Agent:
-    """Make an agent that trusts the certificates of ``--cacert``.
-
-    :param pool: as for ``outbound``.
-    """
-    return make_agent(reactor, click.get_current_context().meta.get(_CACERT), pool)
+    agent = make_agent(reactor, click.get_current_context().meta.get(_CACERT), pool)
+    return AnyAddress(agent, SystemClock(reactor))

@@ -8,6 +8,8 @@ from typing import Any, Final, Literal, TypeAlias
 import attrs
 from attrs import field, frozen
 
+from rsscloud_broker.config.validators import is_path
+
 _Attribute: TypeAlias = "attrs.Attribute[Any]"
 
 #: The levels that a configuration may name.  "critical" is not one of them: without the errors
@@ -27,12 +29,6 @@ def _are_levels(_: object, key: _Attribute, levels: Mapping[str, object]) -> Non
             )
 
 
-def _is_path(_: object, key: _Attribute, path: str) -> None:
-    """Require a text that can be the name of a file."""
-    if "\0" in path:
-        raise ValueError(f"'{key.name}' holds the character NUL, which no name of a file may")
-
-
 @frozen
 class Log:
     """``[log]``: which events are logged, and in which form.
@@ -46,4 +42,4 @@ class Log:
     level: Level = "info"
     levels: dict[str, Any] = field(factory=dict, validator=_are_levels)
     format: Literal["text", "json"] = "text"
-    access: str = field(default="", validator=_is_path)
+    access: str = field(default="", validator=is_path)

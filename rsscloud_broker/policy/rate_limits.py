@@ -20,8 +20,8 @@ The buckets are in memory, and full after a start.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Sequence
-from functools import lru_cache, partial
+from collections.abc import Awaitable, Callable, Hashable
+from functools import lru_cache
 from hashlib import sha256
 from math import ceil, inf
 from typing import TypeVar
@@ -29,11 +29,11 @@ from typing import TypeVar
 from attrs import define, frozen
 from twisted.internet.interfaces import IReactorTime
 
-from rsscloud_broker.config import Network, RateLimitOptions
+from rsscloud_broker.config import RateLimitOptions
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import CallbackFailed, CallsUnavailable, TooMany
 from rsscloud_broker.model import Callback, Intent, host_of
-from rsscloud_broker.policy.addresses import MAX_SOURCES, address_of, bucket_of
+from rsscloud_broker.policy.addresses import MAX_SOURCES, bucket_of, within
 from rsscloud_broker.util.caches import BoundedDict
 
 #: How many buckets that are not full a rate limit keeps.
@@ -181,8 +181,9 @@ class Admission:
         Requests made so far still count.  The subscriptions of each host are counted again.
         """
         self._limits = limits
+        exempt = limits.exempt_networks
         #: Whether a source is not limited.  Cached, since the same sources call again and again.
-        self.is_exempt = lru_cache(MAX_SOURCES)(partial(_is_among, limits.exempt_networks))
+        self.is_exempt = lru_cache(MAX_SOURCES)(lambda each: not each or within(each, exempt))
         self._pings.change(limits.pings_per_source, limits.pings_burst)
         self._pings_of_day.change(limits.pings_per_day / DAY, limits.pings_per_day)
         self._sources.change(limits.verifications_per_source, limits.verifications_burst)
@@ -341,14 +342,6 @@ class Admission:
         """Count a refusal, and return its error."""
         self._counters.limited.labels(kind).inc()
         return TooMany(reason, pause)
-
-
-def _is_among(exempt: Sequence[Network], source: str) -> bool:
-    """Whether a source is in an exempt network, or is the broker itself (empty)."""
-    address = address_of(source)
-    if address is None:
-        return not source
-    return any(address in network for network in exempt)
 
 
 def _rate_text(limit: RateLimit, what: str) -> str:
