@@ -97,7 +97,7 @@ class AdaptiveTests(PlanCase):
         self.assert_pause(found, found.interval)
 
     def test_a_change_from_before_the_clock_was_set_back_is_not_that_of_the_last_poll(self) -> None:
-        found = plan(evolve(POLLED, last_changed_at=NOW + DAY), NOW, PACE)
+        found = plan(polled(changed_at=NOW + DAY), NOW, PACE)
         self.assertEqual(found.interval, 1.5 * HOUR)
 
     def test_a_topic_that_never_changes_comes_to_the_ceiling_and_back(self) -> None:
