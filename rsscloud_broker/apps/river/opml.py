@@ -43,7 +43,7 @@ def pasted(text: bytes) -> bytes:
         text.decode()
     except UnicodeDecodeError:  # some programs send the bytes of a file
         return text
-    return text if text.isascii() else BOM_UTF8 + text
+    return text if text.isascii() or text.startswith(BOM_UTF8) else BOM_UTF8 + text
 
 
 def read_list(data: bytes) -> FeedList:

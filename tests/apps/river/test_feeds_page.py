@@ -201,7 +201,7 @@ class ImportTests(FeedsCase):
         csrf = self.csrf()
         outline = '<outline text="Café" xmlUrl="http://a.example/"/>'
         text = f'<?xml version="1.0" encoding="ISO-8859-1"?><opml><body>{outline}</body></opml>'
-        for each in (text.encode(), text.encode("latin-1")):
+        for each in (text.encode(), text.encode("utf-8-sig"), text.encode("latin-1")):
             fields = {"csrf": csrf, "do": "import", "text": each}
             body = urlencode(fields).encode()
             form = {"Content-Type": "application/x-www-form-urlencoded"}
