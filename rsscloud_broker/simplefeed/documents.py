@@ -157,13 +157,14 @@ def parse(body: bytes, url: str, headers: dict[str, str]) -> AtomDocument:
     number = sum(1 for _ in root.iterchildren(f"{_IN_ATOM}entry"))
     if number > MAX_ENTRIES:
         raise NotAFeed(f"it has {number:,} entries; {MAX_ENTRIES:,} are the most that are read")
+    base = _base_in(root, url)
     return AtomDocument(
         url,
         blake2b(body, digest_size=16).digest(),
         headers,
         _read_links(root, url),
         root.find(f"{{{HISTORY}}}archive") is not None,
-        tuple(_read_entry(each, url) for each in root.iterchildren(f"{_IN_ATOM}entry")),
+        tuple(_read_entry(each, base) for each in root.iterchildren(f"{_IN_ATOM}entry")),
     )
 
 
@@ -219,8 +220,12 @@ def _drop_repeated(entries: list[Entry], order: Order) -> tuple[list[Entry], Ord
     return list(kept.values()), evolve(order, repeated=repeated)
 
 
-def _read_entry(element: etree._Element, url: str) -> Entry:
-    """An entry of the document at a URL; what is missing or malformed is left empty."""
+def _read_entry(element: etree._Element, base: str) -> Entry:
+    """An entry; what is missing or malformed is left empty.
+
+    :param base: the URL to which the references in the feed are relative.
+    """
+    base = _base_in(element, base)
     first: dict[str, etree._Element] = {}
     links: list[EntryLink] = []
     categories: list[Category] = []
@@ -228,7 +233,7 @@ def _read_entry(element: etree._Element, url: str) -> Entry:
         tag = child.tag
         if tag == _LINK:
             if len(links) < MAX_PARTS:
-                links.append(_read_link(child, url))
+                links.append(_read_link(child, base))
         elif tag == _CATEGORY:
             if len(categories) < MAX_PARTS:
                 categories.append(_read_category(child))
@@ -245,7 +250,7 @@ def _read_entry(element: etree._Element, url: str) -> Entry:
         id=identity,
         author=None if author is None else _read_person(author),
         links=tuple(links),
-        content=None if content is None else _read_content(content, url),
+        content=None if content is None else _read_content(content, base),
         categories=tuple(categories),
         summary=_text_of(first, _SUMMARY),
         published=_parse_time(published) if published else None,
@@ -263,22 +268,32 @@ def _text_inside(element: etree._Element) -> str:
     return ("".join(map(str, element.itertext())) if len(element) else element.text or "").strip()
 
 
-def _read_link(element: etree._Element, url: str) -> EntryLink:
+def _read_link(element: etree._Element, base: str) -> EntryLink:
     """The link in an ``atom:link``, with its URL as ``_joined`` has it."""
     get = element.get
-    href = _joined(element, url, get("href", ""))
+    href = _joined(element, base, get("href", ""))
     return EntryLink(href, _relation(element), get("type", ""), get("title", ""))
 
 
-def _joined(element: etree._Element, url: str, reference: str) -> str:
+def _joined(element: etree._Element, base: str, reference: str) -> str:
     """A reference in an element as an absolute URL; as it is written if it cannot be one.
 
-    It is relative to the ``xml:base`` around it, and that to the URL of the document.
+    :param base: the URL to which the references around the element are relative.
     """
     if reference.startswith(("https://", "http://")):
         return reference  # as nearly all; to take one apart takes long
-    base = joined(url, (element.base or "")[:MAX_URL]) or url
-    return joined(base, reference.strip()) or reference
+    return joined(_base_in(element, base), reference.strip()) or reference
+
+
+def _base_in(element: etree._Element, base: str) -> str:
+    """The URL to which the references in an element are relative: its ``xml:base``, if it has one.
+
+    What lxml calls ``base`` copies all that are around the element, for each link anew.
+
+    :param base: the URL to which it is relative itself.
+    """
+    own = element.get(_BASE, "")[:MAX_URL]
+    return joined(base, own) or base if own else base
 
 
 def _read_category(element: etree._Element) -> Category:
@@ -304,11 +319,11 @@ def _parse_time(text: str) -> float:
     return min(max(seconds, _EARLIEST), _LATEST)
 
 
-def _read_content(element: etree._Element, url: str) -> EntryContent:
+def _read_content(element: etree._Element, base: str) -> EntryContent:
     """The content of an entry, in any of the forms that feeds really have."""
     kind = element.get("type", "text").strip()
     if src := element.get("src", "").strip():
-        return EntryContent(kind, src=_joined(element, url, src))
+        return EntryContent(kind, src=_joined(element, base, src))
     if len(element):
         inner = (standing_alone(child) + escape(child.tail or "") for child in element)
         return EntryContent(kind, f"{element.text or ''}{''.join(inner)}".strip())

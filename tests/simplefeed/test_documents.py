@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from time import process_time
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -56,6 +57,24 @@ class LinkTests(SynchronousTestCase):
             self.assertEqual([each.href for each in found.links], [f"{base}/1", f"{site}/z/2"])
             assert found.content is not None
             self.assertEqual(found.content.src, f"{base}/3")
+
+    def test_links_in_an_entry_with_a_base(self) -> None:
+        """It is within that of the feed, and those of the links are within it."""
+        link = '<link href="1"/><link xml:base="w/" href="2"/>'
+        inside = f'<entry xml:base="z/">{link}</entry>'
+        (found,) = feed(inside, 'xml:base="http://b.example/y/"').found
+        self.assertEqual(
+            [each.href for each in found.links],
+            ["http://b.example/y/z/1", "http://b.example/y/z/w/2"],
+        )
+
+    def test_very_long_bases(self) -> None:
+        """The time that they take does not grow with the links, but for that of reading them."""
+        link, path = '<link href="1"/>', "y" * 2_000_000
+        inside = f"<entry>{100 * link}</entry>" * 100
+        began_at = process_time()
+        feed(inside, f'xml:base="http://b.example/{path}"')
+        self.assertLess(process_time() - began_at, 5.0)
 
     def test_relations_as_uris(self) -> None:
         rel = "http://www.iana.org/assignments/relation/prev-archive"
