@@ -121,7 +121,6 @@ def post_form(url: str, fields: Mapping[str, object], **headers: str) -> Answer:
 def run(
     name: str,
     *arguments: object,
-    ahead: float = 0.0,
     stdin: str = "",
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
@@ -132,7 +131,7 @@ def run(
     :param by_command: whether Python starts anew for it, instead of in the `nursery`.
     """
     return nursery.run(
-        nursery.command_line(name, *arguments, ahead=ahead),
+        nursery.command_line(name, *arguments),
         cwd=cwd,
         env={**os.environ, **(env or {})},
         stdin=stdin,
