@@ -92,9 +92,8 @@ async def entries_of_topic(log: IEventLog, url: str) -> list[LogEntry]:
     found.sort(key=lambda entry: (-entry.id, -entry.at))
     # A fan-out that has ended needs no entry that says that it began.
     over = next((n for n, entry in enumerate(found) if _is_fan_out(entry, "ended")), len(found))
-    return [entry for n, entry in enumerate(found) if n < over or not _is_fan_out(entry, "begun")][
-        :SHOWN
-    ]
+    before = [entry for entry in found[over:] if not _is_fan_out(entry, "begun")]
+    return (found[:over] + before)[:SHOWN]
 
 
 def _is_fan_out(entry: LogEntry, outcome: str) -> bool:
