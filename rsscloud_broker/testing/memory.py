@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import Dialect, Engine, MetaData, StaticPool, create_engine
+from sqlalchemy import Connection, Dialect, Engine, MetaData, StaticPool, create_engine
 from twisted.internet.defer import Deferred, execute, succeed
 from twisted.internet.interfaces import IReactorFromThreads, IReactorTime
 
 from rsscloud_broker.database.engine import database_errors, for_writing
 from rsscloud_broker.database.methods import Operation
-from rsscloud_broker.database.readers import read_once
 from rsscloud_broker.database.threads import StoreThreads
+from rsscloud_broker.errors import StoreUnavailable
 from rsscloud_broker.interfaces import AppTables
 from rsscloud_broker.model.work import Bounds
 from rsscloud_broker.storage import AccountStore, Store
@@ -82,15 +82,20 @@ class CallersThread(StoreThreads):
             # To read ready tables takes a tenth of the time of making them.
             driver.deserialize(_file_with(*tables))
         self._engine = share_statements(engine, "sqlite://")
+        # To take a connection from its pool takes longer than most operations.
+        self._reads = self._engine.connect()
+        self._writes = for_writing(self._engine).connect()
 
     def read(self, operation: Operation[T]) -> Deferred[T]:
-        return execute(read_once, self._engine, operation)
+        return execute(self._run, self._reads, operation)
 
     def write(self, operation: Operation[T]) -> Deferred[T]:
-        return execute(self._write_once, operation)
+        return execute(self._run, self._writes, operation)
 
-    def _write_once(self, operation: Operation[T]) -> T:
-        with database_errors(), for_writing(self._engine).begin() as connection:
+    def _run(self, connection: Connection, operation: Operation[T]) -> T:
+        if connection.closed:
+            raise StoreUnavailable("the store is being shut down")
+        with database_errors(), connection.begin():
             return operation(connection)
 
     def writes_waiting(self) -> int:
@@ -112,6 +117,8 @@ class CallersThread(StoreThreads):
         return 0
 
     def stop(self) -> Deferred[None]:
+        self._reads.close()
+        self._writes.close()
         self._engine.dispose()
         return succeed(None)
 
