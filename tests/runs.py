@@ -230,7 +230,29 @@ LONG = frozenset(
         "tests.storage.test_store_machine",
         "tests.test_house.TestsTests",
         "tests.test_runs.RunsTests.test_each_test_belongs_to_one_run",
+        "tests.core.test_polling.PollerTests.test_ended_topic_is_polled_no_more",
+        "tests.core.test_polling.PollerTests.test_nobody_subscribes",
+        "tests.delivery.test_carried.DistributionTests.test_everybody_gets_its_content_in_the_end",
+        "tests.delivery.test_contents.PushedTests.test_what_does_not_fit_is_logged_and_counted",
+        "tests.delivery.test_walk.FairnessTests"
+        ".test_small_topic_is_told_though_more_large_ones_wait_than_are_walked",
+        "tests.front_doors.test_rsscloud_rest.RefusalTests.test_as_many_topics_as_may_be",
+        "tests.policy.test_rate_limits.VerificationTests"
+        ".test_an_aggregator_renews_a_thousand_feeds_in_one_go",
+        "tests.storage.test_durability",
+        "tests.web.admin.test_openapi.DocumentTests.test_it_is_valid",
+        # Hours and days, one poll or archive after the other.
+        "tests.apps.river.test_river.FollowingTests.test_the_subscription_is_renewed_for_ever",
+        "tests.sinks.test_archive.ArchiveSinkTests"
+        ".test_a_late_ping_of_an_old_hour_is_archived_before_it_is_pruned",
+        "tests.sinks.test_archive.ArchiveSinkTests"
+        ".test_an_hour_that_could_not_be_archived_is_tried_until_it_can",
+        "tests.sinks.test_archive.ArchiveSinkTests"
+        ".test_old_pings_are_pruned_though_the_wall_clock_was_wrong_for_a_while",
         # Random documents, and servers that say nothing.
+        "tests.client.test_feed_state.RenderTests.test_any_answer_can_be_told",
+        "tests.client.test_strange_links",
+        "tests.core.test_polling_plan.AlwaysTests",
         "tests.apps.hosting.test_calls.LargestFeedTests",
         "tests.apps.writing.test_markup",
         "tests.apps.writing.test_outline",
@@ -332,5 +354,7 @@ def _is_in(name: str, those: Iterable[str]) -> bool:
 
 
 if __name__ == "__main__":
-    found = runs(["tests"], quick_modules())
+    units = quick_modules()
+    # To import the other tests takes a second, which the quick run alone can do without.
+    found = runs(units if sys.argv[1:] == ["quick"] else ["tests"], units)
     sys.stdout.writelines(f"{test}\n" for run in RUNS if run in sys.argv[1:] for test in found[run])
