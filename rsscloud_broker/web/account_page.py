@@ -14,20 +14,14 @@ from typing import Final
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
 
-from rsscloud_broker.errors import (
-    ForgedForm,
-    InvalidAccount,
-    SignInFailed,
-    TooMany,
-    Unadministrable,
-)
+from rsscloud_broker.errors import InvalidAccount, SignInFailed, TooMany, Unadministrable
 from rsscloud_broker.http.answering import Answer
 from rsscloud_broker.http.requests import client_address, number_parameter, parameter
 from rsscloud_broker.interfaces import Caller, FrontDoorParts, IAccounts, ICallers, Session, Token
 from rsscloud_broker.interfaces.accounts import AccountFiles
 from rsscloud_broker.model.administration import Change
 from rsscloud_broker.web.archive import send_archive
-from rsscloud_broker.web.callers import NO_STORE, SESSION, Cookies, redirect, refused
+from rsscloud_broker.web.callers import NO_STORE, SESSION, Cookies, redirect
 from rsscloud_broker.web.words import one_button, strangers_text
 from rsscloud_broker.wire.text import parse_number, sentence
 from rsscloud_broker.wire.times import iso_time
@@ -124,13 +118,11 @@ class AccountPage:
     async def act(self, request: Request, caller: Caller) -> Answer:
         """Do what the field ``do`` of a form asks for; the page says what was wrong with it."""
         action = self._actions.get(parameter(request, "do"))
+        self._callers.check_form(request, caller)
         try:
-            self._callers.check_form(request, caller)
             if action is None:
                 return await self._page(caller, problem="This form asks for nothing known here.")
             return await action(request, caller)
-        except ForgedForm as error:
-            return refused(error)
         except TooMany as error:
             return await self._page(caller, request, problem=sentence(str(error)), status=429)
         except (InvalidAccount, SignInFailed, Unadministrable) as error:

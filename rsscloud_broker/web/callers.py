@@ -241,12 +241,6 @@ def redirect(path: str) -> Answer:
     return Answer(b"", status=303, headers={"location": path, **NO_STORE})
 
 
-def refused(error: ForgedForm) -> Answer:
-    """The answer to a forged form."""
-    text = f"This was not accepted: {error}.\n"
-    return Answer(text.encode(), "text/plain; charset=utf-8", 403, NO_STORE)
-
-
 def _sent_token(request: Request) -> bytes:
     """The token that came with a form, in its field ``csrf``."""
     return parameter(request, "csrf").encode("utf-8", "replace")

@@ -7,7 +7,8 @@ The whole body is in memory already, so the library ``multipart`` parses it in o
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
 from attrs import frozen
 from multipart import (
@@ -17,8 +18,10 @@ from multipart import (
     PushMultipartParser,
     parse_options_header,
 )
+from twisted.web.server import Request
 
 from rsscloud_broker.errors import Refused
+from rsscloud_broker.http.requests import body_of, header, media_type
 from rsscloud_broker.wire.text import decode
 
 #: How many fields a form has at most, and how many bytes a field that is no file.
@@ -82,6 +85,21 @@ def read(content_type: str, body: bytes) -> Form:
     except (MultipartError, UnicodeError) as error:
         raise UnreadableForm(f"the form cannot be read: {error}; send it again") from error
     return Form(tuple(pairs), tuple(files))
+
+
+async def spread_fields(request: Request, in_thread: Callable[..., Awaitable[Any]]) -> Form | None:
+    """Put the fields of a form with files where those of other forms are.
+
+    :param in_thread: calls a function in a thread.
+    :returns: the form; None if the request has none with files.
+    :raises UnreadableForm: see ``read``.
+    """
+    if media_type(request) != "multipart/form-data":
+        return None
+    form: Form = await in_thread(read, header(request, "content-type"), body_of(request))
+    fields = {name.encode(): [value.encode()] for name, value in form.fields.items()}
+    request.args = {**(request.args or {}), **fields}
+    return form
 
 
 def _segments(boundary: str, body: bytes) -> list[tuple[MultipartSegment, bytes]]:

@@ -42,7 +42,6 @@ from rsscloud_broker.web.callers import (
     form_token,
     local_path,
     redirect,
-    refused,
 )
 from rsscloud_broker.web.sign_in_link import LINK_PATH, SignInLink
 from rsscloud_broker.wire.text import sentence
@@ -138,10 +137,7 @@ class SignInPages:
         caller = await self._callers.caller(request)
         if caller is None or caller.session is None:
             return redirect("/")
-        try:
-            self._callers.check_form(request, caller)
-        except ForgedForm as error:
-            return refused(error)
+        self._callers.check_form(request, caller)
         await self._accounts.sign_out(self._cookies.get(request, SESSION))
         self._cookies.remove(request, SESSION)
         return redirect("/")

@@ -28,7 +28,7 @@ from urllib.parse import quote, urlencode
 from twisted.web.server import Request
 
 from rsscloud_broker.accounts.administration import INVITED_PATH
-from rsscloud_broker.errors import ForgedForm, SignInFailed
+from rsscloud_broker.errors import SignInFailed
 from rsscloud_broker.http.answering import PLAIN, Answer
 from rsscloud_broker.http.requests import client_address, header, parameter
 from rsscloud_broker.interfaces import FrontDoorParts, IAccounts, SignIn
@@ -42,7 +42,6 @@ from rsscloud_broker.web.callers import (
     form_token,
     local_path,
     redirect,
-    refused,
     seems_local,
 )
 
@@ -101,12 +100,10 @@ class SignInLink:
             known=self._cookies.get(request, KNOWN),
             former=self._cookies.get(request, SESSION),
         )
+        check_first_form(request, self._cookies, self._public_url)
+        key = parameter(request, "key")
         try:
-            check_first_form(request, self._cookies, self._public_url)
-            key = parameter(request, "key")
             signed_in = await self._accounts.sign_in_by_link(key, attempt, self._kind)
-        except ForgedForm as error:
-            return refused(error)
         except SignInFailed:
             return await self._page(request, "")
         begin_session(request, self._cookies, signed_in, self._clock.wall_seconds())

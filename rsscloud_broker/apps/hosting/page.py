@@ -20,11 +20,11 @@ from rsscloud_broker.apps.hosting.options import PREFIX
 from rsscloud_broker.apps.hosting.rows import File, Version
 from rsscloud_broker.apps.hosting.saving import AccountLimits
 from rsscloud_broker.apps.hosting.serving import SAFE
-from rsscloud_broker.errors import ForgedForm, Refused, TooMany
+from rsscloud_broker.errors import Refused, TooMany
 from rsscloud_broker.http.answering import PLAIN, Answer
 from rsscloud_broker.http.requests import client_address, number_parameter, parameter
 from rsscloud_broker.interfaces import AppParts, Caller, IFrontDoor, Route, RoutesOnly
-from rsscloud_broker.web.callers import NO_STORE, for_signed_in, redirect, refused
+from rsscloud_broker.web.callers import NO_STORE, for_signed_in, redirect
 from rsscloud_broker.web.words import clock_time, counted, dated, one_button
 from rsscloud_broker.wire.text import parse_number, sentence
 
@@ -73,11 +73,9 @@ class FeedsDoor(RoutesOnly):
     async def _act(self, request: Request, caller: Caller) -> Answer:
         """Do what a form asks for; if that is refused, show the page with the reason."""
         path = parameter(request, "file")
+        self._callers.check_form(request, caller)
         try:
-            self._callers.check_form(request, caller)
             return await self._delete_or_restore(request, caller, path)
-        except ForgedForm as error:
-            return refused(error)
         except Refused as error:
             status = 429 if isinstance(error, TooMany) else 400
             return await self._render(caller, path, problem=sentence(str(error)), status=status)

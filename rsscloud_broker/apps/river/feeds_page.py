@@ -23,16 +23,10 @@ from rsscloud_broker.apps.river.opml import MAX_BYTES, pasted
 from rsscloud_broker.apps.river.river import River
 from rsscloud_broker.errors import ForgedForm, Refused, TooMany
 from rsscloud_broker.http.answering import Answer
-from rsscloud_broker.http.requests import (
-    body_of,
-    client_address,
-    header,
-    number_parameter,
-    parameter,
-)
+from rsscloud_broker.http.requests import client_address, number_parameter, parameter
 from rsscloud_broker.interfaces import AppParts, Caller, IClock, Route
 from rsscloud_broker.web import file_forms
-from rsscloud_broker.web.callers import NO_STORE, for_signed_in, refused
+from rsscloud_broker.web.callers import NO_STORE, for_signed_in
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.words import clipped, counted, hidden, moment, strangers_text
 from rsscloud_broker.wire.text import clean, sentence
@@ -96,32 +90,22 @@ class FeedsPage:
     async def _act(self, request: Request, caller: Caller) -> Answer:
         """Do what a form asks for."""
         try:
-            await self._spread_file_form(request)
+            form = await file_forms.spread_fields(request, self._in_thread)
+            if form is not None and request.args is not None:
+                request.args |= {name.encode(): [data] for name, _, data in form.files}
             action = self._actions.get(parameter(request, "do"))
             self._callers.check_form(request, caller)
             if action is None:
                 raise InvalidFeed("this form asks for nothing known here")
             return await action(request, caller)
-        except ForgedForm as error:
-            return refused(error)
+        except ForgedForm:
+            raise  # another site sent it: there is no page for it
         except Refused as error:
             status = 429 if isinstance(error, TooMany) else 400
             typed = parameter(request, "url")[:2048]
             return await self._render(
                 caller, problem=sentence(str(error)), typed=typed, status=status
             )
-
-    async def _spread_file_form(self, request: Request) -> None:
-        """Put the fields and files of a form with files where those of other forms are.
-
-        :raises UnreadableForm: it is no such form.
-        """
-        kind = header(request, "content-type")
-        if not kind.strip().lower().startswith("multipart/form-data"):
-            return
-        form: file_forms.Form = await self._in_thread(file_forms.read, kind, body_of(request))
-        request.args = {name.encode(): [value.encode()] for name, value in form.pairs}
-        request.args |= {name.encode(): [data] for name, _, data in form.files}
 
     async def _subscribe(self, request: Request, caller: Caller) -> Answer:
         """Follow the feed at an address; the page says which feed that is."""

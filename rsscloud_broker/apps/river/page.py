@@ -33,14 +33,13 @@ from rsscloud_broker.apps.river.model import Item, SubItem
 from rsscloud_broker.apps.river.rendering import groups
 from rsscloud_broker.apps.river.river import River
 from rsscloud_broker.apps.river.stream import RiverReader, RiverSource
-from rsscloud_broker.errors import ForgedForm
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers
 from rsscloud_broker.http.requests import header, parameter
 from rsscloud_broker.interfaces import AppParts, Caller, IClock, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.web.assets import Asset
 from rsscloud_broker.web.broadcast import Broadcast, address_of, last_event_id
-from rsscloud_broker.web.callers import NO_STORE, for_signed_in, redirect, refused
+from rsscloud_broker.web.callers import NO_STORE, for_signed_in, redirect
 from rsscloud_broker.web.streams import Places
 from rsscloud_broker.web.words import counted
 from rsscloud_broker.wire.text import parse_number
@@ -230,10 +229,7 @@ class RiverPageDoor(RoutesOnly):
         caller = await self._callers.caller(request)
         if caller is None or caller.session is None:
             return Answer(f"{_SIGNED_OUT}\n".encode(), PLAIN, 401, NO_STORE)
-        try:
-            self._callers.check_form(request, caller)
-        except ForgedForm as error:
-            return refused(error)
+        self._callers.check_form(request, caller)
         return caller
 
     async def _stream(self, request: Request) -> Answer | None:

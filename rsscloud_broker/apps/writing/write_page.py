@@ -26,18 +26,11 @@ from rsscloud_broker.apps.writing.rules import POINTS_PER_GRAPHEME, graphemes, t
 from rsscloud_broker.apps.writing.write_lists import Lists
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.errors import DiskFull, Forbidden, ForgedForm, TooMany
-from rsscloud_broker.http.answering import PLAIN, Answer
-from rsscloud_broker.http.requests import (
-    body_of,
-    client_address,
-    header,
-    media_type,
-    number_parameter,
-    parameter,
-)
+from rsscloud_broker.http.answering import Answer
+from rsscloud_broker.http.requests import client_address, number_parameter, parameter
 from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.web import file_forms
-from rsscloud_broker.web.callers import NO_STORE, redirect, refused
+from rsscloud_broker.web.callers import NO_STORE, redirect
 from rsscloud_broker.web.words import clipped, counted, moment
 from rsscloud_broker.wire.text import sentence
 
@@ -111,31 +104,13 @@ class WritePage:
         return await self._render(request, caller, post, fields, done=message, restored=restored)
 
     async def act(self, request: Request, caller: Caller) -> Answer:
-        """Do what a form asks for, which may have a file in it.
+        """Do what a form asks for, which may have a file in it; or show why not.
 
         Only forms of people who have signed in are parsed, since a file may be large.
         """
-        if media_type(request) != "multipart/form-data":
-            return await self._act(request, caller, None)
-        try:
-            form = await self._in_thread(
-                file_forms.read, header(request, "content-type"), body_of(request)
-            )
-        except file_forms.UnreadableForm as error:
-            text = f"This was not accepted: {error}.\n"
-            return Answer(text.encode(), PLAIN, 400, NO_STORE)
-        encoded = {name.encode(): [value.encode()] for name, value in form.fields.items()}
-        request.args = {**(request.args or {}), **encoded}
-        return await self._act(request, caller, form.file)
-
-    async def _act(
-        self, request: Request, caller: Caller, file: tuple[str, bytes] | None
-    ) -> Answer:
-        """Check a form, with its file if any, and do what it asks for; or show why not."""
-        try:
-            self._callers.check_form(request, caller)
-        except ForgedForm as error:
-            return refused(error)
+        form = await file_forms.spread_fields(request, self._in_thread)
+        file = form.file if form is not None else None
+        self._callers.check_form(request, caller)
         action = self._actions.get(parameter(request, "do"))
         try:
             if action is None:

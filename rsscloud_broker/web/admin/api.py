@@ -67,12 +67,11 @@ class _Refusal(Exception):
 class Api:
     """The API, and the document that describes it."""
 
-    def __init__(self, console: Console, public_url: str) -> None:
+    def __init__(self, console: Console) -> None:
         self._verbs = console.verbs
         self._callers = console.callers
-        self._clock = console.clock
-        self._pages = console.pages
-        described = document(public_url)
+        self._parts = console.parts
+        described = document(console.parts.public_url)
         self._document = msgspec.json.format(msgspec.json.encode(described))
         self._reference = reference.slots(described)
 
@@ -103,7 +102,9 @@ class Api:
         """The page for people, who need not sign in."""
         viewer = await viewer_of(self._callers, request)
         title = "API for administrators"
-        page = await self._pages.render(title, "admin/reference.html", viewer, **self._reference)
+        page = await self._parts.pages.render(
+            title, "admin/reference.html", viewer, **self._reference
+        )
         return Answer(page, headers=private(viewer))
 
     async def _answer(self, request: Request) -> Answer | bytes:
@@ -112,7 +113,7 @@ class Api:
             caller = await self._require_administrator(request)
             operation, path_values = _find_operation(request)
             asked = _read_asked(request, operation, path_values)
-            now = self._clock.wall_seconds()
+            now = self._parts.clock.wall_seconds()
             found = await operation.run(self._verbs, caller.name, asked, now)
         except _Refusal as error:
             return _answer_problem(request, error.status, str(error), **error.headers)

@@ -21,12 +21,7 @@ from rsscloud_broker.config import NoOptions
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.web.admin.accounts import AccountsPage, OneAccountPage
 from rsscloud_broker.web.admin.api import Api
-from rsscloud_broker.web.admin.lists import (
-    AdminLogPage,
-    AnnouncementsPage,
-    BlocksPage,
-    HostsPage,
-)
+from rsscloud_broker.web.admin.lists import AdminLogPage, AnnouncementsPage, BlocksPage, HostsPage
 from rsscloud_broker.web.admin.overview import ChangesPage, OverviewPage
 from rsscloud_broker.web.admin.page import Console
 from rsscloud_broker.web.admin.subscriptions import OneSubscriptionPage, SubscriptionsPage
@@ -59,7 +54,7 @@ class AdministrationDoor(RoutesOnly):
         if console is None:
             return
         self._routes = [
-            *Api(console, parts.public_url).routes(),
+            *Api(console).routes(),
             *(route for page in _PAGES for route in page(console).routes()),
         ]
 

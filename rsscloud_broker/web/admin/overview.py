@@ -66,10 +66,10 @@ class OverviewPage(AdminPage):
         hosts = await self.verbs.hosts("", _SHOWN)
         announcements = await self.verbs.announcements(0, _SHOWN)
         changes = await self.verbs.changes(None, _SHOWN)
-        hour = await read(console.statistics, PERIODS["hour"], now)
+        hour = await read(console.parts.statistics, PERIODS["hour"], now)
         found = BrokerFindings(
             state,
-            await console.health.ready() if console.health else (),
+            await console.parts.health.ready() if console.parts.health else (),
             hosts,
             console.accounts.refused_sign_ins(),
             sum(hour.totals("given_up").values()),

@@ -16,7 +16,7 @@ from msgspec import structs
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
 
-from rsscloud_broker.errors import ForgedForm, Unadministrable
+from rsscloud_broker.errors import Unadministrable
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers, plain
 from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import (
@@ -25,11 +25,6 @@ from rsscloud_broker.interfaces import (
     IAccounts,
     IAdministration,
     ICallers,
-    IClock,
-    IEventLog,
-    IHealth,
-    IPages,
-    IStatistics,
     Route,
 )
 from rsscloud_broker.web.admin.api_operation import Asked, Operation
@@ -37,7 +32,7 @@ from rsscloud_broker.web.admin.elements import path
 from rsscloud_broker.web.admin.forms import form, objects, read_form
 from rsscloud_broker.web.admin.operations import OPERATIONS
 from rsscloud_broker.web.admin.shapes import Shape
-from rsscloud_broker.web.callers import NO_STORE, for_signed_in, redirect, refused
+from rsscloud_broker.web.callers import NO_STORE, for_signed_in, redirect
 from rsscloud_broker.web.words import hidden
 from rsscloud_broker.wire.text import sentence
 
@@ -61,32 +56,19 @@ _DONE: Final = {each.name: each.form.done for each in OPERATIONS if each.form}
 
 @frozen
 class Console:
-    """What the pages are given."""
+    """What the pages are given; ``parts`` has the rest."""
 
     verbs: IAdministration
     callers: ICallers
-    clock: IClock
-    pages: IPages
     accounts: IAccounts
-    health: IHealth | None
-    statistics: IStatistics
-    event_log: IEventLog | None
+    parts: FrontDoorParts
 
     @classmethod
     def of(cls, parts: FrontDoorParts) -> Console | None:
         """What a front door gives its pages; None if the broker has no accounts."""
         if parts.administration is None or parts.callers is None or parts.accounts is None:
             return None
-        return cls(
-            parts.administration,
-            parts.callers,
-            parts.clock,
-            parts.pages,
-            parts.accounts,
-            parts.health,
-            parts.statistics,
-            parts.event_log,
-        )
+        return cls(parts.administration, parts.callers, parts.accounts, parts)
 
 
 @frozen
@@ -120,9 +102,6 @@ class AdminPage:
 
     def __init__(self, console: Console) -> None:
         self.verbs = console.verbs
-        self._callers = console.callers
-        self._clock = console.clock
-        self._pages = console.pages
         self.console = console
         self._operations = {
             each.name: each for each in OPERATIONS if each.form and each.form.page == self.path
@@ -178,7 +157,7 @@ class AdminPage:
 
     def now(self) -> float:
         """The time, in seconds since the epoch."""
-        return self._clock.wall_seconds()
+        return self.console.parts.clock.wall_seconds()
 
     def _for_administrators(
         self, respond: Callable[[Request, Caller], Awaitable[Answer]]
@@ -190,7 +169,7 @@ class AdminPage:
                 return _refuse_non_administrator(caller)
             return await respond(request, caller)
 
-        return for_signed_in(self._callers, answer)
+        return for_signed_in(self.console.callers, answer)
 
     async def _show(self, request: Request, caller: Caller) -> Answer:
         """Answer a GET."""
@@ -198,15 +177,10 @@ class AdminPage:
         return await self._page(request, caller, success=success)
 
     async def _act(self, request: Request, caller: Caller) -> Answer:
-        """Answer a POST: do what the form asks for, if it was sent from a page."""
-        try:
-            self._callers.check_form(request, caller)
-        except ForgedForm as error:
-            return refused(error)
-        return await self._run_operation(request, caller)
-
-    async def _run_operation(self, request: Request, caller: Caller) -> Answer:
-        """Run the operation of a checked form; ask once more before what nobody can undo."""
+        """Answer a POST: run the operation that a form asks for, if it was sent from a page; ask
+        once more before what nobody can undo.
+        """
+        self.console.callers.check_form(request, caller)
         operation = self._operations.get(parameter(request, "do"))
         if operation is None:
             return await self._page(request, caller, "This form asks for nothing known here.", 400)
@@ -276,7 +250,9 @@ class AdminPage:
         """A page of the console, with its navigation."""
         more: dict[str, Any] = {"heading": title, "places": _places(self.place)}
         more |= {"csrf": caller.csrf, **slots}
-        page = await self._pages.render(f"{title}: administration", template, caller, **more)
+        page = await self.console.parts.pages.render(
+            f"{title}: administration", template, caller, **more
+        )
         return Answer(page, status=status, headers=NO_STORE)
 
 
