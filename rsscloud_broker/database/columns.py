@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
+from attrs import AttrsInstance, fields_dict
 from sqlalchemy import (
     BigInteger,
     Column,
@@ -22,11 +23,14 @@ from sqlalchemy import (
     ForeignKey,
     Integer,
     MetaData,
+    Row,
     Table,
     insert,
     select,
 )
 from sqlalchemy.dialects import postgresql, sqlite
+
+T = TypeVar("T", bound=AttrsInstance)
 
 #: In a second: times are stored as whole numbers of them.
 MICROSECONDS = 1_000_000
@@ -50,6 +54,37 @@ def to_seconds_or_none(micros: int | None) -> float | None:
 def to_micros_or_none(seconds: float | None) -> int | None:
     """Convert seconds since the epoch to whole microseconds; None, for a null, stays None."""
     return None if seconds is None else to_micros(seconds)
+
+
+def _is_time(name: str) -> bool:
+    """Whether a column of this name has times."""
+    return name in {"at", "since", "until"} or name.endswith(("_at", "_until"))
+
+
+def record_of(kind: type[T], row: Row[Any], **given: object) -> T:
+    """The value that a row stores: its attributes have the names of columns; times are seconds.
+
+    :param given: attributes that the row does not have, or has in another form.
+    """
+    names = [name for name in fields_dict(kind) if name not in given]
+    stored = {name: getattr(row, name) for name in names}
+    times = {name: to_seconds_or_none(stored[name]) for name in names if _is_time(name)}
+    make: Any = kind
+    made: T = make(**stored | times | given)
+    return made
+
+
+def columns_of(record: AttrsInstance, table: Table, **given: object) -> dict[str, Any]:
+    """The columns that store a value: those that have the names of its attributes, except an id
+    that the database assigns.
+
+    :param given: columns that it has no attributes for, or has in another form.
+    """
+    known = fields_dict(type(record)).keys() - given.keys()
+    columns = [each for each in table.columns if each is not table.autoincrement_column]
+    values = {each.name: getattr(record, each.name) for each in columns if each.name in known}
+    times = {name: to_micros_or_none(values[name]) for name in values if _is_time(name)}
+    return values | times | given
 
 
 def new_metadata() -> MetaData:

@@ -29,7 +29,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
-from rsscloud_broker.database.columns import insert_on_sqlite, to_micros, to_seconds
+from rsscloud_broker.database.columns import insert_on_sqlite, record_of, to_micros, to_seconds
 from rsscloud_broker.simplefeed import schema
 from rsscloud_broker.simplefeed.entries import Entry, new_id
 
@@ -394,16 +394,4 @@ def _read_range(conn: Connection, log_id: int, first: int, last: int) -> list[tu
 
 def _state_of(row: Row[Any]) -> LogState:
     """The state of a log by its row."""
-    return LogState(
-        id=row.id,
-        name=row.name,
-        feed_id=row.feed_id,
-        title=row.title,
-        author=row.author,
-        per_document=row.per_document,
-        count=row.newest,
-        document=row.document,
-        first=row.first,
-        updated=to_seconds(row.updated_at),
-        source=row.source,
-    )
+    return record_of(LogState, row, count=row.newest, updated=to_seconds(row.updated_at))

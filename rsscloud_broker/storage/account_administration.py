@@ -11,7 +11,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Row, delete, func, or_, select, true, update
 from sqlalchemy.sql.selectable import ScalarSelect
 
-from rsscloud_broker.database.columns import to_seconds, to_seconds_or_none
+from rsscloud_broker.database.columns import record_of
 from rsscloud_broker.errors import Unadministrable
 from rsscloud_broker.model.administration import AccountSummary, Change
 from rsscloud_broker.storage import accounts as rows
@@ -133,16 +133,4 @@ def check_other_administrator(conn: Connection, name: str) -> None:
 
 
 def _summary(row: Row[Any]) -> AccountSummary:
-    return AccountSummary(
-        row.id,
-        row.name,
-        row.is_admin,
-        row.disabled,
-        to_seconds(row.created_at),
-        to_seconds_or_none(row.signed_in_at),
-        to_seconds_or_none(row.invited_until),
-        bool(row.password),
-        row.sessions,
-        row.tokens,
-        row.max_bytes,
-    )
+    return record_of(AccountSummary, row, has_password=bool(row.password))

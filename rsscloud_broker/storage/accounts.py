@@ -23,12 +23,7 @@ from sqlalchemy import (
     update,
 )
 
-from rsscloud_broker.database.columns import (
-    to_micros,
-    to_micros_or_none,
-    to_seconds,
-    to_seconds_or_none,
-)
+from rsscloud_broker.database.columns import record_of, to_micros, to_micros_or_none
 from rsscloud_broker.interfaces import Account, Session, StoredPassword, Token
 from rsscloud_broker.storage.admin_schema import account, secret
 
@@ -398,30 +393,12 @@ def _find_with_account(
 
 
 def _account(row: Row[Any]) -> Account:
-    """The account that a row stores."""
-    return Account(
-        row.id,
-        row.name,
-        row.is_admin,
-        to_seconds(row.created_at),
-        to_seconds_or_none(row.signed_in_at),
-        row.disabled,
-        row.max_bytes,
-    )
+    return record_of(Account, row)
 
 
 def _session(row: Row[Any]) -> Session:
-    created, used, expires = map(to_seconds, (row.created_at, row.used_at, row.expires_at))
-    return Session(row.id, created, used, expires, row.address, row.name)
+    return record_of(Session, row, browser=row.name)
 
 
 def _token(row: Row[Any]) -> Token:
-    """The API token that a row stores."""
-    return Token(
-        row.id,
-        row.name,
-        frozenset(row.scopes.split()),
-        to_seconds(row.created_at),
-        to_seconds_or_none(row.expires_at),
-        to_seconds_or_none(row.used_at),
-    )
+    return record_of(Token, row, scopes=frozenset(row.scopes.split()))

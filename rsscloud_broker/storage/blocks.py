@@ -6,16 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from attrs import evolve
-from sqlalchemy import Connection, Row, Select, delete, func, select, tuple_
+from sqlalchemy import Connection, Select, delete, func, select, tuple_
 
-from rsscloud_broker.database.columns import (
-    insert_row,
-    put_rows,
-    to_micros,
-    to_micros_or_none,
-    to_seconds,
-    to_seconds_or_none,
-)
+from rsscloud_broker.database.columns import columns_of, insert_row, put_rows, record_of
 from rsscloud_broker.model.administration import Announcement, Block, Change
 from rsscloud_broker.storage.admin_schema import announcement, block
 from rsscloud_broker.storage.changes import record_change
@@ -25,7 +18,7 @@ _ALL_BY_KEY: Select[Any] = select(block).order_by(block.c.kind, block.c.object)
 
 def all_blocks(conn: Connection) -> list[Block]:
     """All blocks, by kind and object."""
-    return list(map(_block, conn.execute(_ALL_BY_KEY)))
+    return [record_of(Block, row) for row in conn.execute(_ALL_BY_KEY)]
 
 
 def blocks(conn: Connection, kind: str, after: tuple[str, str], limit: int) -> list[Block]:
@@ -34,7 +27,9 @@ def blocks(conn: Connection, kind: str, after: tuple[str, str], limit: int) -> l
     :param kind: the only kind that is wanted; empty for all.
     """
     query = _ALL_BY_KEY.where(tuple_(block.c.kind, block.c.object) > after).limit(limit)
-    return list(map(_block, conn.execute(query.where(block.c.kind == kind) if kind else query)))
+    if kind:
+        query = query.where(block.c.kind == kind)
+    return [record_of(Block, row) for row in conn.execute(query)]
 
 
 def put_block(conn: Connection, new: Block, limit: int, change: Change) -> bool:
@@ -44,7 +39,7 @@ def put_block(conn: Connection, new: Block, limit: int, change: Change) -> bool:
     """
     if not _is_stored(conn, new) and count_blocks(conn) >= limit:
         return False
-    put_rows(conn, block, [_block_values(new)])
+    put_rows(conn, block, [columns_of(new, block)])
     record_change(conn, change)
     return True
 
@@ -72,19 +67,8 @@ def import_blocks(conn: Connection, imported: Sequence[Block], now: float) -> No
     It is stored as one change by ``(import)``, so that running brokers take notice.  The caller
     checks that there will be no more blocks than there may be.
     """
-    put_rows(conn, block, list(map(_block_values, imported)))
+    put_rows(conn, block, [columns_of(each, block) for each in imported])
     record_change(conn, Change("(import)", "block", f"{len(imported)} imported", "", now))
-
-
-def _block_values(new: Block) -> dict[str, Any]:
-    """The columns of a block."""
-    return {
-        "kind": new.kind,
-        "object": new.object,
-        "reason": new.reason,
-        "account": new.account,
-        "at": to_micros(new.at),
-    }
 
 
 def remove_block(conn: Connection, kind: str, what: str, change: Change) -> bool:
@@ -99,31 +83,15 @@ def remove_block(conn: Connection, kind: str, what: str, change: Change) -> bool
     return True
 
 
-def _block(row: Row[Any]) -> Block:
-    return Block(row.kind, row.object, row.reason, row.account, to_seconds(row.at))
-
-
 def announcements(conn: Connection, after: int, limit: int) -> list[Announcement]:
     """Announcements with an id above ``after``, by id."""
     query = select(announcement).where(announcement.c.id > after).order_by(announcement.c.id)
-    return [
-        Announcement(
-            row.text, to_seconds(row.since), to_seconds_or_none(row.until), row.account, row.id
-        )
-        for row in conn.execute(query.limit(limit))
-    ]
+    return [record_of(Announcement, row) for row in conn.execute(query.limit(limit))]
 
 
 def add_announcement(conn: Connection, new: Announcement, change: Change) -> Announcement:
     """Store an announcement, and return it with its id."""
-    made = insert_row(
-        conn,
-        announcement,
-        text=new.text,
-        since=to_micros(new.since),
-        until=to_micros_or_none(new.until),
-        account=new.account,
-    )
+    made = insert_row(conn, announcement, **columns_of(new, announcement))
     record_change(conn, change)
     return evolve(new, id=made)
 

@@ -22,12 +22,13 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker.database.columns import (
+    columns_of,
     put_rows,
+    record_of,
     required,
     to_micros,
     to_micros_or_none,
     to_seconds,
-    to_seconds_or_none,
 )
 from rsscloud_broker.interfaces import Position
 from rsscloud_broker.model import Validators
@@ -111,8 +112,7 @@ def _progress(row: Row[Any]) -> RelayProgress:
         WaitingPing(ping_id, attempts, to_seconds(retry_at))
         for ping_id, attempts, retry_at in json.loads(row.waiting or "[]")
     )
-    retry_at = to_seconds_or_none(row.retry_at)
-    return RelayProgress(row.name, row.ping_id, row.failures, retry_at, waiting)
+    return record_of(RelayProgress, row, waiting=waiting)
 
 
 def record_relay(conn: Connection, progress: RelayProgress, now: float) -> None:
@@ -148,31 +148,13 @@ def followed_lists(
 
 def _followed(row: Row[Any]) -> FollowedList:
     """How far a list was read, by its row."""
-    return FollowedList(
-        row.url,
-        Validators(row.etag, row.last_modified),
-        to_seconds_or_none(row.complete_until),
-        row.missing_from,
-        row.missing_to,
-        row.failures,
-        to_seconds_or_none(row.retry_at),
-    )
+    return record_of(FollowedList, row, validators=Validators(row.etag, row.last_modified))
 
 
 def record_followed(conn: Connection, followed: FollowedList, now: float) -> None:
     """Record how far a followed list was read."""
-    row = {
-        "url": followed.url,
-        "etag": followed.validators.etag,
-        "last_modified": followed.validators.last_modified,
-        "complete_until": to_micros_or_none(followed.complete_until),
-        "missing_from": followed.missing_from,
-        "missing_to": followed.missing_to,
-        "failures": followed.failures,
-        "retry_at": to_micros_or_none(followed.retry_at),
-        "updated_at": to_micros(now),
-    }
-    put_rows(conn, followed_list, [row])
+    validators = columns_of(followed.validators, followed_list, updated_at=to_micros(now))
+    put_rows(conn, followed_list, [columns_of(followed, followed_list, **validators)])
 
 
 def followed_feed_position(conn: Connection, url: str) -> Position | None:

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, and_, delete, select, update
 
 from rsscloud_broker.apps.hosting.documents import HostedDocument
 from rsscloud_broker.apps.hosting.schema import feed, version
-from rsscloud_broker.database.columns import MICROSECONDS, to_seconds
+from rsscloud_broker.database.columns import MICROSECONDS, record_of
 from rsscloud_broker.interfaces import Account
 
 #: The ``account_id`` of deleted files whose account is gone: those who ask for one learn that it is
@@ -154,7 +154,7 @@ def files_named(conn: Connection, account: str, limit: int) -> list[File]:
 
 
 def _file_of_row(row: Row[Any]) -> File:
-    return File(row.path, row.size, row.versions, to_seconds(row.saved_at), row.is_topic)
+    return record_of(File, row)
 
 
 def versions(conn: Connection, account: Account, path: str) -> list[Version]:
@@ -163,12 +163,7 @@ def versions(conn: Connection, account: Account, path: str) -> list[Version]:
     columns = (version.c.id, version.c.size, version.c.media_type, version.c.saved_at)
     found = select(*columns, feed.c.version_id).join(feed, feed.c.id == version.c.feed_id)
     rows = conn.execute(found.where(*mine).order_by(version.c.id.desc()))
-    return [
-        Version(
-            row.id, row.size, row.media_type, to_seconds(row.saved_at), row.id == row.version_id
-        )
-        for row in rows
-    ]
+    return [record_of(Version, row, is_present=row.id == row.version_id) for row in rows]
 
 
 def one_version(conn: Connection, account: Account, path: str, key: int) -> HostedDocument | None:

@@ -41,12 +41,7 @@ from rsscloud_broker.apps.river.model import (
     Way,
 )
 from rsscloud_broker.apps.river.schema import feed, follow, item
-from rsscloud_broker.database.columns import (
-    to_micros,
-    to_micros_or_none,
-    to_seconds,
-    to_seconds_or_none,
-)
+from rsscloud_broker.database.columns import columns_of, record_of, to_micros
 from rsscloud_broker.database.visible_ids import announce, visible_ids
 
 #: How many items of each feed are read and kept: feeds rarely have more, and each costs a row.
@@ -272,35 +267,20 @@ def _columns_of(feed_id: int, entry: Item, way: Way, turn: int, now: float) -> d
     """The columns of an item as it is in a document.  ``digest`` changes if the item is edited."""
     more = json.dumps(asdict(_More(entry.enclosures, entry.items)))
     edited = (entry.title, entry.text_html, entry.link, more, entry.published_at)
-    return {
-        "feed_id": feed_id,
-        "guid": entry.guid,
-        "guid_digest": sha256(entry.guid.encode()).digest(),
-        "digest": sha256(repr(edited).encode()).digest(),
-        "title": entry.title,
-        "text_html": entry.text_html,
-        "link": entry.link,
-        "more": more,
-        "published_at": to_micros_or_none(entry.published_at),
-        "arrived_at": to_micros(now),
-        "how": way,
-        "turn": turn,
-    }
+    return columns_of(
+        entry,
+        item,
+        feed_id=feed_id,
+        guid_digest=sha256(entry.guid.encode()).digest(),
+        digest=sha256(repr(edited).encode()).digest(),
+        more=more,
+        arrived_at=to_micros(now),
+        how=way,
+        turn=turn,
+    )
 
 
 def _item_of_row(row: Row[Any]) -> Item:
     """The item in a row: times become seconds, and the JSON in ``more`` enclosures and items."""
     more = _decode_more(row.more)
-    return Item(
-        id=row.id,
-        feed_id=row.feed_id,
-        guid=row.guid,
-        title=row.title,
-        text_html=row.text_html,
-        link=row.link,
-        enclosures=more.enclosures,
-        items=more.items,
-        published_at=to_seconds_or_none(row.published_at),
-        arrived_at=to_seconds(row.arrived_at),
-        how=row.how,
-    )
+    return record_of(Item, row, enclosures=more.enclosures, items=more.items)

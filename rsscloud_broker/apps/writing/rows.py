@@ -20,7 +20,14 @@ from sqlalchemy import Connection, Row, delete, insert, or_, select, tuple_, upd
 
 from rsscloud_broker.apps.writing.model import Enclosure, InvalidPost, OutlineItem, Post
 from rsscloud_broker.apps.writing.schema import author, category, former, post, unsent, upload
-from rsscloud_broker.database.columns import insert_missing, put_rows, to_micros, to_seconds
+from rsscloud_broker.database.columns import (
+    columns_of,
+    insert_missing,
+    put_rows,
+    record_of,
+    to_micros,
+    to_seconds,
+)
 
 #: How many categories of an author are kept for completion; the last used ones.
 MAX_CATEGORIES = 300
@@ -182,9 +189,7 @@ def _former(conn: Connection, name: str) -> Row[Any] | None:
 
 
 def _author_of_row(row: Row[Any]) -> Author:
-    return Author(
-        row.account_id, row.name, row.base, row.version, row.next_id, to_seconds(row.changed_at)
-    )
+    return record_of(Author, row)
 
 
 def snapshot(conn: Connection, owner: Author, limit: int, post_id: int | None) -> Snapshot:
@@ -277,23 +282,17 @@ def apply(conn: Connection, change: ChangeOfPosts) -> None:
 
 def _columns_of(given: Post) -> dict[str, object]:
     """The columns of the row of a message."""
-    file = given.enclosure
-    return {
-        "account_id": given.account_id,
-        "id": given.id,
-        "position": given.position,
-        "text": given.text,
-        "title": given.title,
-        "link": given.link,
-        "enclosure_url": file.url if file else "",
-        "enclosure_type": file.media_type if file else "",
-        "enclosure_text": file.text if file else "",
-        "enclosure_size": file.size if file else 0,
-        "categories": json.dumps(given.categories, ensure_ascii=False),
-        "items": json.dumps(list(map(_item_to_json, given.items)), ensure_ascii=False),
-        "created_at": to_micros(given.created_at),
-        "changed_at": to_micros(given.changed_at),
-    }
+    file = given.enclosure or Enclosure("", "", 0)
+    return columns_of(
+        given,
+        post,
+        enclosure_url=file.url,
+        enclosure_type=file.media_type,
+        enclosure_text=file.text,
+        enclosure_size=file.size,
+        categories=json.dumps(given.categories, ensure_ascii=False),
+        items=json.dumps(list(map(_item_to_json, given.items)), ensure_ascii=False),
+    )
 
 
 def _item_to_json(item: OutlineItem) -> list[Any]:
@@ -314,19 +313,13 @@ def _post_of_row(row: Row[Any], owner: Author) -> Post:
         file = Enclosure(
             row.enclosure_url, row.enclosure_type, row.enclosure_size, row.enclosure_text
         )
-    return Post(
-        row.id,
-        f"{owner.base}/{row.id}",
-        row.account_id,
-        row.text,
-        row.title,
-        row.link,
-        file,
-        tuple(json.loads(row.categories)),
-        tuple(map(_item_from_json, json.loads(row.items))),
-        to_seconds(row.created_at),
-        to_seconds(row.changed_at),
-        row.position,
+    return record_of(
+        Post,
+        row,
+        guid=f"{owner.base}/{row.id}",
+        enclosure=file,
+        categories=tuple(json.loads(row.categories)),
+        items=tuple(map(_item_from_json, json.loads(row.items))),
         author=owner.name,
     )
 

@@ -19,7 +19,7 @@ from attrs import frozen
 from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, tuple_, update
 
 from rsscloud_broker.apps.writing.schema import author, chunk, upload
-from rsscloud_broker.database.columns import to_micros, to_seconds
+from rsscloud_broker.database.columns import columns_of, record_of, to_micros
 
 #: How many bytes a piece of a file has; the last one may have fewer.  Anyone who reads a file
 #: slowly keeps one of them in memory.
@@ -76,15 +76,7 @@ def begin_upload(
     used = conn.execute(sizes.where(upload.c.account_id == account_id)).scalar_one()
     if used + new.size > quota:
         return None
-    values = {
-        "account_id": account_id,
-        "digest": new.digest,
-        "name": new.name,
-        "media_type": new.media_type,
-        "size": new.size,
-        "created_at": to_micros(at),
-        "is_whole": False,
-    }
+    values = columns_of(new, upload, account_id=account_id, created_at=to_micros(at))
     made = conn.execute(insert(upload).values(values).returning(*upload.c)).one()
     return _upload_of_row(made)
 
@@ -186,12 +178,4 @@ def drop_chunks(conn: Connection, upload_id: int) -> bool:
 
 
 def _upload_of_row(row: Row[Any]) -> StoredUpload:
-    return StoredUpload(
-        row.digest,
-        row.name,
-        row.media_type,
-        row.size,
-        row.id,
-        row.is_whole,
-        to_seconds(row.created_at),
-    )
+    return record_of(StoredUpload, row)
