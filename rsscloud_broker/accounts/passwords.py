@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
+from attrs import define, field
 from zope.interface import implementer
 
 from rsscloud_broker.accounts.names import is_name
@@ -99,19 +100,17 @@ class Hasher:
 
 
 @implementer(IPasswords)
+@define(eq=False)
 class Passwords:
     """Checks passwords against the hashes in the store, and makes new hashes.
 
     :param in_thread: calls a function in one of the threads for hashing.
     """
 
-    def __init__(
-        self, store: AccountStore, hasher: Hasher, in_thread: Callable[..., Awaitable[Any]]
-    ) -> None:
-        self._store = store
-        self._hasher = hasher
-        self._in_thread = in_thread
-        self._waiting = 0
+    _store: AccountStore
+    _hasher: Hasher
+    _in_thread: Callable[..., Awaitable[Any]]
+    _waiting: int = field(default=0, init=False)
 
     async def check(self, name: str, password: str) -> bool:
         """Whether a password is that of an account; an outdated hash of it is replaced."""

@@ -12,7 +12,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
-from attrs import evolve, frozen
+from attrs import define, evolve, frozen
 from hyperlink import EncodedURL
 from OpenSSL.crypto import Error as NoCertificate
 from OpenSSL.SSL import Error as SSLError
@@ -106,6 +106,7 @@ class _RequestBody:
 
 
 @implementer(IOutbound)
+@define(eq=False)
 class AnyAddress:
     """Implements ``IOutbound`` without the address guard of the broker, and without signatures.
 
@@ -114,13 +115,10 @@ class AnyAddress:
     :param max_bytes: the largest body that is read, after decompression.
     """
 
-    def __init__(
-        self, agent: IAgent, clock: IClock, seconds: float = SECONDS, max_bytes: int = MAX_BYTES
-    ) -> None:
-        self._agent = agent
-        self._clock = clock
-        self._seconds = seconds
-        self._max_bytes = max_bytes
+    _agent: IAgent
+    _clock: IClock
+    _seconds: float = SECONDS
+    _max_bytes: int = MAX_BYTES
 
     async def request(self, request: OutboundRequest) -> OutboundReply:
         """Make a request, and follow as many redirects as it allows."""

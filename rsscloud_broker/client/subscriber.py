@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from attrs import evolve, frozen
+from attrs import define, evolve, field, frozen
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
@@ -156,6 +156,7 @@ def _form_fields(topic: str, callback: RegisteredCallback) -> list[tuple[str, st
     return fields
 
 
+@define(eq=False)
 class Subscriber:
     """Renews registrations, and tells real notifications from a cloud's tests of the callback.
 
@@ -165,21 +166,14 @@ class Subscriber:
     :param warn: called with a sentence if a renewal failed.
     """
 
-    def __init__(
-        self,
-        web: Web,
-        clock: IReactorTime,
-        on_notification: Callable[[str], None],
-        warn: Callable[[str], None],
-    ) -> None:
-        self.topics: set[str] = set()
-        self._web = web
-        self._clock = clock
-        self._on_notification = on_notification
-        self._warn = warn
-        # The topics whose next notification is a cloud's test of the callback: see ``notified``.
-        self._awaiting_test: set[str] = set()
-        self._renewals: list[Deferred[None]] = []
+    _web: Web
+    _clock: IReactorTime
+    _on_notification: Callable[[str], None]
+    _warn: Callable[[str], None]
+    topics: set[str] = field(factory=set, init=False)
+    # The topics whose next notification is a cloud's test of the callback: see ``notified``.
+    _awaiting_test: set[str] = field(factory=set, init=False)
+    _renewals: list[Deferred[None]] = field(factory=list, init=False)
 
     async def subscribe(self, cloud: Cloud, topic: str, callback: RegisteredCallback) -> str:
         """Register with a cloud, and renew the registration from then on.

@@ -248,6 +248,7 @@ class _Subscription:
     unsubscribed: Deferred[None] = field(factory=Deferred)
 
 
+@define(eq=False)
 class HubSubscriber:
     """Subscribes at hubs, confirms and renews the subscriptions, and checks signatures.
 
@@ -263,27 +264,15 @@ class HubSubscriber:
 
     log = Logger()
 
-    def __init__(
-        self,
-        web: Web,
-        clock: IReactorTime,
-        on_content: Callable[[ReceivedContent], None],
-        tell: Callable[[str], None],
-        secret: str = "",
-        lease: int = 0,
-        retry_after: float = RETRY_AFTER,
-        *,
-        keeps_asking: bool = False,
-    ) -> None:
-        self._web = web
-        self._clock = clock
-        self._on_content = on_content
-        self._tell = tell
-        self._secret = secret
-        self._lease = lease
-        self._retry_after = retry_after
-        self._keeps_asking = keeps_asking
-        self._subscriptions: dict[str, _Subscription] = {}
+    _web: Web
+    _clock: IReactorTime
+    _on_content: Callable[[ReceivedContent], None]
+    _tell: Callable[[str], None]
+    _secret: str = ""
+    _lease: int = 0
+    _retry_after: float = RETRY_AFTER
+    _keeps_asking: bool = field(default=False, kw_only=True)
+    _subscriptions: dict[str, _Subscription] = field(factory=dict, init=False)
 
     async def subscribe(self, hub: str, topic: str, callbacks: str) -> str:
         """Subscribe to a topic at a hub, which verifies the intent later.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from attrs import define
 from zope.interface import implementer
 
 from rsscloud_broker.core.change_detection import ChangeDetector
@@ -26,27 +27,19 @@ T = TypeVar("T")
 
 
 @implementer(IPublisher)
+@define(eq=False)
 class Publisher:
     """Implements ``IPublisher``.
 
     :param space: checks the free disk space; None if it is not checked.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        detector: ChangeDetector,
-        bus: IEventBus,
-        clock: IClock,
-        access: Access,
-        space: DiskSpace | None = None,
-    ) -> None:
-        self._store = store
-        self._detector = detector
-        self._bus = bus
-        self._clock = clock
-        self._access = access
-        self._space = space
+    _store: Store
+    _detector: ChangeDetector
+    _bus: IEventBus
+    _clock: IClock
+    _access: Access
+    _space: DiskSpace | None = None
 
     async def publish(
         self, url: str, content: Content, operation: Callable[[Any], T], source: str

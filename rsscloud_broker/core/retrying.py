@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
+from attrs import define
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 
@@ -26,6 +27,7 @@ from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE, StoreRetry
 RETRIES = (5.0, 30.0, 120.0)
 
 
+@define(eq=False)
 class FetchRetries:
     """Puts off the checks of topics whose fetch failed, or withdraws them.
 
@@ -37,17 +39,10 @@ class FetchRetries:
 
     log = Logger()
 
-    def __init__(
-        self,
-        store: Store,
-        clock: IClock,
-        store_retry: StoreRetry,
-        wake_at: Callable[[float], object],
-    ) -> None:
-        self._store = store
-        self._clock = clock
-        self._store_retry = store_retry
-        self._wake_at = wake_at
+    _store: Store
+    _clock: IClock
+    _store_retry: StoreRetry
+    _wake_at: Callable[[float], object]
 
     def plan(
         self,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 
-from attrs import evolve
+from attrs import define, evolve
 from twisted.logger import Logger
 
 from rsscloud_broker.core.change_detection import ChangeDetector
@@ -34,6 +34,7 @@ from rsscloud_broker.storage import Store
 LARGE = 64 * 1024
 
 
+@define(eq=False)
 class Verifier:
     """Verifies intents, and stores or removes the subscriptions that callbacks confirm.
 
@@ -45,21 +46,12 @@ class Verifier:
 
     log = Logger()
 
-    def __init__(
-        self,
-        store: Store,
-        bus: IEventBus,
-        detector: ChangeDetector,
-        notifiers: Callable[[], Mapping[str, INotifier]],
-        clock: IClock,
-        limiter: FairLimiter,
-    ) -> None:
-        self._store = store
-        self._bus = bus
-        self._detector = detector
-        self._notifiers = notifiers
-        self._clock = clock
-        self._limiter = limiter
+    _store: Store
+    _bus: IEventBus
+    _detector: ChangeDetector
+    _notifiers: Callable[[], Mapping[str, INotifier]]
+    _clock: IClock
+    _limiter: FairLimiter
 
     @property
     def protocols(self) -> frozenset[str]:

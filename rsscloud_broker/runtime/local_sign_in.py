@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from attrs import define, field
 from twisted.application.service import Service
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
@@ -30,6 +31,7 @@ NAME: Final = "myself"
 LINK_LIFE: Final = 900
 
 
+@define(eq=False)
 class LocalSignIn(Service):
     """Prints a sign-in link when the broker starts.
 
@@ -41,20 +43,12 @@ class LocalSignIn(Service):
     name = "local sign-in"
     log = Logger()
 
-    def __init__(
-        self,
-        store: AccountStore,
-        clock: IClock,
-        broker: str,
-        next_path: str,
-        say: Callable[[str], bool],
-    ) -> None:
-        self._store = store
-        self._clock = clock
-        self._broker = broker
-        self._next_path = next_path
-        self._say = say
-        self._offer_call: Deferred[None] | None = None
+    _store: AccountStore
+    _clock: IClock
+    _broker: str
+    _next_path: str
+    _say: Callable[[str], bool]
+    _offer_call: Deferred[None] | None = field(default=None, init=False)
 
     def startService(self) -> None:
         super().startService()

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product, takewhile
 from typing import Final, TypeAlias
 
-from attrs import define
+from attrs import define, field
 
 from rsscloud_broker.interfaces import IEventLog
 from rsscloud_broker.model.log_entry import LogEntry, LogFilter
@@ -57,6 +57,7 @@ class _ShownEntry:
 _Index: TypeAlias = Mapping[tuple[str, ...], list[_ShownEntry]]
 
 
+@define(eq=False)
 class LogSource:
     """The source of those who watch the log.  Positions are ids of entries.
 
@@ -66,20 +67,14 @@ class LogSource:
 
     heartbeat = staticmethod(id_heartbeat)
 
-    def __init__(
-        self,
-        event_log: IEventLog,
-        disclosed: Callable[[LogEntry], LogEntry],
-        show: Callable[[LogEntry], bytes],
-    ) -> None:
-        self._event_log = event_log
-        self._disclosed = disclosed
-        self._show = show
-        self._kept: deque[_ShownEntry] = deque(maxlen=KEPT)
-        # The entries that were read last, the position before them, and where each belongs.
-        self._news: Sequence[_ShownEntry] = ()
-        self._before = 0
-        self._index: _Index = {}
+    _event_log: IEventLog
+    _disclosed: Callable[[LogEntry], LogEntry]
+    _show: Callable[[LogEntry], bytes]
+    _kept: deque[_ShownEntry] = field(factory=lambda: deque(maxlen=KEPT), init=False)
+    # The entries that were read last, the position before them, and where each belongs.
+    _news: Sequence[_ShownEntry] = field(default=(), init=False)
+    _before: int = field(default=0, init=False)
+    _index: _Index = field(factory=dict, init=False)
 
     async def newest(self, before: int | None) -> int:
         """Read the entries since ``before`` for all watchers; the id of the last of them."""

@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
+from attrs import define, field
 from twisted.application.service import Service
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import deferLater
@@ -40,6 +41,7 @@ CHANGES_AT_ONCE: Final = 50
 UNAVAILABLE: Final = 5.0
 
 
+@define(eq=False)
 class Cutter(Service):
     """Cuts the feeds while it runs.
 
@@ -51,34 +53,21 @@ class Cutter(Service):
     name = "events"
     log = Logger()
 
-    def __init__(
-        self,
-        options: EventsOptions,
-        public_url: str,
-        changes: IChangeStore,
-        database: IDatabase,
-        archive: Archive,
-        clock: IClock,
-        in_thread: Callable[..., Awaitable[Any]],
-        parse: Parsing,
-        is_shown: Callable[[str], bool],
-        changed: Callable[[Sequence[str]], None],
-    ) -> None:
-        self._options = options
-        self._public_url = public_url
-        self._changes = changes
-        self._database = database
-        self._archive = archive
-        self._clock = clock
-        self._in_thread = in_thread
-        self._parse = parse
-        self._is_shown = is_shown
-        self._changed = changed
-        # Whether the logs exist, and when old entries are removed next.
-        self._opened = False
-        self._sweep_at = 0.0
-        self._pause: Deferred[None] | None = None
-        self._running: Deferred[None] | None = None
+    _options: EventsOptions
+    _public_url: str
+    _changes: IChangeStore
+    _database: IDatabase
+    _archive: Archive
+    _clock: IClock
+    _in_thread: Callable[..., Awaitable[Any]]
+    _parse: Parsing
+    _is_shown: Callable[[str], bool]
+    _changed: Callable[[Sequence[str]], None]
+    # Whether the logs exist, and when old entries are removed next.
+    _opened: bool = field(default=False, init=False)
+    _sweep_at: float = field(default=0.0, init=False)
+    _pause: Deferred[None] | None = field(default=None, init=False)
+    _running: Deferred[None] | None = field(default=None, init=False)
 
     def startService(self) -> None:
         super().startService()

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Final, TypeAlias
 from zlib import crc32
 
-from attrs import frozen
+from attrs import define, field, frozen
 from twisted.web.server import NOT_DONE_YET, Request
 
 from rsscloud_broker.apps.hosting import documents
@@ -129,6 +129,7 @@ class CachedFile:
     checked_at: float
 
 
+@define(eq=False)
 class Cache:
     """Keeps the files in memory that are often read, so that they are served at once.
 
@@ -140,24 +141,17 @@ class Cache:
     :param shares_work: says whether there may be other nodes.
     """
 
-    def __init__(
-        self,
-        present: Callable[[str, str, int], Awaitable[StoredFile | None]],
-        answers: Callable[[Key, Served], FileAnswers],
-        clock: IClock,
-        shares_work: Callable[[], bool],
-    ) -> None:
-        self._present = present
-        self._shares_work = shares_work
-        self._answers = answers
-        self._clock = clock
-        self._entries: ByteLimitedCache[Key, CachedFile] = ByteLimitedCache(
-            BYTES, LARGEST, lambda file: file.answers.size
-        )
-        # How many changes of each file are under way; and a token for the last read of each file.
-        # A read keeps what it found only if its token is still there.
-        self._changing: Counter[Key] = Counter()
-        self._reads: dict[Key, object] = {}
+    _present: Callable[[str, str, int], Awaitable[StoredFile | None]]
+    _answers: Callable[[Key, Served], FileAnswers]
+    _clock: IClock
+    _shares_work: Callable[[], bool]
+    _entries: ByteLimitedCache[Key, CachedFile] = field(
+        factory=lambda: ByteLimitedCache(BYTES, LARGEST, lambda file: file.answers.size), init=False
+    )
+    # How many changes of each file are under way; and a token for the last read of each file.
+    # A read keeps what it found only if its token is still there.
+    _changing: Counter[Key] = field(factory=Counter, init=False)
+    _reads: dict[Key, object] = field(factory=dict, init=False)
 
     def fresh(self, key: Key) -> CachedFile | None:
         """A file, if it is in memory and need not be compared with the store."""

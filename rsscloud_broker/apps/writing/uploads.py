@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from typing import Any
 
+from attrs import define
+
 from rsscloud_broker.apps.writing.file_urls import media_type
 from rsscloud_broker.apps.writing.model import InvalidPost
 from rsscloud_broker.apps.writing.store import PostStore
@@ -14,6 +16,7 @@ from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import Account, IClock
 
 
+@define(eq=False)
 class Uploads:
     """The files of all accounts.
 
@@ -22,13 +25,10 @@ class Uploads:
     :param in_thread: calls a function in a thread.
     """
 
-    def __init__(
-        self, store: PostStore, clock: IClock, quota: int, in_thread: Callable[..., Awaitable[Any]]
-    ) -> None:
-        self._store = store
-        self._clock = clock
-        self._quota = quota
-        self._in_thread = in_thread
+    _store: PostStore
+    _clock: IClock
+    _quota: int
+    _in_thread: Callable[..., Awaitable[Any]]
 
     async def keep(self, account: Account, name: str, data: bytes) -> StoredUpload:
         """Store a file.  If this fails, nothing of it stays.
