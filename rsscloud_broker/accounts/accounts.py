@@ -17,6 +17,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar
 
+from attrs import define, field
 from twisted.cred.credentials import UsernamePassword
 from twisted.cred.error import UnauthorizedLogin
 from twisted.cred.portal import Portal
@@ -69,6 +70,7 @@ TOUCH_EACH: Final = 60.0
 
 
 @implementer(IAccounts)
+@define(eq=False)
 class Accounts:
     """Signs people in and out, and manages what belongs to their accounts.
 
@@ -82,28 +84,19 @@ class Accounts:
 
     log = Logger()
 
-    def __init__(
-        self,
-        store: AccountStore,
-        portal: Portal,
-        passwords: Passwords,
-        clock: IClock,
-        options: AccountOptions,
-        take_source: Callable[[str], int],
-        take_name: Callable[[str], int],
-        *,
-        other_checkers: bool = False,
-    ) -> None:
-        self._store = store
-        self._portal = portal
-        self._passwords = passwords
-        self._clock = clock
-        self._options = options
-        self._take_source = take_source
-        self._take_name = take_name
-        self._other_checkers = other_checkers
-        self._checked_passwords = CheckedPasswords(options, clock)
-        self._refused: deque[RefusedSignIn] = deque(maxlen=1000)
+    _store: AccountStore
+    _portal: Portal
+    _passwords: Passwords
+    _clock: IClock
+    _options: AccountOptions
+    _take_source: Callable[[str], int]
+    _take_name: Callable[[str], int]
+    _other_checkers: bool = field(default=False, kw_only=True)
+    _checked_passwords: CheckedPasswords = field(init=False)
+    _refused: deque[RefusedSignIn] = field(factory=lambda: deque(maxlen=1000), init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._checked_passwords = CheckedPasswords(self._options, self._clock)
 
     # callers
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from attrs import evolve
+from attrs import define, evolve, field
 from prometheus_client import Gauge
 from zope.interface import implementer
 
@@ -67,6 +67,7 @@ MAX_LIMIT: Final = 500
 
 
 @implementer(IAdministration)
+@define(eq=False)
 class Administration:
     """Carries out the verbs, each of which ``IAdministration`` describes.
 
@@ -79,30 +80,22 @@ class Administration:
     :ivar following: a service that puts changes into force; it also has the announcements.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        bus: IEventBus,
-        detector: ChangeDetector,
-        clock: IClock,
-        blocks: Blocks,
-        counters: Counters,
-        queues: Callable[[], Mapping[str, int]],
-        workers: Sequence[Workers],
-        accounts: IAccountAdministration,
-        served: Callable[[], Iterable[ServedTopics]] = tuple,
-    ) -> None:
-        self.accounts = accounts
-        self._store = store
-        self._bus = bus
-        self._detector = detector
-        self._clock = clock
-        self.following = Following(store, bus, clock, blocks, detector.forget)
-        self._blocks = blocks
-        self._counters = counters
-        self._queues = queues
-        self._workers = workers
-        self._served = served
+    _store: Store
+    _bus: IEventBus
+    _detector: ChangeDetector
+    _clock: IClock
+    _blocks: Blocks
+    _counters: Counters
+    _queues: Callable[[], Mapping[str, int]]
+    _workers: Sequence[Workers]
+    accounts: IAccountAdministration
+    _served: Callable[[], Iterable[ServedTopics]] = tuple
+    following: Following = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.following = Following(
+            self._store, self._bus, self._clock, self._blocks, self._detector.forget
+        )
 
     def _change_now(self, account: str, verb: str, what: object, reason: str = "") -> Change:
         """A change by an account now.

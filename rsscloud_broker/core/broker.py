@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
-from attrs import evolve
+from attrs import define, evolve, field
 from zope.interface import implementer
 
 from rsscloud_broker.core.change_detection import ChangeDetector
@@ -64,6 +64,7 @@ MAX_LOOKUPS: Final = 500
 
 
 @implementer(IBroker)
+@define(eq=False)
 class Broker:
     """Carries out the requests of all front doors; see ``IBroker``.
 
@@ -76,36 +77,31 @@ class Broker:
     :param space: checks the free space on the disk; None for no check.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        bus: IEventBus,
-        detector: ChangeDetector,
-        verifier: Verifier,
-        intents: IntentQueue,
-        clock: IClock,
-        admission: Admission,
-        access: Access,
-        topics: IURLPolicy,
-        callbacks: IURLPolicy,
-        counters: Counters,
-        space: DiskSpace | None = None,
-    ) -> None:
-        self._store = store
-        self._bus = bus
-        self._detector = detector
-        self._verifier = verifier
-        self._intents = intents
-        self._clock = clock
-        self._admission = admission
-        self._access = access
-        self._topics = topics
-        self._callbacks = callbacks
-        self._counters = counters
-        self._check_space = lambda: None if space is None else space.check()
-        self._lookups = FairLimiter(clock, slots=100, under_way=MAX_LOOKUPS)
-        self._view = TopicView(store, clock)
-        self._revive_if_allowed = AllowedRevivals(store, bus, clock, access)
+    _store: Store
+    _bus: IEventBus
+    _detector: ChangeDetector
+    _verifier: Verifier
+    _intents: IntentQueue
+    _clock: IClock
+    _admission: Admission
+    _access: Access
+    _topics: IURLPolicy
+    _callbacks: IURLPolicy
+    _counters: Counters
+    _space: DiskSpace | None = None
+    _lookups: FairLimiter = field(init=False)
+    _view: TopicView = field(init=False)
+    _revive_if_allowed: AllowedRevivals = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._lookups = FairLimiter(self._clock, slots=100, under_way=MAX_LOOKUPS)
+        self._view = TopicView(self._store, self._clock)
+        self._revive_if_allowed = AllowedRevivals(self._store, self._bus, self._clock, self._access)
+
+    def _check_space(self) -> None:
+        """Raise ``DiskFull`` if the disk is nearly full."""
+        if self._space is not None:
+            self._space.check()
 
     @property
     def protocols(self) -> frozenset[str]:

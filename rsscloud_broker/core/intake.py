@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from attrs import define
 from twisted.internet.task import deferLater
 from zope.interface import implementer
 
@@ -30,29 +31,20 @@ PORTION: Final = 200
 
 
 @implementer(IPingIntake)
+@define(eq=False)
 class PingIntake:
     """Implements ``IPingIntake``.
 
     :param space: checks the free disk space; None if it is not checked.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        detector: ChangeDetector,
-        bus: IEventBus,
-        clock: IClock,
-        access: Access,
-        counters: Counters,
-        space: DiskSpace | None = None,
-    ) -> None:
-        self._store = store
-        self._detector = detector
-        self._bus = bus
-        self._clock = clock
-        self._access = access
-        self._ping_counter = counters.pings
-        self._space = space
+    _store: Store
+    _detector: ChangeDetector
+    _bus: IEventBus
+    _clock: IClock
+    _access: Access
+    _counters: Counters
+    _space: DiskSpace | None = None
 
     async def take_in(self, pings: Sequence[Ping], precision: float) -> Intake:
         """Record those pings that are new and allowed; return how many of each kind there were."""
@@ -91,7 +83,7 @@ class PingIntake:
         new = [record for record in records if not record.repeat]
         for record in new:
             ping = record.ping
-            self._ping_counter.inc()
+            self._counters.pings.inc()
             self._bus.publish(PingReceived(ping))
             now = self._clock.wall_seconds()
             self._bus.publish(

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from attrs import define, field
 from twisted.application.service import Service
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import deferLater
@@ -62,6 +63,7 @@ LONGEST_PAUSE = 86_400.0
 LOADED, LOAD_PAUSE = 500, 0.5
 
 
+@define(eq=False)
 class IntentQueue(Service):
     """Verifies the intents that are added, and those that the last process left in the store.
 
@@ -73,31 +75,24 @@ class IntentQueue(Service):
     name = "intents"
     log = Logger()
 
-    def __init__(
-        self,
-        store: Store,
-        verifier: Verifier,
-        clock: IClock,
-        *,
-        limit: int = 10_000,
-        limit_of_host: int = MAX_OF_HOST,
-        limit_of_source: int = MAX_OF_SOURCE,
-        retries: Sequence[float] = RETRIES,
-    ) -> None:
-        self._store = store
-        self._verifier = verifier
-        self._clock = clock
-        self._limit = limit
-        self._limit_of_host = limit_of_host
-        self._limit_of_source = limit_of_source
-        self._retries = retries
-        self._store_retry = StoreRetry(clock, "Verification")
-        # What verifies each intent, by its topic and callback.
-        self._settling: dict[tuple[str, Callback], Deferred[None]] = {}
-        # Counts the intents that wait, by host and by source; it does not keep them.
-        self._waiting = HostLimiter(limit)
-        # Loads the intents that were in the store at the start; None before the first start.
-        self._resuming: Deferred[None] | None = None
+    _store: Store
+    _verifier: Verifier
+    _clock: IClock
+    _limit: int = field(default=10_000, kw_only=True)
+    _limit_of_host: int = field(default=MAX_OF_HOST, kw_only=True)
+    _limit_of_source: int = field(default=MAX_OF_SOURCE, kw_only=True)
+    _retries: Sequence[float] = field(default=RETRIES, kw_only=True)
+    _store_retry: StoreRetry = field(init=False)
+    # What verifies each intent, by its topic and callback.
+    _settling: dict[tuple[str, Callback], Deferred[None]] = field(factory=dict, init=False)
+    # Counts the intents that wait, by host and by source; it does not keep them.
+    _waiting: HostLimiter = field(init=False)
+    # Loads the intents that were in the store at the start; None before the first start.
+    _resuming: Deferred[None] | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._store_retry = StoreRetry(self._clock, "Verification")
+        self._waiting = HostLimiter(self._limit)
 
     def startService(self) -> None:
         """Begin with the intents that wait in the store."""

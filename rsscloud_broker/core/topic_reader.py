@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Container, Iterable
 from functools import partial
 from typing import TypeVar
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 from twisted.logger import Logger
 
 from rsscloud_broker import events
@@ -83,6 +83,7 @@ class _Answer:
     seconds: float
 
 
+@define(eq=False)
 class TopicReader:
     """Fetches topics, each in a slot of the limiter, and caches what was recorded of them.
 
@@ -95,30 +96,21 @@ class TopicReader:
 
     log = Logger()
 
-    def __init__(
-        self,
-        store: Store,
-        fetcher: ITopicFetcher,
-        bus: IEventBus,
-        clock: IClock,
-        counters: Counters,
-        limiter: FairLimiter,
-        pushed: Container[str] = (),
-        max_of_host: int = 20,
-        blocks: Blocks | None = None,
-    ) -> None:
-        self._blocks = blocks
-        self._store = store
-        self._fetcher = fetcher
-        self._bus = bus
-        self._clock = clock
-        self._fetches = counters.fetches
-        self._pushed = pushed
-        self._limiter = limiter
-        self._max_of_host = max_of_host
-        # By URL; None for a topic that is to be read from the store next.
-        self._cache: BoundedDict[str, _Recorded | None] = BoundedDict(MAX_REMEMBERED)
-        self._remembered_seconds = REMEMBERED_SECONDS  # less if there are several nodes
+    _store: Store
+    _fetcher: ITopicFetcher
+    _bus: IEventBus
+    _clock: IClock
+    _counters: Counters
+    _limiter: FairLimiter
+    _pushed: Container[str] = ()
+    _max_of_host: int = 20
+    _blocks: Blocks | None = None
+    # By URL; None for a topic that is to be read from the store next.
+    _cache: BoundedDict[str, _Recorded | None] = field(
+        factory=lambda: BoundedDict(MAX_REMEMBERED), init=False
+    )
+    # Less if there are several nodes.
+    _remembered_seconds: float = field(default=REMEMBERED_SECONDS, init=False)
 
     def set_node_count(self, nodes: int) -> None:
         """Cache topics for a moment only if several nodes live.
@@ -264,7 +256,7 @@ class TopicReader:
         :param seconds: how long it took.
         """
         url, private = topic.url, not topic.shows(way)
-        self._fetches.labels("private" if private else "failed").inc()
+        self._counters.fetches.labels("private" if private else "failed").inc()
         if is_known:
             ends = not (private or topic.is_private)
             await self._record_failure(url, at, error, ends=ends)

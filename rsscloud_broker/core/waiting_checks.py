@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from attrs import define, field
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
@@ -32,6 +33,7 @@ from rsscloud_broker.util.retry import StoreRetry
 WINDOW, WINDOW_OF_HOST = 2000, 200
 
 
+@define(eq=False)
 class WaitingChecks:
     """The checks that this process has claimed, and the loop that claims more of them.
 
@@ -43,39 +45,32 @@ class WaitingChecks:
 
     log = Logger()
 
-    def __init__(
-        self,
-        store: Store,
-        clock: IClock,
-        store_retry: StoreRetry,
-        take: Callable[[Check], object],
-        *,
-        window: int = WINDOW,
-        of_host: int = WINDOW_OF_HOST,
-        portion: int = 50,
-    ) -> None:
-        self._store = store
-        self._clock = clock
-        self._store_retry = store_retry
-        self._take = take
-        self._window = window
-        self._of_host = of_host
-        self._enough_of_host = max(1, of_host // 4)
-        self._portion = portion
-        self._held: dict[str, tuple[str, str]] = {}  # source and host, by URL
-        # How many are held by source, and by source and host; which of these have older ones in
-        # the store.
-        self._counts: Counter[tuple[str, str] | str] = Counter()
-        self._limits = HostLimiter(window)
-        self._behind: set[tuple[str, str] | str] = set()
-        self._after_source: str | None = None
-        self._after_hosts: Mapping[str, str] = {}
-        self._running = False
-        self._may_wait = False  # whether checks may wait in the store
-        self._is_hinted = False  # whether to claim once more
-        self._is_claiming = False
-        self._claiming: Deferred[None] | None = None
-        self._alarm: IDelayedCall | None = None
+    _store: Store
+    _clock: IClock
+    _store_retry: StoreRetry
+    _take: Callable[[Check], object]
+    _window: int = field(default=WINDOW, kw_only=True)
+    _of_host: int = field(default=WINDOW_OF_HOST, kw_only=True)
+    _portion: int = field(default=50, kw_only=True)
+    _enough_of_host: int = field(init=False)
+    _held: dict[str, tuple[str, str]] = field(factory=dict, init=False)  # source and host, by URL
+    # How many are held by source, and by source and host; which of these have older ones in
+    # the store.
+    _counts: Counter[tuple[str, str] | str] = field(factory=Counter, init=False)
+    _limits: HostLimiter = field(init=False)
+    _behind: set[tuple[str, str] | str] = field(factory=set, init=False)
+    _after_source: str | None = field(default=None, init=False)
+    _after_hosts: Mapping[str, str] = field(factory=dict, init=False)
+    _running: bool = field(default=False, init=False)
+    _may_wait: bool = field(default=False, init=False)  # whether checks may wait in the store
+    _is_hinted: bool = field(default=False, init=False)  # whether to claim once more
+    _is_claiming: bool = field(default=False, init=False)
+    _claiming: Deferred[None] | None = field(default=None, init=False)
+    _alarm: IDelayedCall | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._enough_of_host = max(1, self._of_host // 4)
+        self._limits = HostLimiter(self._window)
 
     def __contains__(self, url: str) -> bool:
         return url in self._held

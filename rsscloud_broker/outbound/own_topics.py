@@ -17,7 +17,7 @@ from email.utils import formatdate
 from errno import EISDIR, ENAMETOOLONG, ENOENT, ENOTDIR
 from typing import Any, Final
 
-from attrs import evolve
+from attrs import define, evolve
 from twisted.python.filepath import FilePath
 from zope.interface import implementer
 
@@ -75,6 +75,7 @@ InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
 @implementer(ITopicFetcher, IURLPolicy)
+@define(eq=False)
 class OwnTopics:
     """Reads the broker's own topics from the disk or from the applications that serve them, and
     passes all other topics on.
@@ -91,25 +92,14 @@ class OwnTopics:
         node shares the work.
     """
 
-    def __init__(
-        self,
-        fetcher: ITopicFetcher,
-        policy: IURLPolicy,
-        public_url: str,
-        directory: FilePath[str],
-        in_thread: InThread,
-        served: Callable[[], Iterable[ServedTopics]] = tuple,
-        copy_file: Callable[[str], Awaitable[bool]] = nothing_to_copy,
-        late: float = 0.0,
-    ) -> None:
-        self._fetcher = fetcher
-        self._policy = policy
-        self._prefix = f"{public_url}/"
-        self._directory = directory
-        self._in_thread = in_thread
-        self._served = served
-        self._copy_file = copy_file
-        self._late = late
+    _fetcher: ITopicFetcher
+    _policy: IURLPolicy
+    _public_url: str
+    _directory: FilePath[str]
+    _in_thread: InThread
+    _served: Callable[[], Iterable[ServedTopics]] = tuple
+    _copy_file: Callable[[str], Awaitable[bool]] = nothing_to_copy
+    _late: float = 0.0
 
     async def fetch(
         self,
@@ -123,11 +113,11 @@ class OwnTopics:
         """
         if served := self._served_at(url):
             return _fetched_here(url, await served.read(url))
-        if not url.startswith(self._prefix):
+        if not url.startswith(f"{self._public_url}/"):
             return await self._fetcher.fetch(url, known, subscribers, wanted)
         file = self._file_of(url)
         try:
-            await self._copy_file(url.removeprefix(self._prefix.rstrip("/")))
+            await self._copy_file(url.removeprefix(self._public_url))
             body, modified_at = await self._in_thread(lambda: _read(file))
         except OSError as error:
             if error.errno in _NO_FILE:
@@ -148,7 +138,7 @@ class OwnTopics:
 
     async def check(self, url: str) -> None:
         """Accept the broker's own URLs; the policy judges all others."""
-        if not (url.startswith(self._prefix) or self._served_at(url)):
+        if not (url.startswith(f"{self._public_url}/") or self._served_at(url)):
             await self._policy.check(url)
 
     def _served_at(self, url: str) -> ServedTopics | None:
@@ -157,7 +147,7 @@ class OwnTopics:
 
     def _file_of(self, url: str) -> FilePath[str]:
         """The file below the public directory; TopicUnreadable if the path is not allowed."""
-        path = url.removeprefix(self._prefix.rstrip("/"))
+        path = url.removeprefix(self._public_url)
         if not _PATH.fullmatch(path):
             raise TopicUnreadable(url, _NOTHING, lasting=True)
         file: FilePath[str] = self._directory.descendant(path.lstrip("/").split("/"))

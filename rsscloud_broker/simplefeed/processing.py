@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from attrs import define, field
+
 from rsscloud_broker.interfaces import IClock, IEntryHandler, IMarker, Position
 from rsscloud_broker.simplefeed.documents import AtomDocument, index_after
 from rsscloud_broker.simplefeed.entries import Entry
@@ -15,6 +17,7 @@ from rsscloud_broker.simplefeed.errors import EntryFailed, FollowError, Stopped
 from rsscloud_broker.simplefeed.waiting import FollowerLimits, Waiting
 
 
+@define(eq=False)
 class Processing:
     """Hands on the entries of one feed, and saves the position.
 
@@ -24,28 +27,21 @@ class Processing:
         is no such entry, or before ``load``.
     """
 
-    def __init__(
-        self,
-        handler: IEntryHandler,
-        marker: IMarker,
-        clock: IClock,
-        waits: Waiting,
-        limits: FollowerLimits,
-        *,
-        tell: Callable[[str], None],
-    ) -> None:
-        self._handler = handler
-        self._marker = marker
-        self._clock = clock
-        self._waits = waits
-        self._limits = limits
-        self._tell = tell
-        self.position: Position | None = None
-        self._loaded = False
-        # How many entries were processed since the position was saved, and when that was.
-        self._unsaved, self._saved_at = 0, 0.0
-        self._newest_first = True  # as in the last document whose times said it
-        self._kinds_told: set[str] = set()  # see ``tell_once``
+    _handler: IEntryHandler
+    _marker: IMarker
+    _clock: IClock
+    _waits: Waiting
+    _limits: FollowerLimits
+    _tell: Callable[[str], None] = field(kw_only=True)
+    position: Position | None = field(default=None, init=False)
+    _loaded: bool = field(default=False, init=False)
+    # How many entries were processed since the position was saved, and when that was.
+    _unsaved: int = field(default=0, init=False)
+    _saved_at: float = field(default=0.0, init=False)
+    _newest_first: bool = field(
+        default=True, init=False
+    )  # as in the last document whose times said it
+    _kinds_told: set[str] = field(factory=set, init=False)  # see ``tell_once``
 
     async def load(self) -> None:
         """Ask the marker for the position, but only the first time."""

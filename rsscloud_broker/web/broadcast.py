@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Final, Generic, Protocol, TypeVar
 
-from attrs import define
+from attrs import define, field
 from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
@@ -96,6 +96,7 @@ def id_heartbeat(wanted: object, position: int | None) -> bytes:
     return b"id: %d\n\n" % position if position else b":\n\n"
 
 
+@define(eq=False)
 class Broadcast(Generic[P, F_contra]):
     """All clients that watch a source.
 
@@ -108,31 +109,27 @@ class Broadcast(Generic[P, F_contra]):
 
     log = Logger()
 
-    def __init__(
-        self,
-        source: EventSource[P, F_contra],
-        clock: IClock,
-        places: Places,
-        name: str,
-        full: str,
-        period: float = 0.5,
-        may_watch: Callable[[Request, F_contra], Awaitable[bool]] | None = None,
-    ) -> None:
-        self._source = source
-        self._clock = clock
-        self._places = places
-        self._name = name
-        self._full = full
-        self._period = period
-        self._may_watch = may_watch
-        self._checks = DeferredSemaphore(CHECKED_AT_ONCE)
-        self._streams: set[Stream] = set()
-        self._newest: P | None = None
-        self._waiting: list[Deferred[bool]] = []  # clients that have got all events
-        self._pause: Deferred[None] | None = None
-        self._running = self._hinted = False
-        # Whether the source could not be read lately, and a page for a client since the last look.
-        self._failing = self._page_failed = False
+    _source: EventSource[P, F_contra]
+    _clock: IClock
+    _places: Places
+    _name: str
+    _full: str
+    _period: float = 0.5
+    _may_watch: Callable[[Request, F_contra], Awaitable[bool]] | None = None
+    _checks: DeferredSemaphore = field(
+        factory=lambda: DeferredSemaphore(CHECKED_AT_ONCE), init=False
+    )
+    _streams: set[Stream] = field(factory=set, init=False)
+    _newest: P | None = field(default=None, init=False)
+    _waiting: list[Deferred[bool]] = field(
+        factory=list, init=False
+    )  # clients that have got all events
+    _pause: Deferred[None] | None = field(default=None, init=False)
+    _running: bool = field(default=False, init=False)
+    _hinted: bool = field(default=False, init=False)
+    # Whether the source could not be read lately, and a page for a client since the last look.
+    _failing: bool = field(default=False, init=False)
+    _page_failed: bool = field(default=False, init=False)
 
     def answer(
         self,
