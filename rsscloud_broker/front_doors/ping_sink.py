@@ -41,12 +41,7 @@ from zope.interface import implementer
 from rsscloud_broker.errors import Forbidden, Refused, TooMany
 from rsscloud_broker.http.answering import Answers
 from rsscloud_broker.http.requests import client_address, parameters, passage, respond
-from rsscloud_broker.http.shown_exchange import (
-    MAX_VALUE,
-    ShownAnswer,
-    document_slots,
-    topic_link,
-)
+from rsscloud_broker.http.shown_exchange import MAX_VALUE, ShownAnswer, document_slots, topic_link
 from rsscloud_broker.http.xmlrpc import CONTENT_TYPE, procedure
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
@@ -133,16 +128,12 @@ class PingSinkDoor:
     name = "ping_sink"
 
     def __init__(self, options: PingSinkOptions, parts: FrontDoorParts) -> None:
-        self._broker = parts.broker
-        self._clock = parts.clock
-        self._pages = parts.pages
+        self._parts = parts
         self._repeat_window = options.repeat_window
-        self._running = parts.running
-        self._public_url = parts.public_url
 
     def now(self) -> float:
         """The time, in seconds since the epoch."""
-        return self._clock.wall_seconds()
+        return self._parts.clock.wall_seconds()
 
     async def store(self, ping: Ping, source: str) -> dict[str, Any]:
         """Store a ping.
@@ -153,7 +144,7 @@ class PingSinkDoor:
             why the ping was refused.
         """
         try:
-            await self._broker.ping(ping, self._repeat_window, source)
+            await self._parts.broker.ping(ping, self._repeat_window, source)
         except TooMany as error:
             message = weblog_updates.limited(error.reason, error.retry_after)
             return {"flerror": True, "message": message}
@@ -166,7 +157,7 @@ class PingSinkDoor:
         feed_ping, home_ping = Answers(self._feed_ping), Answers(self._home_ping)
         any_way, by_url, by_name = frozenset[str](), frozenset({"url"}), frozenset({"url", "name"})
         # If the rssCloud front door runs, a POST to /ping with only a URL is an rssCloud ping.
-        form_of_ping = by_name if "rsscloud" in self._running else by_url
+        form_of_ping = by_name if "rsscloud" in self._parts.running else by_url
         by_blog = frozenset({"blogurl"})  # as in the form of Ping-O-Matic
         routes = [
             ("/pingSiteForm", "GET", form, any_way),
@@ -272,7 +263,7 @@ class PingSinkDoor:
         try:
             ping = weblog_updates.site_ping(name, url, self.now(), **urls)
             ping = passage(request).of(ping)
-            await self._broker.ping(ping, self._repeat_window, client_address(request))
+            await self._parts.broker.ping(ping, self._repeat_window, client_address(request))
         except (BadPing, BadOrigin) as error:
             return await self._show_form(request, 400, str(error), call)
         except TooMany as error:
@@ -289,8 +280,8 @@ class PingSinkDoor:
             message=weblog_updates.THANKS,
             name=ping.name,
             url=ping.url,
-            topic_link=topic_link(ping.rss_url or ping.url, self._running),
-            **dict.fromkeys(self._running, "runs"),
+            topic_link=topic_link(ping.rss_url or ping.url, self._parts.running),
+            **dict.fromkeys(self._parts.running, "runs"),
             **self._exchange_slots(call, weblog_updates.THANKS, refused=False),
         )
 
@@ -335,12 +326,12 @@ class PingSinkDoor:
         _, _, document = xmlrpc.encode_call(f"weblogUpdates.{method}", values).partition(b"\n")
         result = xmlrpc.encode_response({"flerror": refused, "message": message})
         answer = ShownAnswer(200, [("Content-Type", CONTENT_TYPE)], result.decode())
-        return document_slots(self._public_url, "/RPC2", document, answer)
+        return document_slots(self._parts.public_url, "/RPC2", document, answer)
 
     async def _page(
         self, request: Request, status: int, title: str, template: str, **slots: str
     ) -> bytes:
-        body = await self._pages.render(title, template, here="/pingSiteForm", **slots)
+        body = await self._parts.pages.render(title, template, here="/pingSiteForm", **slots)
         return respond(request, status, "text/html; charset=utf-8", body)
 
 

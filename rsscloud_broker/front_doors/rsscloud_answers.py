@@ -127,10 +127,8 @@ class RssCloudPages:
     """Makes the pages; the rssCloud front door calls it."""
 
     def __init__(self, parts: FrontDoorParts) -> None:
-        self._pages = parts.pages
-        self._public_url = parts.public_url
+        self._parts = parts
         # The names of front doors and applications: some sentences are shown only if one runs.
-        self._running_parts = parts.running
         # What callbacks can register for: a registration cannot say how to sign content.
         self._protocols = " ".join(sorted(parts.broker.protocols - parts.broker.content_protocols))
 
@@ -163,14 +161,14 @@ class RssCloudPages:
         topics = rsscloud.distinct(rsscloud.topics_of_form(all_parameters(request)))
         # Only programs send several topics; some of them may have been refused.
         url = topics[0] if len(topics) == 1 else ""
-        page = await self._pages.render(
+        page = await self._parts.pages.render(
             title,
             template,
             here=_PATHS[0],
             message=result.msg,
             url=url,
-            topic_link=topic_link(url, self._running_parts),
-            **dict.fromkeys(self._running_parts, "runs"),
+            topic_link=topic_link(url, self._parts.running),
+            **dict.fromkeys(self._parts.running, "runs"),
             **shown,
         )
         return _respond_html(request, 200, page)
@@ -188,7 +186,7 @@ class RssCloudPages:
             headers.append(("Rsscloud-Reason", result.reason))
         answer = ShownAnswer(200, headers, result.document().decode())
         path = request.path.decode("ascii")
-        return form_slots(self._public_url, path, fields, answer)
+        return form_slots(self._parts.public_url, path, fields, answer)
 
     async def _forms_page(
         self, request: Request, status: int, message: str, shown: dict[str, str]
@@ -197,7 +195,7 @@ class RssCloudPages:
         sent = parameters(request)
         slots = {name: sent.get(name.lower(), "")[:MAX_VALUE] for name in _FIELDS}
         slots["protocol"] = slots["protocol"] or _USUAL_PROTOCOL
-        page = await self._pages.render(
+        page = await self._parts.pages.render(
             "This did not work" if message else "rssCloud",
             "rsscloud.html",
             here=_PATHS[0],

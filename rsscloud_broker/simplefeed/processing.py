@@ -38,9 +38,8 @@ class Processing:
     # How many entries were processed since the position was saved, and when that was.
     _unsaved: int = field(default=0, init=False)
     _saved_at: float = field(default=0.0, init=False)
-    _newest_first: bool = field(
-        default=True, init=False
-    )  # as in the last document whose times said it
+    # As in the last document whose times said it.
+    _newest_first: bool = field(default=True, init=False)
     _kinds_told: set[str] = field(factory=set, init=False)  # see ``tell_once``
 
     async def load(self) -> None:

@@ -76,11 +76,10 @@ class AccountPage:
         cookies: Cookies,
         files: AccountFiles | None,
     ) -> None:
-        self._pages = parts.pages
+        self._parts = parts
         self._accounts = accounts
         self._callers = callers
         self._cookies = cookies
-        self._administration = parts.administration
         self._actions: dict[str, Callable[[Request, Caller], Awaitable[Answer]]] = {
             "end-session": self._end_session,
             "end-sessions": self._end_sessions,
@@ -89,7 +88,6 @@ class AccountPage:
             "remove-token": self._remove_token,
             "remove-account": self._remove_account,
         }
-        self._clock = parts.clock
         self._files = files
         self._exporting: set[int] = set()  # the ids of accounts to which archives are being sent
 
@@ -109,7 +107,7 @@ class AccountPage:
         self._exporting.add(key)
         try:
             name = {"content-disposition": f'attachment; filename="{caller.name}.zip"'}
-            now = self._clock.wall_seconds()
+            now = self._parts.clock.wall_seconds()
             await send_archive(request, self._files(caller), {**NO_STORE, **name}, now)
         finally:
             self._exporting.discard(key)
@@ -211,7 +209,7 @@ class AccountPage:
         place = _PLACES.get(parameter(sent, "do"), "") if sent else ""
         is_token = sent if place == "tokens" else None
         chosen = (is_token.args or {}).get(b"scope", []) if is_token else []
-        page = await self._pages.render(
+        page = await self._parts.pages.render(
             "Your account",
             "account.html",
             caller,
@@ -240,9 +238,9 @@ class AccountPage:
 
     async def _find_taken_down(self, caller: Caller) -> Sequence[Change]:
         """What administrators have taken down of the account, since it was made."""
-        if self._administration is None:
+        if self._parts.administration is None:
             return ()
-        return await self._administration.taken_down(caller.name, caller.account.created_at)
+        return await self._parts.administration.taken_down(caller.name, caller.account.created_at)
 
 
 def _taken_down_item(change: Change) -> Iterator[Flattenable]:

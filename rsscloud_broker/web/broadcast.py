@@ -121,9 +121,8 @@ class Broadcast(Generic[P, F_contra]):
     )
     _streams: set[Stream] = field(factory=set, init=False)
     _newest: P | None = field(default=None, init=False)
-    _waiting: list[Deferred[bool]] = field(
-        factory=list, init=False
-    )  # clients that have got all events
+    # Clients that have got all events.
+    _waiting: list[Deferred[bool]] = field(factory=list, init=False)
     _pause: Deferred[None] | None = field(default=None, init=False)
     _running: bool = field(default=False, init=False)
     _hinted: bool = field(default=False, init=False)

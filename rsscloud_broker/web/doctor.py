@@ -61,10 +61,8 @@ class DoctorDoor(RoutesOnly):
     name = "doctor"
 
     def __init__(self, options: DoctorOptions, parts: FrontDoorParts) -> None:
-        self._pages = parts.pages
-        self._callers = parts.callers
+        self._parts = parts
         self._feeds = parts.feed_doctor if options.examine_feeds else None
-        self._self_test = parts.self_test
 
     def routes(self) -> Sequence[Route]:
         page = [Route("/doctor", "GET", Answers(self._examine))] if self._feeds else []
@@ -73,7 +71,7 @@ class DoctorDoor(RoutesOnly):
     async def _examine(self, request: Request) -> Answer:
         """The page with the form, and with the findings if it names a feed."""
         url = parameter(request, "url").strip()
-        viewer = await viewer_of(self._callers, request)
+        viewer = await viewer_of(self._parts.callers, request)
         if not url or request.method == b"HEAD" or self._feeds is None:
             return await self._page(viewer, url)
         if header(request, "sec-fetch-site") == "cross-site":
@@ -101,7 +99,7 @@ class DoctorDoor(RoutesOnly):
     ) -> Answer:
         """The page: the form, why nothing was examined, or the findings."""
         groups = {kind: report.of(kind) if report else () for kind in ("wrong", "missing", "good")}
-        page = await self._pages.render(
+        page = await self._parts.pages.render(
             "Doctor for feeds",
             "doctor.html",
             viewer,
@@ -118,7 +116,7 @@ class DoctorDoor(RoutesOnly):
         """The answer to the operator: how the request arrived."""
         names = ("time", "nonce", "proof")
         question = {name: parameter(request, name) for name in names}
-        body = self._self_test and self._self_test.answer(question, _arrival(request))
+        body = self._parts.self_test and self._parts.self_test.answer(question, _arrival(request))
         if not body:
             return Answer(b"There is nothing at this address.\n", PLAIN, 404)
         return Answer(body, "application/json", headers=NO_STORE)

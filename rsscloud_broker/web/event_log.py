@@ -38,12 +38,7 @@ from rsscloud_broker.interfaces import (
 from rsscloud_broker.model.hosts import canonical_host
 from rsscloud_broker.model.log_entry import KINDS, LogEntry, LogFilter
 from rsscloud_broker.util.urls import normal_form
-from rsscloud_broker.web.broadcast import (
-    ADDRESS_SHARE,
-    Broadcast,
-    address_of,
-    last_event_id,
-)
+from rsscloud_broker.web.broadcast import ADDRESS_SHARE, Broadcast, address_of, last_event_id
 from rsscloud_broker.web.callers import viewer_of
 from rsscloud_broker.web.event_stream import LogSource
 from rsscloud_broker.web.log_lines import line_of, options
@@ -152,12 +147,10 @@ class _LogPages:
     ) -> None:
         self._event_log = event_log
         self._broadcast = broadcast
-        self._disclosure = parts.disclosure
-        self._pages = parts.pages
-        self._callers = parts.callers
+        self._parts = parts
 
     async def show(self, request: Request) -> Answer:
-        viewer = await viewer_of(self._callers, request)
+        viewer = await viewer_of(self._parts.callers, request)
         page = await self._page(LogQuery.of(request, "before"), viewer)
         return Answer(page, headers={"cache-control": "no-store"})
 
@@ -179,13 +172,13 @@ class _LogPages:
         newest = await self._newest_id() if before is None else 0
         # The stream goes on after the newest entry, so the page has no entry after that.
         bound = newest + 1 if newest else before
-        permitted = self._disclosure.permitted(wanted)
+        permitted = self._parts.disclosure.permitted(wanted)
         found = await self._event_log.entries(permitted, bound, ON_PAGE + 1)
         shown = found[:ON_PAGE]
         # A filter must not find what is not shown.
-        public = [one for one in map(self._disclosure.entry, shown) if wanted.passes(one)]
+        public = [one for one in map(self._parts.disclosure.entry, shown) if wanted.passes(one)]
         older = query_of(wanted, before=shown[-1].id) if len(found) > ON_PAGE else ""
-        return await self._pages.render(
+        return await self._parts.pages.render(
             "Event log",
             "log.html",
             viewer,

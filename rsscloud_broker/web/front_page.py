@@ -12,13 +12,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.http.answering import Answer, Answers
-from rsscloud_broker.interfaces import (
-    Caller,
-    FrontDoorParts,
-    IFrontDoor,
-    Route,
-    RoutesOnly,
-)
+from rsscloud_broker.interfaces import Caller, FrontDoorParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.model import Ping
 from rsscloud_broker.util.caches import TimedCache
 from rsscloud_broker.web.callers import private, viewer_of
@@ -59,11 +53,7 @@ class FrontPageDoor(RoutesOnly):
             **dict.fromkeys(parts.running, "runs"),
             "websub": "runs" if parts.has_hub else "",  # a hub also needs the WebSub notifier
         }
-        self._pages = parts.pages
-        self._callers = parts.callers
-        self._broker = parts.broker
-        self._statistics = parts.statistics
-        self._clock = parts.clock
+        self._parts = parts
         self._shows_pings = options.recent_pings
         # Each has one value, by the key None: the front page, which is rendered for strangers once
         # a second at most, and the numbers, stored each minute only.
@@ -77,12 +67,14 @@ class FrontPageDoor(RoutesOnly):
     async def _docs(self, request: Request) -> Answer:
         """Answer ``/docs``: how to use this broker."""
         title = "How to use this broker"
-        viewer = await viewer_of(self._callers, request)
-        page = await self._pages.render(title, "docs.html", viewer, here="/docs", **self._slots)
+        viewer = await viewer_of(self._parts.callers, request)
+        page = await self._parts.pages.render(
+            title, "docs.html", viewer, here="/docs", **self._slots
+        )
         return Answer(page, headers=private(viewer))
 
     async def _front_page(self, request: Request) -> Answer:
-        viewer = await viewer_of(self._callers, request)
+        viewer = await viewer_of(self._parts.callers, request)
         if viewer is None:
             return Answer(await self._for_strangers.get(None))
         return Answer(await self._render_page(viewer), headers=private(viewer))
@@ -90,19 +82,19 @@ class FrontPageDoor(RoutesOnly):
     async def _render_page(self, viewer: Caller | None) -> bytes:
         """The page with the newest pings."""
         pings = await self._recent_pings()
-        recent = "" if pings is None else _list_of(pings, self._clock.wall_seconds())
+        recent = "" if pings is None else _list_of(pings, self._parts.clock.wall_seconds())
         more = {"recent": recent, "today": await self._today.get(None)}
         first = "" if viewer else "/signin?next="  # strangers sign in before
         more |= {f"{name}_url": f"{first}/{name}" for name in ("river", "write")}
-        return await self._pages.render(
+        return await self._parts.pages.render(
             "rsscloud-broker", "front_page.html", viewer, **self._slots, **more
         )
 
     async def _count_today(self, _: None) -> str:
         """What the broker did since midnight (UTC), in words; empty if nothing, or unknown."""
-        now = self._clock.wall_seconds()
+        now = self._parts.clock.wall_seconds()
         try:
-            found = await self._statistics.statistics(now - now % DAY, now, HOUR)
+            found = await self._parts.statistics.statistics(now - now % DAY, now, HOUR)
         except Unavailable:
             return ""
         totals = {name: sum(steps.values()) for name, steps in found.items()}
@@ -123,7 +115,7 @@ class FrontPageDoor(RoutesOnly):
         if not self._shows_pings:
             return None
         try:
-            return await self._broker.recent_pings()
+            return await self._parts.broker.recent_pings()
         except Unavailable:
             return None  # the rest of the page does not need the store
 

@@ -33,13 +33,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers
 from rsscloud_broker.http.requests import parameter
-from rsscloud_broker.interfaces import (
-    Caller,
-    FrontDoorParts,
-    IFrontDoor,
-    Route,
-    RoutesOnly,
-)
+from rsscloud_broker.interfaces import Caller, FrontDoorParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.model import Ping, TopicSummary
 from rsscloud_broker.util.caches import TimedCache
 from rsscloud_broker.web.callers import private, viewer_of
@@ -83,13 +77,9 @@ class PublicListsDoor(RoutesOnly):
     name = "public_lists"
 
     def __init__(self, options: PublicListsOptions, parts: FrontDoorParts) -> None:
-        self._topics = parts.topics
-        self._pages = parts.pages
-        self._callers = parts.callers
-        self._public_url = parts.public_url
+        self._parts = parts
         self._lists_topics = options.topics
         self._look_up = LookUp(parts, lists_topics=options.topics)
-        self._running = parts.running
         self._changes = TimedCache(self._changes_page, parts.clock, _FRESH, _PAGES)
 
     def routes(self) -> Sequence[Route]:
@@ -111,7 +101,7 @@ class PublicListsDoor(RoutesOnly):
         if wanted and found is None:
             return _bad_position("before", "take it from the link to older changes")
         before = (int(found[1]) / _MICROSECONDS, int(found[2])) if found else None
-        viewer = await viewer_of(self._callers, request)
+        viewer = await viewer_of(self._parts.callers, request)
         if viewer is None:
             return Answer(await self._changes.get(before))
         return Answer(await self._changes_page(before, viewer), headers=private(viewer))
@@ -120,7 +110,7 @@ class PublicListsDoor(RoutesOnly):
         self, before: tuple[float, int] | None, viewer: Caller | None = None
     ) -> bytes:
         """A page of pings: those before a time and an id, or the newest."""
-        pings = await self._topics.pings(before, SHOWN + 1)
+        pings = await self._parts.topics.pings(before, SHOWN + 1)
         shown = list(_first_fitting(pings[:SHOWN]))
         links: list[Flattenable] = []
         if before is not None:
@@ -129,16 +119,16 @@ class PublicListsDoor(RoutesOnly):
             last = shown[-1]
             position = f"{round(last.received_at * _MICROSECONDS)}-{last.id}"
             links.append(tags.a("Older changes", href=f"/changes?before={position}", rel="next"))
-        return await self._pages.render(
+        return await self._parts.pages.render(
             "Changes",
             "changes.html",
             viewer,
             here="/changes",
             changes=self._pings_table(shown) if shown else tags.p("There are no pings here."),
             paging=links,
-            lists="shown" if self._lists_topics or "change_lists" in self._running else "",
+            lists="shown" if self._lists_topics or "change_lists" in self._parts.running else "",
             topics="shown" if self._lists_topics else "",
-            change_lists="shown" if "change_lists" in self._running else "",
+            change_lists="shown" if "change_lists" in self._parts.running else "",
         )
 
     def _pings_table(self, pings: Sequence[Ping]) -> Tag:
@@ -155,7 +145,7 @@ class PublicListsDoor(RoutesOnly):
         if ping.rss_url and ping.rss_url != ping.url:
             feed = linked(ping.rss_url, "feed")
             links += [feed(**{"aria-label": f"feed of {name}"}), " "]
-        if "topic_page" in self._running:
+        if "topic_page" in self._parts.running:
             topic = quote(ping.rss_url or ping.url, safe="")
             label = {"aria-label": f"details of {name}"}
             links.append(tags.a("details", href=f"/topic?url={topic}", **label))
@@ -169,7 +159,7 @@ class PublicListsDoor(RoutesOnly):
         if after is None:
             return _bad_position("after", "take it from the part of the list before")
         topics, more = await self._read_part("/feeds.opml", after)
-        title = f"Feeds that {urlsplit(self._public_url).netloc} watches"
+        title = f"Feeds that {urlsplit(self._parts.public_url).netloc} watches"
         document = opml.encode(title, ((topic.url, topic.title) for topic in topics), more)
         return Answer(document, "text/x-opml; charset=utf-8", headers=_headers(more))
 
@@ -190,10 +180,10 @@ class PublicListsDoor(RoutesOnly):
 
     async def _read_part(self, path: str, after: int) -> tuple[list[TopicSummary], str]:
         """A part of the list of topics, and the URL of the next part; empty if there is none."""
-        topics = await self._topics.watched(after, PART)
+        topics = await self._parts.topics.watched(after, PART)
         more = ""
         if len(topics) == PART:
-            more = f"{self._public_url}{path}?after={topics[-1].id}"
+            more = f"{self._parts.public_url}{path}?after={topics[-1].id}"
         return [topic for topic in topics if "@" not in urlsplit(topic.url).netloc], more
 
 

@@ -91,9 +91,7 @@ class SignInPages:
     def __init__(
         self, parts: FrontDoorParts, accounts: IAccounts, callers: ICallers, cookies: Cookies
     ) -> None:
-        self._pages = parts.pages
-        self._public_url = parts.public_url
-        self._clock = parts.clock
+        self._parts = parts
         self._accounts = accounts
         self._callers = callers
         self._cookies = cookies
@@ -117,7 +115,7 @@ class SignInPages:
             former=self._cookies.get(request, SESSION),
         )
         try:
-            check_first_form(request, self._cookies, self._public_url)
+            check_first_form(request, self._cookies, self._parts.public_url)
             signed_in = await self._accounts.sign_in(attempt)
         except TooMany as error:
             return await self._form(
@@ -125,7 +123,7 @@ class SignInPages:
             )
         except (ForgedForm, SignInFailed) as error:
             return await self._form(request, 403, str(error))
-        begin_session(request, self._cookies, signed_in, self._clock.wall_seconds())
+        begin_session(request, self._cookies, signed_in, self._parts.clock.wall_seconds())
         return redirect(_path_in_next(request))
 
     async def sign_out(self, request: Request) -> Answer:
@@ -146,7 +144,7 @@ class SignInPages:
         self, request: Request, status: int, message: str = "", headers: Mapping[str, str] = {}
     ) -> Answer:
         """The page with the form, and with what was wrong."""
-        page = await self._pages.render(
+        page = await self._parts.pages.render(
             "Sign in",
             "sign_in.html",
             message=sentence(message) if message else "",

@@ -73,9 +73,7 @@ class SignInLink:
     def __init__(
         self, parts: FrontDoorParts, accounts: IAccounts, cookies: Cookies, kind: str = "link"
     ) -> None:
-        self._pages = parts.pages
-        self._public_url = parts.public_url
-        self._clock = parts.clock
+        self._parts = parts
         self._accounts = accounts
         self._cookies = cookies
         self._kind = kind
@@ -100,13 +98,13 @@ class SignInLink:
             known=self._cookies.get(request, KNOWN),
             former=self._cookies.get(request, SESSION),
         )
-        check_first_form(request, self._cookies, self._public_url)
+        check_first_form(request, self._cookies, self._parts.public_url)
         key = parameter(request, "key")
         try:
             signed_in = await self._accounts.sign_in_by_link(key, attempt, self._kind)
         except SignInFailed:
             return await self._page(request, "")
-        begin_session(request, self._cookies, signed_in, self._clock.wall_seconds())
+        begin_session(request, self._cookies, signed_in, self._parts.clock.wall_seconds())
         if self._is_invitation:
             return redirect("/account?done=invited#password")
         return redirect(local_path(parameter(request, "next")))
@@ -116,7 +114,7 @@ class SignInLink:
 
         :param name: the name of the account; empty if the link is not valid.
         """
-        page = await self._pages.render(
+        page = await self._parts.pages.render(
             "Sign in",
             "sign_in_link.html",
             name=name,

@@ -22,22 +22,10 @@ from twisted.web.template import Flattenable, tags
 from zope.interface import implementer
 
 from rsscloud_broker.config import NoOptions
-from rsscloud_broker.errors import (
-    Forbidden,
-    ForgedForm,
-    Refused,
-    TooMany,
-    TopicUnreadable,
-)
+from rsscloud_broker.errors import Forbidden, ForgedForm, Refused, TooMany, TopicUnreadable
 from rsscloud_broker.http.answering import Answer, Answers
 from rsscloud_broker.http.requests import client_address, parameter
-from rsscloud_broker.interfaces import (
-    Caller,
-    FrontDoorParts,
-    IFrontDoor,
-    Route,
-    RoutesOnly,
-)
+from rsscloud_broker.interfaces import Caller, FrontDoorParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.model.log_entry import LogEntry
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.util.urls import normal_form
@@ -70,15 +58,10 @@ class TopicPageDoor(RoutesOnly):
     name = "topic_page"
 
     def __init__(self, options: NoOptions, parts: FrontDoorParts) -> None:
-        self._broker = parts.broker
-        self._callers = parts.callers
-        self._clock = parts.clock
+        self._parts = parts
         self._origin = origin_of(parts.public_url)
-        self._pages = parts.pages
-        self._topics = parts.topics
         self._entries = known_entries(parts, entries_of_topic)
         self._this_broker = ThisBroker(parts.public_url, "rsscloud" in parts.running, parts.has_hub)
-        self._running = parts.running
         self._has_log_page = "event_log" in parts.running
 
     def routes(self) -> Sequence[Route]:
@@ -90,7 +73,7 @@ class TopicPageDoor(RoutesOnly):
     async def _show(self, request: Request) -> Answer:
         """The overview of a topic; without ``url``, only the form to look one up."""
         url = parameter(request, "url").strip()
-        viewer = await viewer_of(self._callers, request)
+        viewer = await viewer_of(self._parts.callers, request)
         if not url:
             return await self._page(viewer, "", "Topics", beginning=tags.p(_EXPLAINED))
         if fault := fault_of(url):
@@ -100,7 +83,7 @@ class TopicPageDoor(RoutesOnly):
     async def _fetch(self, request: Request) -> Answer:
         """Fetch a topic, as for a ping, and say what happened."""
         url = parameter(request, "url").strip()
-        viewer = await viewer_of(self._callers, request)
+        viewer = await viewer_of(self._parts.callers, request)
         try:
             # Else another site could use up the pings of its visitors.
             check_sender(request, self._origin)
@@ -112,7 +95,7 @@ class TopicPageDoor(RoutesOnly):
         status, error, success = 200, "", ""
         headers: dict[str, str] = {}
         try:
-            changed = await self._broker.ping_topic(url, source, way=Way.PAGE)
+            changed = await self._parts.broker.ping_topic(url, source, way=Way.PAGE)
         except TooMany as problem:
             status, error = 429, f"The broker has not fetched it: {problem}."
             headers["retry-after"] = str(problem.retry_after)
@@ -140,9 +123,9 @@ class TopicPageDoor(RoutesOnly):
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
         """The page about a topic, known or not, with what a fetch brought just now."""
-        overview = await self._topics.overview(url, newest)
+        overview = await self._parts.topics.overview(url, newest)
         entries = await self._entries.get(normal_form(url), newest)
-        now = self._clock.wall_seconds()
+        now = self._parts.clock.wall_seconds()
         first: Flattenable
         shown: list[Flattenable]
         if overview is None:
@@ -159,7 +142,7 @@ class TopicPageDoor(RoutesOnly):
             shown = [
                 self._timeline_section(url, entries, now),
                 changes_plot(overview.status.change_days, now),
-                advice(overview, self._this_broker, has_doctor="doctor" in self._running),
+                advice(overview, self._this_broker, has_doctor="doctor" in self._parts.running),
                 tags.section(
                     tags.h2("What the broker knows"), *facts(overview, self._this_broker, now)
                 ),
@@ -199,7 +182,7 @@ class TopicPageDoor(RoutesOnly):
         :param overview: what the broker knows of the topic.
         :param error, success: what came of a fetch just now.
         """
-        body = await self._pages.render(
+        body = await self._parts.pages.render(
             clean(heading),
             "topic.html",
             viewer,

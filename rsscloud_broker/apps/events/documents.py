@@ -172,10 +172,7 @@ class EventDocuments(Answers):
     def __init__(self, feeds: Feeds, parts: FrontDoorParts) -> None:
         super().__init__(self._respond)
         self._feeds = feeds
-        self._clock = parts.clock
-        self._in_thread = parts.in_thread
-        self._public_url = parts.public_url
-        self._has_hub = parts.has_hub
+        self._parts = parts
         self._cache: ByteLimitedCache[DocumentQuery, ReadyDocument] = ByteLimitedCache(
             BYTES, LARGEST, lambda ready: ready.answers.size
         )
@@ -188,7 +185,7 @@ class EventDocuments(Answers):
 
     async def read(self, url: str) -> Content | None:
         """The recent document at a URL of this broker, as a topic for the broker; or None."""
-        parts = urlsplit(url.removeprefix(self._public_url))
+        parts = urlsplit(url.removeprefix(self._parts.public_url))
         try:
             wanted = requested_document(parts.path, parts.query)
         except NotAsked:
@@ -204,7 +201,7 @@ class EventDocuments(Answers):
             send(request, Answer(f"{error}\n".encode(), PLAIN, error.status))
             return NOT_DONE_YET
         found = self._cache.get(wanted)
-        if found is None or self._clock.seconds() >= found.until:
+        if found is None or self._parts.clock.seconds() >= found.until:
             return super().render(request)
         send(request, found.answers.answer_to(request))
         return NOT_DONE_YET
@@ -242,23 +239,23 @@ class EventDocuments(Answers):
         if known and is_same:
             packed = known.answers.packed.whole.body
         else:
-            packed = await self._in_thread(_compress, written.body)
+            packed = await self._parts.in_thread(_compress, written.body)
         # Another version of the same second must not look like this one, also if it comes later.
         at = ceil(written.updated) if written.has_own_second else None
-        is_topic = self._has_hub and wanted.number is None
-        link = hub_and_self(self._public_url, recent_path(wanted.name)) if is_topic else ""
-        until = self._clock.seconds() + FRESH
+        is_topic = self._parts.has_hub and wanted.number is None
+        link = hub_and_self(self._parts.public_url, recent_path(wanted.name)) if is_topic else ""
+        until = self._parts.clock.seconds() + FRESH
         tag = written.etag.strip('"')
         return self._make_answers(wanted, written.body, packed, tag, at, RECENT, until, link)
 
     async def _prepare_archived(self, wanted: DocumentQuery, found: ArchivedFile) -> ReadyDocument:
         """An archived document, read from its file and from the compressed twin of that."""
-        body, packed, at = await self._in_thread(_read_file_and_copy, found)
+        body, packed, at = await self._parts.in_thread(_read_file_and_copy, found)
         tag = f"{found.file.parent().basename()}-{found.file.basename()}"
         # Before it was archived, the same entries were at this URL, without the link to the next.
         at += 1
         # So a document that is removed, as it is too old, may still be served for a minute.
-        until = self._clock.seconds() + 60.0
+        until = self._parts.clock.seconds() + 60.0
         return self._make_answers(wanted, body, packed, tag, at, ARCHIVED, until)
 
     def _make_answers(
@@ -279,7 +276,7 @@ class EventDocuments(Answers):
         :param until: when the document must be looked up again, by the monotonic clock.
         """
         more = {"cache-control": cache_control, **(_SAFE if wanted.has_contents else {})}
-        now = self._clock.wall_seconds()
+        now = self._parts.clock.wall_seconds()
         answers = FeedAnswers.of(body, packed, _TYPE, tag, at, now, link, more, is_styled=True)
         return ReadyDocument(answers, until)
 

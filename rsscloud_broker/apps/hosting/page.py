@@ -43,14 +43,12 @@ class FeedsDoor(RoutesOnly):
 
     def __init__(self, hosting: Hosting, parts: AppParts) -> None:
         self._hosting = hosting
-        self._callers = parts.callers
-        self._pages = parts.pages
-        self._public_url = parts.public_url
+        self._parts = parts
 
     def routes(self) -> list[Route]:
         return [
-            Route(PREFIX, "GET", for_signed_in(self._callers, self._show)),
-            Route(PREFIX, "POST", for_signed_in(self._callers, self._act)),
+            Route(PREFIX, "GET", for_signed_in(self._parts.callers, self._show)),
+            Route(PREFIX, "POST", for_signed_in(self._parts.callers, self._act)),
         ]
 
     async def _show(self, request: Request, caller: Caller) -> Answer:
@@ -73,7 +71,7 @@ class FeedsDoor(RoutesOnly):
     async def _act(self, request: Request, caller: Caller) -> Answer:
         """Do what a form asks for; if that is refused, show the page with the reason."""
         path = parameter(request, "file")
-        self._callers.check_form(request, caller)
+        self._parts.callers.check_form(request, caller)
         try:
             return await self._delete_or_restore(request, caller, path)
         except Refused as error:
@@ -107,7 +105,7 @@ class FeedsDoor(RoutesOnly):
         """Render the page; ``path`` is the file whose versions are listed, empty for none."""
         files, limits = await self._hosting.usage(caller)
         versions = await self._hosting.versions(caller, path) if path else []
-        page = await self._pages.render(
+        page = await self._parts.pages.render(
             "Your feeds",
             _TEMPLATE,
             caller,
@@ -118,7 +116,7 @@ class FeedsDoor(RoutesOnly):
             path=path if versions else "",
             versions=[_version_item(path, each, caller) for each in versions],
             own=self._hosting.url_of(caller.name, FEED),
-            rpc=f"{self._public_url}/RPC2",
+            rpc=f"{self._parts.public_url}/RPC2",
             problem=problem,
             done=done,
         )

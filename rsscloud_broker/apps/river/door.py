@@ -65,10 +65,7 @@ class RiverDoor(RoutesOnly):
     def __init__(self, river: River, pushing: Pushing, parts: AppParts) -> None:
         self._river = river
         self._pushing = pushing
-        self._callers = parts.callers
-        self._clock = parts.clock
-        self._public_url = parts.public_url
-        self._in_thread = parts.in_thread
+        self._parts = parts
         self._public: TimedCache[str, bytes] = TimedCache(
             self._make_river_js, parts.clock, REMEMBERED_SECONDS, REMEMBERED
         )
@@ -106,7 +103,7 @@ class RiverDoor(RoutesOnly):
 
         async def answer(request: Request) -> Answer:
             """Answer a request, if its caller is known and has the scope."""
-            caller = await self._callers.caller(request)
+            caller = await self._parts.callers.caller(request)
             if caller is None:
                 needed = {"www-authenticate": 'Bearer realm="rsscloud-broker"', **_NO_STORE}
                 text = "Sign in, or send an API token: Authorization: Bearer TOKEN."
@@ -127,10 +124,10 @@ class RiverDoor(RoutesOnly):
         items = await self._river.store.items(caller.account.id, before, PAGE)
         feeds = await self._river.feeds(caller.account.id)
         seen = await self._river.store.last_seen(caller.account.id)
-        url = f"{self._public_url}/river.json"
+        url = f"{self._parts.public_url}/river.json"
         more = f"{url}?before={items[-1].id}" if len(items) == PAGE else ""
         title = f"The river of {caller.name}"
-        body = await self._in_thread(formats.json_feed, title, url, feeds, items, seen, more)
+        body = await self._parts.in_thread(formats.json_feed, title, url, feeds, items, seen, more)
         return Answer(body, "application/feed+json", headers=_NO_STORE)
 
     async def _export_opml(self, request: Request, caller: Caller) -> Answer:
@@ -141,14 +138,14 @@ class RiverDoor(RoutesOnly):
 
     async def _import_opml(self, request: Request, caller: Caller) -> Answer:
         """Follow the feeds of a list, and answer with what that did, as JSON."""
-        self._callers.check_form(request, caller)
+        self._parts.callers.check_form(request, caller)
         imported = await self._river.import_opml(caller, body_of(request), client_address(request))
         failed = [{"url": url, "reason": reason} for url, reason in imported.failed]
         return _as_json({"added": imported.added, "failed": failed})
 
     async def _subscribe(self, request: Request, caller: Caller) -> Answer:
         """Follow a feed, and answer with what is known of it, as JSON."""
-        self._callers.check_form(request, caller)
+        self._parts.callers.check_form(request, caller)
         url = parameter(request, "url").strip()
         if not url:
             raise InvalidFeed("url must be the address of a feed, or of a page that names one")
@@ -157,7 +154,7 @@ class RiverDoor(RoutesOnly):
 
     async def _unsubscribe(self, request: Request, caller: Caller) -> Answer:
         """Follow a feed no more; 404 if the caller did not follow it."""
-        self._callers.check_form(request, caller)
+        self._parts.callers.check_form(request, caller)
         key, url = (parameter(request, name).strip() for name in ("id", "url"))
         if not key and not url:
             raise InvalidFeed("id or url must name a feed of your reading list")
@@ -185,8 +182,8 @@ class RiverDoor(RoutesOnly):
         found = await self._river.public_river(name, PAGE)
         if found is None:
             raise _NotPublic
-        now = self._clock.wall_seconds()
-        body: bytes = await self._in_thread(formats.river_js, *found, now)
+        now = self._parts.clock.wall_seconds()
+        body: bytes = await self._parts.in_thread(formats.river_js, *found, now)
         return body
 
     async def _repeat_challenge(self, request: Request) -> Answer:

@@ -60,11 +60,7 @@ class FeedsPage:
     """Shows the reading list, and does what its forms ask for."""
 
     def __init__(self, parts: AppParts, river: River) -> None:
-        self._pages = parts.pages
-        self._callers = parts.callers
-        self._clock = parts.clock
-        self._in_thread = parts.in_thread
-        self._public_url = parts.public_url
+        self._parts = parts
         self._river = river
         self._actions: dict[str, Callable[[Request, Caller], Awaitable[Answer]]] = {
             "subscribe": self._subscribe,
@@ -77,7 +73,7 @@ class FeedsPage:
 
     def routes(self) -> Sequence[Route]:
         """The routes of the page."""
-        show, act = (for_signed_in(self._callers, each) for each in (self._show, self._act))
+        show, act = (for_signed_in(self._parts.callers, each) for each in (self._show, self._act))
         return [
             Route(PATH, "GET", show),
             Route(PATH, "POST", act, content_types=_TYPES, body_limit=_MAX_FORM),
@@ -90,11 +86,11 @@ class FeedsPage:
     async def _act(self, request: Request, caller: Caller) -> Answer:
         """Do what a form asks for."""
         try:
-            form = await file_forms.spread_fields(request, self._in_thread)
+            form = await file_forms.spread_fields(request, self._parts.in_thread)
             if form is not None and request.args is not None:
                 request.args |= {name.encode(): [data] for name, _, data in form.files}
             action = self._actions.get(parameter(request, "do"))
-            self._callers.check_form(request, caller)
+            self._parts.callers.check_form(request, caller)
             if action is None:
                 raise InvalidFeed("this form asks for nothing known here")
             return await action(request, caller)
@@ -161,7 +157,7 @@ class FeedsPage:
         """Render the page: what a form has done, what went wrong, and ``typed`` to correct."""
         feeds = await self._river.feeds(caller.account.id)
         is_public = await self._river.store.is_public(caller.account.id)
-        page = await self._pages.render(
+        page = await self._parts.pages.render(
             "Reading list",
             "rsscloud_broker.apps.river:feeds.html",
             caller,
@@ -177,11 +173,11 @@ class FeedsPage:
             count=counted(len(feeds), "feed"),
             ways=_ways_in_words(feeds),
             progress=_progress(feeds),
-            feeds=[_feed_item(each, caller, self._clock) for each in feeds],
+            feeds=[_feed_item(each, caller, self._parts.clock) for each in feeds],
             nothing="" if feeds else "none",
             public="public" if is_public else "",
             private="" if is_public else "private",
-            river_js=f"{self._public_url}/river/river.js?account={caller.name}",
+            river_js=f"{self._parts.public_url}/river/river.js?account={caller.name}",
         )
         return Answer(page, status=status, headers=NO_STORE)
 

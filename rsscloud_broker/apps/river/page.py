@@ -86,9 +86,7 @@ class RiverPageDoor(RoutesOnly):
     name = "river_page"
 
     def __init__(self, parts: AppParts, river: River) -> None:
-        self._pages = parts.pages
-        self._callers = parts.callers
-        self._in_thread = parts.in_thread
+        self._parts = parts
         self._river = river
         self._store = river.store
         self._visits = Visits(parts.clock)
@@ -107,7 +105,7 @@ class RiverPageDoor(RoutesOnly):
         style = Asset(_FILES.child("river.css"), "text/css; charset=utf-8")
         script = Asset(_FILES.child("river.js"), _JAVASCRIPT)
         self._routes = [
-            Route("/river", "GET", for_signed_in(self._callers, self._show)),
+            Route("/river", "GET", for_signed_in(parts.callers, self._show)),
             Route("/river/seen", "POST", Answers(self._mark_seen)),
             Route("/river/stop", "POST", Answers(self._remember_stop)),
             Route("/river/events", "GET", Answers(self._stream)),
@@ -175,7 +173,7 @@ class RiverPageDoor(RoutesOnly):
         """
         feeds = {feed.id: feed for feed in await self._river.feeds(caller.account.id)}
         line = stopped if is_here else None
-        made: list[Tag] = await self._in_thread(groups, items, feeds, seen, line)
+        made: list[Tag] = await self._parts.in_thread(groups, items, feeds, seen, line)
         number = sum(item.id > seen for item in items) if seen and is_live else 0
         about = {"data-csrf": caller.csrf, "data-newest": str(newest)}
         if is_live:
@@ -186,7 +184,7 @@ class RiverPageDoor(RoutesOnly):
         if stopped is not None:
             to_line = "#stopped" if is_here else f"/river?before={stopped + 1}"
         followed = "the feed" if len(feeds) == 1 else f"the {len(feeds):,} feeds"
-        return await self._pages.render(
+        return await self._parts.pages.render(
             "River",
             "rsscloud_broker.apps.river:river.html",
             caller,
@@ -226,15 +224,15 @@ class RiverPageDoor(RoutesOnly):
 
     async def _sender_or_refusal(self, request: Request) -> Caller | Answer:
         """Who has sent a form of this page; the answer if nobody has."""
-        caller = await self._callers.caller(request)
+        caller = await self._parts.callers.caller(request)
         if caller is None or caller.session is None:
             return Answer(f"{_SIGNED_OUT}\n".encode(), PLAIN, 401, NO_STORE)
-        self._callers.check_form(request, caller)
+        self._parts.callers.check_form(request, caller)
         return caller
 
     async def _stream(self, request: Request) -> Answer | None:
         """Begin a stream of new items, or say why there is none."""
-        caller = await self._callers.caller(request)
+        caller = await self._parts.callers.caller(request)
         if caller is None or caller.session is None:
             return Answer(f"{_SIGNED_OUT}\n".encode(), PLAIN, 401, NO_STORE)
         after = last_event_id(request)
@@ -246,7 +244,7 @@ class RiverPageDoor(RoutesOnly):
 
     async def _may_watch(self, request: Request, reader: RiverReader) -> bool:
         """Whether the reader of a stream is still signed in."""
-        caller = await self._callers.caller(request)
+        caller = await self._parts.callers.caller(request)
         return caller is not None and caller.account.id == reader.account_id
 
 

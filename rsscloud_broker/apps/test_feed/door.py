@@ -44,9 +44,7 @@ class TestFeedDoor(RoutesOnly):
 
     def __init__(self, feed: TestFeed, parts: AppParts) -> None:
         self._feed = feed
-        self._clock = parts.clock
-        self._pages = parts.pages
-        self._callers = parts.callers
+        self._parts = parts
         hub = [(feed.about.hub, "hub")] if feed.about.hub else []
         self._link = links.encode([*hub, (feed.about.url, "self")])
         self._routes = [
@@ -76,16 +74,16 @@ class TestFeedDoor(RoutesOnly):
         document = self._feed.document
         if document is None:
             return Answer(_NOT_YET, PLAIN, 503, {"retry-after": "5"})
-        now = self._clock.wall_seconds()
+        now = self._parts.clock.wall_seconds()
         return document.answers(self._feed.modified_at, now, self._link).answer_to(request)
 
     async def _show_page(self, request: Request) -> Answer:
         """The page that says what a subscriber should see, and when."""
-        viewer = await viewer_of(self._callers, request)
+        viewer = await viewer_of(self._parts.callers, request)
         await self._feed.refresh()
-        now = self._clock.wall_seconds()
+        now = self._parts.clock.wall_seconds()
         at = self._feed.next_at(now)
-        page = await self._pages.render(
+        page = await self._parts.pages.render(
             "Test feed",
             f"{_PACKAGE}:page.html",
             viewer,

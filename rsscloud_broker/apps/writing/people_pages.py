@@ -48,26 +48,23 @@ class PeoplePages:
     """Makes the pages of all authors, of one author, and of one message."""
 
     def __init__(self, parts: AppParts, writing: Writing) -> None:
-        self._pages = parts.pages
-        self._callers = parts.callers
-        self._clock = parts.clock
+        self._parts = parts
         self._writing = writing
-        self._public_url = parts.public_url
 
     async def list_authors(self, request: Request) -> Answer:
         """Who writes here."""
-        viewer = await viewer_of(self._callers, request)
+        viewer = await viewer_of(self._parts.callers, request)
         before = _read_place(parameter(request, "before"))
         found = await self._writing.store.authors(AUTHORS_PER_PAGE + 1, before)
         authors = found[:AUTHORS_PER_PAGE]
-        now = self._clock.wall_seconds()
+        now = self._parts.clock.wall_seconds()
         links: list[Flattenable] = []
         if before is not None:
             links.append(tags.a("Those who wrote last", href="/people"))
         if len(found) > AUTHORS_PER_PAGE:
             more = f"/people?before={_place_of(authors[-1])}"
             links.append(tags.a("More people", href=more, rel="next"))
-        page = await self._pages.render(
+        page = await self._parts.pages.render(
             "People",
             f"{TEMPLATES}:people.html",
             viewer,
@@ -112,7 +109,7 @@ class PeoplePages:
             text = "The parameter before is no position; take it from the link to older messages.\n"
             return Answer(text.encode(), PLAIN, 400)
         found = await self._writing.store.published(author, PER_PAGE + 1, before)
-        viewer = await viewer_of(self._callers, request)
+        viewer = await viewer_of(self._parts.callers, request)
         home = f"/people/{author.name}"
         links: list[Flattenable] = []
         if before is not None:
@@ -120,7 +117,7 @@ class PeoplePages:
         if len(found) > PER_PAGE:
             older = f"{home}?before={found[PER_PAGE - 1].position}"
             links.append(tags.a("Older messages", href=older, rel="next"))
-        page = await self._pages.render(
+        page = await self._parts.pages.render(
             author.name,
             f"{TEMPLATES}:author.html",
             viewer,
@@ -131,14 +128,14 @@ class PeoplePages:
             nothing="" if found else "nothing",
             paging=links,
         )
-        links_to_apis = {"link": discovery_links(self._public_url, author.name)}
+        links_to_apis = {"link": discovery_links(self._parts.public_url, author.name)}
         return Answer(page, headers=private(viewer) | links_to_apis)
 
     async def _show_message(self, request: Request, author: Author, post: Post) -> Answer:
         """The page of one message, with a link to edit it for its author."""
-        viewer = await viewer_of(self._callers, request)
+        viewer = await viewer_of(self._parts.callers, request)
         is_own = viewer is not None and viewer.account.id == author.account_id
-        page = await self._pages.render(
+        page = await self._parts.pages.render(
             f"{author.name}: {clipped(title_of(post), 60)}",
             f"{TEMPLATES}:message.html",
             viewer,
@@ -151,10 +148,10 @@ class PeoplePages:
 
     def _alternates(self, author: Author) -> list[Tag]:
         """Links for the head of a page, by which readers find the feeds, and editors the APIs."""
-        about = rsd_url(self._public_url, author.name)
+        about = rsd_url(self._parts.public_url, author.name)
         return [
             tags.link(rel="EditURI", type=RSD, title="RSD", href=about),
-            tags.link(rel="micropub", href=f"{self._public_url}/micropub"),
+            tags.link(rel="micropub", href=f"{self._parts.public_url}/micropub"),
         ] + [
             tags.link(
                 rel="alternate",
@@ -193,7 +190,7 @@ class PeoplePages:
         """A picture that is kept here; or a link to a file, since pages load nothing of others."""
         file = post.enclosure
         assert file is not None  # the caller has looked
-        path = file.url.removeprefix(self._public_url)
+        path = file.url.removeprefix(self._parts.public_url)
         is_own = self._writing.files.parse_url(file.url) is not None
         if is_own and file.media_type.startswith("image/"):
             picture = tags.img(
@@ -207,7 +204,7 @@ class PeoplePages:
 
     def _times_and_categories(self, post: Post, *, alone: bool) -> Tag:
         """When a message was written and changed, with a link to its page; and its categories."""
-        now = self._clock.wall_seconds()
+        now = self._parts.clock.wall_seconds()
         about: list[Flattenable] = [moment(post.created_at, now)]
         if not alone:
             about = [tags.a(*about, href=self._path(post))]

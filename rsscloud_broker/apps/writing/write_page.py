@@ -64,11 +64,8 @@ class WritePage:
     def __init__(self, parts: AppParts, writing: Writing, people: PeoplePages) -> None:
         self._writing = writing
         self._people = people
-        self._pages = parts.pages
-        self._callers = parts.callers
-        self._clock = parts.clock
+        self._parts = parts
         self._lists = Lists(parts, writing)
-        self._in_thread = parts.in_thread
         self._keeps = PerMinuteLimit(
             parts.clock, _KEEPS_PER_MINUTE, "requests to keep what is typed"
         )
@@ -94,7 +91,7 @@ class WritePage:
         fields = kept[0] if kept else _fields_of(post)
         restored: Flattenable = ""
         if kept:
-            restored = moment(kept[1], self._clock.wall_seconds())
+            restored = moment(kept[1], self._parts.clock.wall_seconds())
         done, about = parameter(request, "done"), number_parameter(request, "about")
         message: Flattenable = _DONE.get(done, "")
         what = _PUBLIC.get(done, "")
@@ -108,9 +105,9 @@ class WritePage:
 
         Only forms of people who have signed in are parsed, since a file may be large.
         """
-        form = await file_forms.spread_fields(request, self._in_thread)
+        form = await file_forms.spread_fields(request, self._parts.in_thread)
         file = form.file if form is not None else None
-        self._callers.check_form(request, caller)
+        self._parts.callers.check_form(request, caller)
         action = self._actions.get(parameter(request, "do"))
         try:
             if action is None:
@@ -218,11 +215,11 @@ class WritePage:
 
     async def keep_typed(self, request: Request) -> Answer:
         """Keep what somebody is typing, until it is sent or discarded; ``write.js`` asks for it."""
-        caller = await self._callers.caller(request)
+        caller = await self._parts.callers.caller(request)
         if caller is None or caller.session is None:
             return _not_kept(403, "you are not signed in any more; sign in again in another tab")
         try:
-            self._callers.check_form(request, caller)
+            self._parts.callers.check_form(request, caller)
             self._keeps.take(caller.account.id)
         except ForgedForm as error:
             return _not_kept(403, str(error))
@@ -236,7 +233,7 @@ class WritePage:
             return _not_kept(404, "this message is deleted")
         store, account_id = self._writing.store, caller.account.id
         if any(fields.values()):
-            at = self._clock.wall_seconds()
+            at = self._parts.clock.wall_seconds()
             await store.keep_unsent(account_id, number, fields, at, MAX_UNSENT)
         else:
             await store.drop_unsent(account_id, number)
@@ -265,7 +262,7 @@ class WritePage:
         lists = await self._lists.slots(request, caller)
         most = self._writing.options.max_characters
         given = {name: fields.get(name, "") for name in FIELDS}
-        page = await self._pages.render(
+        page = await self._parts.pages.render(
             "Write",
             f"{TEMPLATES}:write.html",
             caller,
