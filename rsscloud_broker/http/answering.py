@@ -92,6 +92,11 @@ class Failure:
     text: str
     retry_after: int | None = None
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """When to try again, as headers."""
+        return {} if self.retry_after is None else {"retry-after": str(self.retry_after)}
+
     @classmethod
     def of(cls, error: Exception) -> Failure:
         """How an error is answered, whatever the protocol.
@@ -113,6 +118,19 @@ class Failure:
                 return cls(500, "The broker made a mistake. It has been logged.")
 
 
+class RequestError(Exception):
+    """A request gets an answer that says what is wrong with it, in sentences.
+
+    :ivar status: the status of the answer.
+    :ivar headers: further headers; ``_`` in a name stands for ``-``.
+    """
+
+    def __init__(self, status: int, text: str, **headers: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.headers = headers
+
+
 class Say(Protocol):
     """Sets the status and the headers of an answer, and writes why a request failed as its body."""
 
@@ -123,7 +141,8 @@ def answer(request: Request, body: Awaitable[Answered], say: Say = requests.plai
     """Answer a request with a body as soon as the body has been made.
 
     If the client hangs up, the work still goes on, since the request was made.  An error is
-    answered as ``Failure.of`` says, unless the front door answers it by its own protocol.
+    answered as ``Failure.of`` or a ``RequestError`` says, unless the front door answers it by its
+    own protocol.
 
     :param say: writes such an answer in the form of a protocol.
     :returns: ``NOT_DONE_YET``, as ``twisted.web`` wants it.
@@ -150,14 +169,14 @@ def answer(request: Request, body: Awaitable[Answered], say: Say = requests.plai
 
 def _failure_body(request: Request, error: Exception, say: Say) -> bytes:
     """Log a bug or what the broker lacks; the body that says why the request failed."""
+    if isinstance(error, RequestError):
+        return say(request, error.status, str(error), **error.headers)
     failure = Failure.of(error)
     if isinstance(error, Unavailable):
         _unavailable_log.add(error, time.monotonic())
     elif failure.status == 500:  # a bug: log it, and still answer
         log.failure("A request to {path} failed.", path=request.path)
-    if failure.retry_after is None:
-        return say(request, failure.status, failure.text)
-    return say(request, failure.status, failure.text, retry_after=str(failure.retry_after))
+    return say(request, failure.status, failure.text, **failure.headers)
 
 
 def send(request: Request, answer: Answer) -> None:

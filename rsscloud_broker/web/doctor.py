@@ -20,8 +20,8 @@ from twisted.web.template import Tag, tags
 from zope.interface import implementer
 
 from rsscloud_broker import __version__
-from rsscloud_broker.errors import Forbidden, Refused, TooMany
-from rsscloud_broker.http.answering import PLAIN, Answer, Answers
+from rsscloud_broker.errors import Refused
+from rsscloud_broker.http.answering import PLAIN, Answer, Answers, Failure
 from rsscloud_broker.http.requests import client_address, header, parameter
 from rsscloud_broker.interfaces import (
     Caller,
@@ -80,12 +80,10 @@ class DoctorDoor(RoutesOnly):
             return await self._page(viewer, url, text, 403)
         try:
             report = await self._feeds.examine(url, client_address(request))
-        except TooMany as error:
-            more = {"retry-after": str(error.retry_after)}
-            return await self._page(viewer, url, f"Not examined: {error}.", 429, more)
         except Refused as error:
-            status = 403 if isinstance(error, Forbidden) else 400
-            return await self._page(viewer, url, f"Not examined: {error}.", status)
+            failure = Failure.of(error)
+            text = f"Not examined: {error}."
+            return await self._page(viewer, url, text, failure.status, failure.headers)
         return await self._page(viewer, url, report=report)
 
     async def _page(

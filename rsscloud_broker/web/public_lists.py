@@ -31,7 +31,7 @@ from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
 from zope.interface import implementer
 
-from rsscloud_broker.http.answering import PLAIN, Answer, Answers
+from rsscloud_broker.http.answering import Answer, Answers, RequestError
 from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import Caller, FrontDoorParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.model import Ping, TopicSummary
@@ -99,7 +99,7 @@ class PublicListsDoor(RoutesOnly):
         wanted = parameter(request, "before")
         found = _POSITION.fullmatch(wanted)
         if wanted and found is None:
-            return _bad_position("before", "take it from the link to older changes")
+            raise _bad_position("before", "take it from the link to older changes")
         before = (int(found[1]) / _MICROSECONDS, int(found[2])) if found else None
         viewer = await viewer_of(self._parts.callers, request)
         if viewer is None:
@@ -155,20 +155,14 @@ class PublicListsDoor(RoutesOnly):
 
     async def _show_feeds(self, request: Request) -> Answer:
         """Answer ``/feeds.opml`` with a part of the list of topics."""
-        after = _position_after(request)
-        if after is None:
-            return _bad_position("after", "take it from the part of the list before")
-        topics, more = await self._read_part("/feeds.opml", after)
+        topics, more = await self._read_part("/feeds.opml", request)
         title = f"Feeds that {urlsplit(self._parts.public_url).netloc} watches"
         document = opml.encode(title, ((topic.url, topic.title) for topic in topics), more)
         return Answer(document, "text/x-opml; charset=utf-8", headers=_headers(more))
 
     async def _show_subscriptions(self, request: Request) -> Answer:
         """Answer ``/subscriptions.json`` with a part of the list of topics."""
-        after = _position_after(request)
-        if after is None:
-            return _bad_position("after", "take it from the part of the list before")
-        topics, more = await self._read_part("/subscriptions.json", after)
+        topics, more = await self._read_part("/subscriptions.json", request)
         listed = [
             {"url": topic.url, "title": topic.title, "subscriptions": dict(topic.subscriptions)}
             for topic in topics
@@ -178,8 +172,14 @@ class PublicListsDoor(RoutesOnly):
             f"{document}\n".encode("utf-8", "replace"), "application/json", headers=_headers(more)
         )
 
-    async def _read_part(self, path: str, after: int) -> tuple[list[TopicSummary], str]:
-        """A part of the list of topics, and the URL of the next part; empty if there is none."""
+    async def _read_part(self, path: str, request: Request) -> tuple[list[TopicSummary], str]:
+        """A part of the list of topics, and the URL of the next part; empty if there is none.
+
+        :raises RequestError: the position after which it begins cannot be.
+        """
+        after = parse_number(parameter(request, "after") or "0")
+        if after is None:
+            raise _bad_position("after", "take it from the part of the list before")
         topics = await self._parts.topics.watched(after, PART)
         more = ""
         if len(topics) == PART:
@@ -187,15 +187,10 @@ class PublicListsDoor(RoutesOnly):
         return [topic for topic in topics if "@" not in urlsplit(topic.url).netloc], more
 
 
-def _bad_position(name: str, rule: str) -> Answer:
-    """The answer to a request with a parameter that is no position."""
-    text = f"The parameter {name} is not a position in this list: {rule}, or leave it out.\n"
-    return Answer(text.encode(), PLAIN, 400)
-
-
-def _position_after(request: Request) -> int | None:
-    """The position after which a list goes on; None if the request has one that cannot be."""
-    return parse_number(parameter(request, "after") or "0")
+def _bad_position(name: str, rule: str) -> RequestError:
+    """The error for a request with a parameter that is no position."""
+    text = f"The parameter {name} is not a position in this list: {rule}, or leave it out."
+    return RequestError(400, text)
 
 
 def _headers(more: str) -> dict[str, str]:

@@ -22,8 +22,8 @@ from twisted.web.template import Flattenable, tags
 from zope.interface import implementer
 
 from rsscloud_broker.config import NoOptions
-from rsscloud_broker.errors import Forbidden, ForgedForm, Refused, TooMany, TopicUnreadable
-from rsscloud_broker.http.answering import Answer, Answers
+from rsscloud_broker.errors import ForgedForm, Refused, TopicUnreadable
+from rsscloud_broker.http.answering import Answer, Answers, Failure
 from rsscloud_broker.http.requests import client_address, parameter
 from rsscloud_broker.interfaces import Caller, FrontDoorParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.model.log_entry import LogEntry
@@ -96,15 +96,12 @@ class TopicPageDoor(RoutesOnly):
         headers: dict[str, str] = {}
         try:
             changed = await self._parts.broker.ping_topic(url, source, way=Way.PAGE)
-        except TooMany as problem:
-            status, error = 429, f"The broker has not fetched it: {problem}."
-            headers["retry-after"] = str(problem.retry_after)
-        except Forbidden as problem:
-            status, error = 403, f"The broker has not fetched it: {problem}."
         except TopicUnreadable as problem:
             error = f"The broker tried to fetch it, and could not: {problem.reason}."
         except Refused as problem:
-            status, error = 400, f"The broker has not fetched it: {problem}."
+            failure = Failure.of(problem)
+            status, headers = failure.status, failure.headers
+            error = f"The broker has not fetched it: {problem}."
         else:
             success = f"The broker has fetched it. {_CHANGED if changed else _UNCHANGED}"
         return await self._overview(

@@ -19,7 +19,7 @@ from attrs import frozen
 from twisted.web.server import NOT_DONE_YET, Request
 
 from rsscloud_broker.apps.events.names import CHANGES, HOST, PINGS, PREFIX, TOPIC, recent_path
-from rsscloud_broker.http.answering import PLAIN, Answer, Answers, send
+from rsscloud_broker.http.answering import PLAIN, Answer, Answers, RequestError, send
 from rsscloud_broker.interfaces import FrontDoorParts
 from rsscloud_broker.model import Content, host_of
 from rsscloud_broker.model.work import MAX_HISTORY_URL
@@ -60,17 +60,6 @@ _UNMADE: Final = Answer(
 )
 
 
-class NotAsked(Exception):
-    """A request names no document.  The text says what to ask for.
-
-    :ivar status: the status of the answer.
-    """
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
-        self.status = status
-
-
 @frozen
 class DocumentQuery:
     """The document of a feed that a request asks for.
@@ -103,7 +92,7 @@ class ReadyDocument:
 def requested_document(path: str, query: str) -> DocumentQuery:
     """The document that a path and a query ask for.
 
-    :raises NotAsked: they name no document that can exist.
+    :raises RequestError: they name no document that can exist.
     """
     if name := _RECENT.get(path):
         return DocumentQuery(name)
@@ -123,9 +112,9 @@ def requested_document(path: str, query: str) -> DocumentQuery:
 
 
 def _document_number(text: str) -> int:
-    """The number of a document; raises ``NotAsked`` if the text is none."""
+    """The number of a document; raises ``RequestError`` if the text is none."""
     if not _NUMBER.fullmatch(text):
-        raise NotAsked(
+        raise RequestError(
             404,
             f"There is no document {clean(text)[:30]!r}: documents have the numbers 1, 2, 3 and so "
             "on. Begin with the recent document, and follow its links.",
@@ -134,17 +123,17 @@ def _document_number(text: str) -> int:
 
 
 def _parse_topic(text: str) -> str:
-    """The URL of a topic, in normal form; raises ``NotAsked`` if it cannot be one."""
+    """The URL of a topic, in normal form; raises ``RequestError`` if it cannot be one."""
     example = f"{PREFIX}/topic?url=http://blog.example/rss.xml"
     if not text:
-        raise NotAsked(400, f"Say which topic you mean, such as {example}")
+        raise RequestError(400, f"Say which topic you mean, such as {example}")
     try:
         parts = urlsplit(text)
         is_usable = parts.scheme in {"http", "https"} and bool(parts.hostname)
     except ValueError:
         is_usable = False
     if not is_usable or len(text) > MAX_HISTORY_URL or clean(text) != text:
-        raise NotAsked(
+        raise RequestError(
             400,
             f"The topic {clean(text)[:100]!r} is not the URL of a topic: it must be an http or "
             f"https URL of {MAX_HISTORY_URL} characters at most, such as {example}",
@@ -153,14 +142,14 @@ def _parse_topic(text: str) -> str:
 
 
 def _parse_host(text: str) -> str:
-    """The name of a host, as the broker writes it; raises ``NotAsked`` if it cannot be one."""
+    """The name of a host, as the broker writes it; raises ``RequestError`` if it cannot be one."""
     example = f"{PREFIX}/host?name=blog.example"
     if not text:
-        raise NotAsked(400, f"Say which host you mean, such as {example}")
+        raise RequestError(400, f"Say which host you mean, such as {example}")
     bracketed = f"[{text}]" if text.count(":") > 1 and not text.startswith("[") else text
     host = host_of(f"http://{bracketed}/") if not re.search(r"[/?#@\\\s]", text) else ""
     if not _HOST.fullmatch(host):
-        raise NotAsked(
+        raise RequestError(
             400, f"{clean(text)[:100]!r} is not the name of a host, which is such as {example}"
         )
     return host
@@ -188,7 +177,7 @@ class EventDocuments(Answers):
         parts = urlsplit(url.removeprefix(self._parts.public_url))
         try:
             wanted = requested_document(parts.path, parts.query)
-        except NotAsked:
+        except RequestError:
             return None
         found = await self._feeds.recent(wanted.name) if wanted.number is None else None
         return None if found is None else Content(found.body, MEDIA_TYPE)
@@ -197,9 +186,8 @@ class EventDocuments(Answers):
         """Answer at once if the document is in memory and fresh; else look it up (``_respond``)."""
         try:
             wanted = _requested_by(request)
-        except NotAsked as error:
-            send(request, Answer(f"{error}\n".encode(), PLAIN, error.status))
-            return NOT_DONE_YET
+        except RequestError:
+            return super().render(request)  # which says what is wrong
         found = self._cache.get(wanted)
         if found is None or self._parts.clock.seconds() >= found.until:
             return super().render(request)
@@ -295,7 +283,7 @@ class EventDocuments(Answers):
 
 
 def _requested_by(request: Request) -> DocumentQuery:
-    """The document that a request asks for; raises ``NotAsked``."""
+    """The document that a request asks for; raises ``RequestError``."""
     return _parse_target(request.path, request.uri.partition(b"?")[2])
 
 

@@ -24,7 +24,7 @@ from rsscloud_broker.apps.river.model import InvalidFeed
 from rsscloud_broker.apps.river.opml import MAX_BYTES
 from rsscloud_broker.apps.river.pushing import CLOUD_PATH, WEBSUB_PATH, Pushing
 from rsscloud_broker.apps.river.river import River
-from rsscloud_broker.http.answering import Answer, Answers, plain
+from rsscloud_broker.http.answering import Answer, Answers, RequestError, plain
 from rsscloud_broker.http.requests import body_of, client_address, parameter
 from rsscloud_broker.interfaces import AppParts, Caller, IFrontDoor, Route
 from rsscloud_broker.interfaces.plugins import RoutesOnly
@@ -50,10 +50,6 @@ _JSON, _OPML, _SCRIPT, _XML = (
     "text/xml; charset=utf-8",
 )
 _NO_STORE: Final = {"cache-control": "no-store"}
-
-
-class _NotPublic(Exception):
-    """No account of a name has made its river public."""
 
 
 @implementer(IFrontDoor)
@@ -168,20 +164,17 @@ class RiverDoor(RoutesOnly):
 
     async def _answer_river_js(self, request: Request) -> Answer:
         """Answer with the river of an account as river.js, if it is public."""
-        try:
-            body = await self._public.get(parameter(request, "account"))
-        except _NotPublic:
-            return plain(404, "No account with this name has made its river public.")
+        body = await self._public.get(parameter(request, "account"))
         return Answer(body, _SCRIPT, headers={"x-content-type-options": "nosniff"})
 
     async def _make_river_js(self, name: str) -> bytes:
         """The river of an account as river.js.
 
-        :raises _NotPublic: it is not public.
+        :raises RequestError: it is not public.
         """
         found = await self._river.public_river(name, PAGE)
         if found is None:
-            raise _NotPublic
+            raise RequestError(404, "No account with this name has made its river public.")
         now = self._parts.clock.wall_seconds()
         body: bytes = await self._parts.in_thread(formats.river_js, *found, now)
         return body

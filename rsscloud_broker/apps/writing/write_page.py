@@ -26,7 +26,7 @@ from rsscloud_broker.apps.writing.rules import POINTS_PER_GRAPHEME, graphemes, t
 from rsscloud_broker.apps.writing.write_lists import Lists
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.errors import DiskFull, Forbidden, ForgedForm, TooMany
-from rsscloud_broker.http.answering import Answer
+from rsscloud_broker.http.answering import Answer, Failure
 from rsscloud_broker.http.requests import client_address, number_parameter, parameter
 from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.web import file_forms
@@ -113,12 +113,8 @@ class WritePage:
             if action is None:
                 raise InvalidPost("this form asks for nothing known here")
             return await action(request, caller, file)
-        except InvalidPost as error:
-            problem, status = str(error), 400
-        except TooMany as error:
-            problem, status = str(error), 429
-        except Forbidden as error:
-            problem, status = str(error), 403
+        except (InvalidPost, TooMany, Forbidden) as error:
+            problem, status = str(error), Failure.of(error).status
         except DiskFull:
             problem, status = DiskFull.public_text.removesuffix("."), 503
         return await self._render_again(request, caller, problem, status)

@@ -16,7 +16,7 @@ from attrs import evolve
 from twisted.web.server import Request
 
 from rsscloud_broker.errors import Unadministrable
-from rsscloud_broker.http.answering import Answer, Answers
+from rsscloud_broker.http.answering import Answer, Answers, RequestError
 from rsscloud_broker.http.requests import body_of, header, media_type, respond
 from rsscloud_broker.interfaces import Caller, Route
 from rsscloud_broker.web.admin import reference, shapes
@@ -50,18 +50,6 @@ _TITLES: Final = {
 
 #: The values that ``{id}`` in a path may have; ``msgspec`` checks how large it is.
 _ID: Final = "[0-9]{1,19}"
-
-
-class _Refusal(Exception):
-    """A request is refused.
-
-    :ivar headers: further headers of the answer.
-    """
-
-    def __init__(self, status: int, detail: str, **headers: str) -> None:
-        super().__init__(detail)
-        self.status = status
-        self.headers = headers
 
 
 class Api:
@@ -115,8 +103,6 @@ class Api:
             asked = _read_asked(request, operation, path_values)
             now = self._parts.clock.wall_seconds()
             found = await operation.run(self._verbs, caller.name, asked, now)
-        except _Refusal as error:
-            return _answer_problem(request, error.status, str(error), **error.headers)
         except Unadministrable as error:
             return _answer_problem(request, 404 if error.missing else 422, sentence(str(error)))
         return Answer(msgspec.json.encode(found), _JSON, headers=NO_STORE)
@@ -125,14 +111,14 @@ class Api:
         """The administrator whose token the request has; a refusal if there is none."""
         caller = await self._callers.caller(request)
         if caller is None or caller.session is not None:
-            raise _Refusal(
+            raise RequestError(
                 401,
                 "The API needs a valid API token, in the header Authorization: Bearer TOKEN. "
                 "Administrators make one with the scope admin at /account.",
                 www_authenticate='Bearer realm="administration"',
             )
         if not caller.is_admin:
-            raise _Refusal(
+            raise RequestError(
                 403,
                 "The API is for tokens with the scope admin of an administrator's account; this "
                 f"token of {caller.name} has {', '.join(sorted(caller.scopes)) or 'no scope'}.",
@@ -156,13 +142,13 @@ def _find_operation(request: Request) -> tuple[Operation, dict[str, str]]:
     path = request.path.decode("latin-1").rstrip("/")
     found = [(each, match.groupdict()) for each, matches in _MATCHERS if (match := matches(path))]
     if not found:
-        raise _Refusal(404, "There is no such operation. GET /api describes all of them.")
+        raise RequestError(404, "There is no such operation. GET /api describes all of them.")
     method = {b"HEAD": "GET"}.get(request.method, request.method.decode("latin-1"))
     for each, values in found:
         if each.method == method:
             return each, values
     allowed = ", ".join(sorted({each.method for each, _ in found}))
-    raise _Refusal(405, f"This address takes {allowed} requests.", allow=allowed)
+    raise RequestError(405, f"This address takes {allowed} requests.", allow=allowed)
 
 
 def _read_asked(request: Request, operation: Operation, path_values: dict[str, str]) -> Any:
@@ -171,9 +157,11 @@ def _read_asked(request: Request, operation: Operation, path_values: dict[str, s
         return _convert(_read_query(request) | path_values, operation, strict=False)
     values = _read_body(request)
     if request.args:
-        raise _Refusal(400, "This operation takes its values in the body, and none in the query.")
+        raise RequestError(
+            400, "This operation takes its values in the body, and none in the query."
+        )
     if twice := path_values.keys() & values.keys():
-        raise _Refusal(400, f"The {' and '.join(twice)} is in the path, and not in the body.")
+        raise RequestError(400, f"The {' and '.join(twice)} is in the path, and not in the body.")
     return _convert(
         values | {name: int(value) for name, value in path_values.items()}, operation, strict=True
     )
@@ -186,9 +174,9 @@ def _read_query(request: Request) -> dict[str, str]:
         try:
             found[name.decode("utf-8")] = values[0].decode("utf-8")
         except UnicodeDecodeError:
-            raise _Refusal(400, "The query is not in UTF-8.") from None
+            raise RequestError(400, "The query is not in UTF-8.") from None
         if len(values) > 1:
-            raise _Refusal(400, f"The parameter {name.decode('utf-8')[:100]} is there twice.")
+            raise RequestError(400, f"The parameter {name.decode('utf-8')[:100]} is there twice.")
     return found
 
 
@@ -196,15 +184,15 @@ def _read_body(request: Request) -> dict[str, Any]:
     """The JSON object that is the body of a request; empty if there is no body."""
     body = body_of(request)
     if len(body) > MAX_BODY:
-        raise _Refusal(413, f"A body may have {MAX_BODY:,} bytes.")
+        raise RequestError(413, f"A body may have {MAX_BODY:,} bytes.")
     if not body:
         return {}
     if media_type(request) != _JSON:
-        raise _Refusal(415, f"The body must be JSON, with the header Content-Type: {_JSON}.")
+        raise RequestError(415, f"The body must be JSON, with the header Content-Type: {_JSON}.")
     try:
         return msgspec.json.decode(body, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise _Refusal(400, f"The body must be a JSON object: {error}.") from error
+        raise RequestError(400, f"The body must be a JSON object: {error}.") from error
 
 
 def _convert(values: dict[str, Any], operation: Operation, *, strict: bool) -> Any:
@@ -212,7 +200,9 @@ def _convert(values: dict[str, Any], operation: Operation, *, strict: bool) -> A
     try:
         return msgspec.convert(values, operation.asks, strict=strict)
     except msgspec.ValidationError as error:
-        raise _Refusal(400, f"{error}. GET /api describes what this operation takes.") from error
+        raise RequestError(
+            400, f"{error}. GET /api describes what this operation takes."
+        ) from error
 
 
 def _answer_problem(request: Request, status: int, text: str, **headers: str) -> bytes:
