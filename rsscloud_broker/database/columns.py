@@ -83,8 +83,13 @@ def columns_of(record: AttrsInstance, table: Table, **given: object) -> dict[str
     known = fields_dict(type(record)).keys() - given.keys()
     columns = [each for each in table.columns if each is not table.autoincrement_column]
     values = {each.name: getattr(record, each.name) for each in columns if each.name in known}
+    return with_micros(values) | given
+
+
+def with_micros(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by the names of their columns, with times as they are stored."""
     times = {name: to_micros_or_none(values[name]) for name in values if _is_time(name)}
-    return values | times | given
+    return {**values, **times}
 
 
 def new_metadata() -> MetaData:

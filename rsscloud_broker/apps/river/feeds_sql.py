@@ -15,12 +15,8 @@ from sqlalchemy import Connection, Row, delete, exists, func, insert, select, un
 
 from rsscloud_broker.apps.river.model import FeedRecord, Offer
 from rsscloud_broker.apps.river.schema import feed, follow, reader
-from rsscloud_broker.database.columns import to_micros, to_seconds, to_seconds_or_none
+from rsscloud_broker.database.columns import record_of, to_micros, to_seconds, with_micros
 
-_TIMES: Final = frozenset(
-    {"asked_at", "verified_at", "pushes_until", "push_due_at", "pinged_at"}
-    | {"reads_until", "read_due_at"}
-)
 _decode_offers: Final = msgspec.json.Decoder(tuple[Offer, ...]).decode
 _COLUMNS: Final = [feed.c[name.name] for name in fields(FeedRecord)]
 
@@ -274,18 +270,12 @@ def _select_feed(conn: Connection, condition: Any) -> FeedRecord | None:
 
 def _record_of_row(row: Row[Any]) -> FeedRecord:
     """The feed in a row: times become seconds, and JSON becomes offers."""
-    values = {column.name: getattr(row, column.name) for column in _COLUMNS}
-    for name in _TIMES:
-        values[name] = to_seconds_or_none(values[name])
-    values["offers"] = _decode_offers(values["offers"])
-    return FeedRecord(**values)
+    return record_of(FeedRecord, row, offers=_decode_offers(row.offers))
 
 
 def _columns(values: Mapping[str, Any]) -> dict[str, Any]:
     """Values of a feed as its columns have them: times in microseconds, offers as JSON."""
-    columns = dict(values)
-    for name in _TIMES & columns.keys():
-        columns[name] = None if columns[name] is None else to_micros(columns[name])
+    columns = with_micros(values)
     if "offers" in columns:
         columns["offers"] = json.dumps([asdict(offer) for offer in columns["offers"]])
     return columns
