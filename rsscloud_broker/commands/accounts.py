@@ -7,8 +7,7 @@ They use the broker's database directly, and may do so while the broker runs.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from getpass import GetPassWarning
 from warnings import catch_warnings
@@ -28,17 +27,10 @@ from rsscloud_broker.accounts import (
 )
 from rsscloud_broker.accounts.accounts import MAX_TOKENS
 from rsscloud_broker.commands import Group
-from rsscloud_broker.commands.configured import (
-    config_option,
-    data_option,
-    existing_database,
-    plain_errors,
-    settings_of,
-)
+from rsscloud_broker.commands.configured import Place, takes_place
 from rsscloud_broker.commands.examples import epilog
 from rsscloud_broker.commands.output import print_table
 from rsscloud_broker.config import AccountsConfig
-from rsscloud_broker.errors import InvalidAccount
 from rsscloud_broker.interfaces import Account
 from rsscloud_broker.interfaces.accounts import SCOPES
 from rsscloud_broker.runtime import data_lock
@@ -58,19 +50,8 @@ def account() -> None:
     """Manage the accounts of people and programs that look after a broker."""
 
 
-@contextmanager
-def _errors_as_lines() -> Iterator[None]:
-    """Show errors as one line, also those about names, passwords and tokens."""
-    with plain_errors():
-        try:
-            yield
-        except InvalidAccount as error:
-            raise click.ClickException(str(error)) from error
-
-
 @account.command("add", epilog=epilog("account add"))
-@config_option
-@data_option
+@takes_place
 @click.option("--admin", is_flag=True, help="Make it an administrator's account.")
 @click.option(
     "--no-password",
@@ -79,15 +60,7 @@ def _errors_as_lines() -> Iterator[None]:
 )
 @password_option
 @name_argument
-@_errors_as_lines()
-def add(
-    config_file: str | None,
-    data: str | None,
-    admin: bool,
-    no_password: bool,
-    password_stdin: bool,
-    name: str,
-) -> None:
+def add(place: Place, admin: bool, no_password: bool, password_stdin: bool, name: str) -> None:
     """Make an account with the name NAME, and ask for its password.
 
     If the broker has no database yet, the command makes it.
@@ -95,7 +68,7 @@ def add(
     if no_password and password_stdin:
         raise click.UsageError("give --no-password or --password-stdin, not both")
     check_name(name)
-    settings = settings_of(config_file, data)
+    settings = place.settings()
     storage.migrate(settings.database_url)
     with storage.open_database(settings.database_url, writes=False) as connection:
         _check_free(connection, name)
@@ -115,15 +88,13 @@ def _check_free(connection: Connection, name: str) -> None:
 
 
 @account.command(epilog=epilog("account passwd"))
-@config_option
-@data_option
+@takes_place
 @password_option
 @name_argument
-@_errors_as_lines()
-def passwd(config_file: str | None, data: str | None, password_stdin: bool, name: str) -> None:
+def passwd(place: Place, password_stdin: bool, name: str) -> None:
     """Set another password for the account NAME, and end its sessions."""
-    options = settings_of(config_file, data).accounts
-    url = existing_database(config_file, data)
+    options = place.settings().accounts
+    url = place.existing_database()
     with storage.open_database(url, writes=False) as connection:
         _find_account(connection, name)
     password = _ask_for_hash(name, options, password_stdin)
@@ -134,12 +105,10 @@ def passwd(config_file: str | None, data: str | None, password_stdin: bool, name
 
 
 @account.command("list", epilog=epilog("account list"))
-@config_option
-@data_option
-@_errors_as_lines()
-def list_(config_file: str | None, data: str | None) -> None:
+@takes_place
+def list_(place: Place) -> None:
     """List the accounts."""
-    url = existing_database(config_file, data)
+    url = place.existing_database()
     table: list[tuple[str, ...]] = [
         ("NAME", "ADMIN", "DISABLED", "CREATED", "SIGNED IN", "SESSIONS", "TOKENS")
     ]
@@ -153,24 +122,21 @@ def list_(config_file: str | None, data: str | None) -> None:
 
 
 @account.command(epilog=epilog("account remove"))
-@config_option
-@data_option
+@takes_place
 @name_argument
-@_errors_as_lines()
-def remove(config_file: str | None, data: str | None, name: str) -> None:
+def remove(place: Place, name: str) -> None:
     """Remove the account NAME, with its sessions and API tokens.
 
     The broker deletes what the account has published: within seconds, or when it starts.
     """
-    with storage.open_database(existing_database(config_file, data)) as connection:
+    with storage.open_database(place.existing_database()) as connection:
         _find_account(connection, name)
         rows.remove_account(connection, name)
     click.echo(f"{name} is no account any more")
 
 
 @account.command(epilog=epilog("account link"))
-@config_option
-@data_option
+@takes_place
 @click.option(
     "--url",
     metavar="URL",
@@ -178,17 +144,16 @@ def remove(config_file: str | None, data: str | None, name: str) -> None:
     "listens, or else by the configuration]",
 )
 @name_argument
-@_errors_as_lines()
-def link(config_file: str | None, data: str | None, url: str | None, name: str) -> None:
+def link(place: Place, url: str | None, name: str) -> None:
     """Print a link that signs a browser in to the account NAME, once.
 
     It works for 15 minutes, in a browser on the machine of the broker, and replaces any link from
     before.
     """
-    settings = settings_of(config_file, data)
+    settings = place.settings()
     broker = url or data_lock.address_of(settings.data) or settings.local_address
     secret = new_secret()
-    with storage.open_database(existing_database(config_file, data)) as connection:
+    with storage.open_database(place.existing_database()) as connection:
         owner = _find_account(connection, name)
         if owner.disabled:
             raise click.ClickException(
@@ -206,8 +171,7 @@ def token() -> None:
 
 
 @token.command("add", epilog=epilog("account token add"))
-@config_option
-@data_option
+@takes_place
 @click.option(
     "--scope",
     "scopes",
@@ -220,17 +184,9 @@ def token() -> None:
 @click.option("--days", type=int, help="After how many days it expires.  [default: never]")
 @click.option("--for", "label", default="", metavar="TEXT", help="What it is for.")
 @name_argument
-@_errors_as_lines()
-def add_token(
-    config_file: str | None,
-    data: str | None,
-    scopes: Sequence[str],
-    days: int | None,
-    label: str,
-    name: str,
-) -> None:
+def add_token(place: Place, scopes: Sequence[str], days: int | None, label: str, name: str) -> None:
     """Make an API token for the account NAME, and print it; nobody can show it again."""
-    with storage.open_database(existing_database(config_file, data)) as connection:
+    with storage.open_database(place.existing_database()) as connection:
         owner = _find_account(connection, name)
         label = check_token(
             label or "made on the command line", scopes, days, is_admin=owner.is_admin
@@ -248,14 +204,12 @@ def add_token(
 
 
 @token.command("list", epilog=epilog("account token list"))
-@config_option
-@data_option
+@takes_place
 @name_argument
-@_errors_as_lines()
-def list_tokens(config_file: str | None, data: str | None, name: str) -> None:
+def list_tokens(place: Place, name: str) -> None:
     """List the API tokens of the account NAME."""
     table: list[tuple[str, ...]] = [("ID", "SCOPES", "CREATED", "USED", "EXPIRES", "FOR")]
-    with storage.open_database(existing_database(config_file, data), writes=False) as connection:
+    with storage.open_database(place.existing_database(), writes=False) as connection:
         for each in rows.tokens(connection, _find_account(connection, name).id):
             times = map(_to_the_minute, (each.created_at, each.used_at, each.expires_at))
             table.append((str(each.id), ",".join(sorted(each.scopes)), *times, each.name))
@@ -263,14 +217,12 @@ def list_tokens(config_file: str | None, data: str | None, name: str) -> None:
 
 
 @token.command("remove", epilog=epilog("account token remove"))
-@config_option
-@data_option
+@takes_place
 @name_argument
 @click.argument("number", metavar="ID", type=click.IntRange(0, MAX_ID))
-@_errors_as_lines()
-def remove_token(config_file: str | None, data: str | None, name: str, number: int) -> None:
+def remove_token(place: Place, name: str, number: int) -> None:
     """Remove the API token ID of the account NAME; token list shows the ids."""
-    with storage.open_database(existing_database(config_file, data)) as connection:
+    with storage.open_database(place.existing_database()) as connection:
         if not rows.remove_token(connection, _find_account(connection, name).id, number):
             raise click.ClickException(
                 f"{name} has no token {number}; account token list shows all"

@@ -5,17 +5,19 @@ A command writes an error as one line to stderr and exits with status 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 
 import click
+from attrs import frozen
 from sqlalchemy import make_url
 from twisted.internet.error import CannotListenError
 
 from rsscloud_broker import config, storage
 from rsscloud_broker.commands.output import write_no_more
-from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.errors import InvalidAccount, Unavailable
 from rsscloud_broker.http.offers import FrontDoorsError
 from rsscloud_broker.runtime import plugin_discovery
 
@@ -24,6 +26,7 @@ _EXPECTED = (
     config.ConfigError,
     plugin_discovery.PluginError,
     FrontDoorsError,
+    InvalidAccount,
     storage.BackupError,
     storage.InvalidImport,
     storage.UnfitDatabase,
@@ -48,25 +51,44 @@ def plain_errors() -> Iterator[None]:
         raise click.ClickException(str(error)) from error
 
 
-def settings_of(config_file: str | None, data: str | None) -> config.Config:
-    """The configuration that ``--config`` and ``--data`` name.
+@frozen
+class Place:
+    """The broker that ``--config`` and ``--data`` name, whether it runs or not."""
 
-    :raises ConfigError: the configuration is invalid.
-    """
-    settings = config.load(config_file)
-    return config.override(settings, "the command line", data=data) if data else settings
+    config_file: str | None
+    data: str | None
+
+    def settings(self) -> config.Config:
+        """Its configuration.
+
+        :raises ConfigError: the configuration is invalid.
+        """
+        settings = config.load(self.config_file)
+        if not self.data:
+            return settings
+        return config.override(settings, "the command line", data=self.data)
+
+    def existing_database(self) -> str:
+        """The URL of its database, after migrating the schema to this version's.
+
+        :raises click.ClickException: there is no database.
+        """
+        url = self.settings().database_url
+        parsed = make_url(url)
+        if parsed.get_backend_name() == "sqlite" and not Path(parsed.database or "").is_file():
+            raise click.ClickException(
+                f"{parsed.database} does not exist; name the broker's data with --config or --data"
+            )
+        storage.migrate(url)
+        return url
 
 
-def existing_database(config_file: str | None, data: str | None) -> str:
-    """The URL of the broker's database, after migrating its schema to this version's.
+def takes_place(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options ``--config`` and ``--data``, as a ``Place``, and plain errors."""
 
-    :raises click.ClickException: there is no database.
-    """
-    url = settings_of(config_file, data).database_url
-    parsed = make_url(url)
-    if parsed.get_backend_name() == "sqlite" and not Path(parsed.database or "").is_file():
-        raise click.ClickException(
-            f"{parsed.database} does not exist; name the broker's data with --config or --data"
-        )
-    storage.migrate(url)
-    return url
+    @wraps(command)
+    def with_place(config_file: str | None, data: str | None, **others: object) -> None:
+        with plain_errors():
+            command(Place(config_file, data), **others)
+
+    return config_option(data_option(with_place))

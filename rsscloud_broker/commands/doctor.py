@@ -16,12 +16,7 @@ from rsscloud_broker.client import feed_doctor
 from rsscloud_broker.client.feed_push import OwnBroker
 from rsscloud_broker.client.feed_requests import make_ask
 from rsscloud_broker.commands.check_config import build_unstarted
-from rsscloud_broker.commands.configured import (
-    config_option,
-    data_option,
-    plain_errors,
-    settings_of,
-)
+from rsscloud_broker.commands.configured import Place, config_option, data_option, plain_errors
 from rsscloud_broker.commands.connected import cacert_option, outbound, run
 from rsscloud_broker.commands.doctor_checks import checks, results
 from rsscloud_broker.commands.doctor_checks.results import CheckContext, Result
@@ -119,7 +114,7 @@ def _named_broker(
     if url or not config_file:
         url = url or public_url
         return OwnBroker(url.rstrip("/"), _USUAL, has_hub=True) if url else None
-    settings = settings_of(config_file, data)
+    settings = Place(config_file, data).settings()
     protocols = plugin_building.protocols(settings.notifiers, config_file)
     doors = plugin_discovery.select(
         plugin_discovery.discover().front_doors, settings.front_doors, "front_doors", config_file

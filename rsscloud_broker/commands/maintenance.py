@@ -14,13 +14,7 @@ import click
 from sqlalchemy import make_url
 
 from rsscloud_broker import storage
-from rsscloud_broker.commands.configured import (
-    config_option,
-    data_option,
-    existing_database,
-    plain_errors,
-    settings_of,
-)
+from rsscloud_broker.commands.configured import Place, takes_place
 from rsscloud_broker.composition.apps import installed_tables
 from rsscloud_broker.config import Config
 from rsscloud_broker.config.validators import check_database
@@ -33,17 +27,15 @@ from rsscloud_broker.wire.links import HUB_PATHS
 
 
 @click.command()
-@config_option
-@data_option
+@takes_place
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@plain_errors()
-def backup(config_file: str | None, data: str | None, file: Path) -> None:
+def backup(place: Place, file: Path) -> None:
     """Save all that a broker has stored to FILE, which must not exist; it may run meanwhile.
 
     FILE has the database, with all secrets in it, the change lists and archives, and files of
     applications.  It does not have the configuration.
     """
-    settings = settings_of(config_file, data)
+    settings = place.settings()
     database = _sqlite_file(settings, f"pg_dump --format=custom --file={file}")
     if not database.is_file():
         raise click.ClickException(
@@ -54,16 +46,14 @@ def backup(config_file: str | None, data: str | None, file: Path) -> None:
 
 
 @click.command()
-@config_option
-@data_option
+@takes_place
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@plain_errors()
-def restore(config_file: str | None, data: str | None, file: Path) -> None:
+def restore(place: Place, file: Path) -> None:
     """Restore a FILE of backup into a data directory that has no database yet.
 
     Run it as the broker's user, who must be able to write the files, and start the broker then.
     """
-    settings = settings_of(config_file, data)
+    settings = place.settings()
     database = _sqlite_file(settings, f"pg_restore --no-owner --exit-on-error {file}")
     if not file.exists():
         raise click.ClickException(f"{file} does not exist; name a file that backup has made")
@@ -97,16 +87,14 @@ def _sqlite_file(settings: Config, instead: str) -> Path:
 
 
 @click.command()
-@config_option
-@data_option
+@takes_place
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
-@plain_errors()
-def export(config_file: str | None, data: str | None, file: str) -> None:
+def export(place: Place, file: str) -> None:
     """Write topics, subscriptions and blocks to FILE, as JSON.
 
     Accounts, and what they store with applications, are not exported: back up the database.
     """
-    with storage.open_database(existing_database(config_file, data), writes=False) as connection:
+    with storage.open_database(place.existing_database(), writes=False) as connection:
         left_out = storage.left_out(connection)
         written = storage.export_text(connection, storage.present_time(connection))
         if file == "-":
@@ -123,8 +111,7 @@ def export(config_file: str | None, data: str | None, file: str) -> None:
 
 
 @click.command("import")
-@config_option
-@data_option
+@takes_place
 @click.option(
     "--from",
     "source",
@@ -132,10 +119,7 @@ def export(config_file: str | None, data: str | None, file: str) -> None:
     help="Copy everything from another database, such as sqlite:///FILE, into an empty one.",
 )
 @click.argument("file", type=click.File("rb"), required=False)
-@plain_errors()
-def import_(
-    config_file: str | None, data: str | None, source: str | None, file: IO[bytes] | None
-) -> None:
+def import_(place: Place, source: str | None, file: IO[bytes] | None) -> None:
     """Import a file of export, or a data file of rsscloud-server.
 
     Subscriptions that exist already are replaced; nothing is removed.  After an interruption,
@@ -145,7 +129,7 @@ def import_(
     """
     if (source is None) == (file is None):
         raise click.UsageError("name either a FILE or a database with --from")
-    settings = settings_of(config_file, data)
+    settings = place.settings()
     if source is not None:
         _copy_database(source, settings)
         return
@@ -154,7 +138,7 @@ def import_(
         document = json.loads(file.read())
     except (ValueError, RecursionError) as error:
         raise click.ClickException(f"{file.name}: is not JSON: {error}") from error
-    protocols = plugin_building.protocols(settings.notifiers, config_file or "")
+    protocols = plugin_building.protocols(settings.notifiers, place.config_file or "")
     hub = f"{settings.address}{HUB_PATHS[0]}"
     storage.migrate(settings.database_url)
     begin = partial(storage.open_database, settings.database_url)
@@ -189,16 +173,14 @@ def _copy_database(source: str, settings: Config) -> None:
 
 
 @click.command()
-@config_option
-@data_option
+@takes_place
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
-@plain_errors()
-def nodes(config_file: str | None, data: str | None, as_json: bool) -> None:
+def nodes(place: Place, as_json: bool) -> None:
     """Show which brokers work on a database, and what each does.
 
     On SQLite this is the broker that started last, until it is stopped.
     """
-    with storage.open_database(existing_database(config_file, data), writes=False) as connection:
+    with storage.open_database(place.existing_database(), writes=False) as connection:
         found = storage.node_states(connection)
     if as_json:
         click.echo(json.dumps(node_states.to_json(found), indent=2, ensure_ascii=False))
@@ -207,12 +189,10 @@ def nodes(config_file: str | None, data: str | None, as_json: bool) -> None:
 
 
 @click.command()
-@config_option
-@data_option
-@plain_errors()
-def sweep(config_file: str | None, data: str | None) -> None:
+@takes_place
+def sweep(place: Place) -> None:
     """Drop expired and failing subscriptions and unused topics, as the broker does each hour."""
-    url = existing_database(config_file, data)
+    url = place.existing_database()
     with storage.open_database(url, writes=False) as connection:
         now = storage.present_time(connection)
     swept = storage.sweep_database(url, now, now - IDLE_TOPIC_SECONDS)
@@ -224,16 +204,14 @@ def sweep(config_file: str | None, data: str | None) -> None:
 
 
 @click.command()
-@config_option
-@data_option
+@takes_place
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 @click.option("--revive", is_flag=True, help="First revive the topic, if it has ended.")
 @click.argument("url")
-@plain_errors()
-def topic(config_file: str | None, data: str | None, as_json: bool, revive: bool, url: str) -> None:
+def topic(place: Place, as_json: bool, revive: bool, url: str) -> None:
     """Show the status of the topic at URL: its last fetch, its next poll, what its feed says."""
     url = normal_form(url)
-    with storage.open_database(existing_database(config_file, data), writes=revive) as connection:
+    with storage.open_database(place.existing_database(), writes=revive) as connection:
         if revive and not storage.revive_topic(connection, url):
             raise click.ClickException(f"{url} has not ended, or nothing is known of it")
         (status,) = storage.topic_statuses(connection, [url])
