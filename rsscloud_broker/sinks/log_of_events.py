@@ -37,7 +37,7 @@ from rsscloud_broker.events import (
     TopicMoved,
     TopicRevived,
 )
-from rsscloud_broker.model import Callback, Subscription, host_of
+from rsscloud_broker.model import Callback, host_of
 from rsscloud_broker.model.administration import VERBS
 from rsscloud_broker.model.log_entry import LogEntry
 from rsscloud_broker.model.work import MARKED
@@ -93,8 +93,8 @@ def _ping_accepted(event: PingAccepted) -> LogEntry:
     outcome = "repeated" if event.repeated else "accepted"
     reason = f"it came from {event.origin.replace(' ', ', then ')}" if event.origin else ""
     topic = normal_form(event.url)
-    return evolve(
-        _of_topic("ping", outcome, topic, event.at, reason, event.source), protocol=event.way
+    return _of_topic(
+        "ping", outcome, topic, event.at, reason, source=event.source, protocol=event.way
     )
 
 
@@ -119,7 +119,7 @@ def _of_relay(
     numbers: Mapping[str, float],
 ) -> LogEntry:
     """An entry about a ping that was passed on to a target of the relay."""
-    return _of_callback("relay", outcome, url, event.target, event.at, "", reason, numbers)
+    return _of_callback("relay", outcome, url, event.target, event.at, reason, numbers=numbers)
 
 
 def _retry_at(at: float | None) -> dict[str, float]:
@@ -129,7 +129,7 @@ def _retry_at(at: float | None) -> dict[str, float]:
 
 def _ping_refused(event: PingRefused, now: float) -> Iterator[LogEntry]:
     topic = normal_form(clean(event.url))
-    yield _of_topic("ping", "refused", topic, event.at, event.reason, event.source)
+    yield _of_topic("ping", "refused", topic, event.at, event.reason, source=event.source)
 
 
 def _fetched(event: TopicFetched, now: float) -> Iterator[LogEntry]:
@@ -159,38 +159,22 @@ def _topic_moved(event: TopicMoved, now: float) -> Iterator[LogEntry]:
 
 
 def _of_topic(
-    kind: str,
-    outcome: str,
-    topic: str,
-    at: float,
-    reason: str = "",
-    source: str = "",
-    numbers: Mapping[str, float] | None = None,
+    kind: str, outcome: str, topic: str, at: float, reason: str = "", **others: Any
 ) -> LogEntry:
-    """An entry about a topic, with the host of its URL."""
-    return LogEntry(
-        kind,
-        outcome,
-        at,
-        topic=topic,
-        host=host_of(topic),
-        source=source,
-        reason=reason,
-        numbers=numbers or {},
-    )
+    """An entry about a topic, with the host of its URL.
+
+    :param others: further fields of the entry.
+    """
+    host = host_of(topic)
+    return LogEntry(kind, outcome, at, topic=topic, host=host, reason=reason, **others)
 
 
 def _requested(event: SubscriptionRequested, now: float) -> Iterator[LogEntry]:
-    reason = "to end it" if event.unsubscribe else ""
-    yield _of_callback(
-        "subscription", "requested", event.topic, event.callback, event.at, event.source, reason
-    )
+    yield _of_request("requested", event, event.at, "to end it" if event.unsubscribe else "")
 
 
 def _denied(event: SubscriptionDenied, now: float) -> Iterator[LogEntry]:
-    yield _of_callback(
-        "subscription", "denied", event.topic, event.callback, event.at, event.source, event.reason
-    )
+    yield _of_request("denied", event, event.at, event.reason)
 
 
 def _stored(event: SubscriptionStored, now: float) -> Iterator[LogEntry]:
@@ -202,7 +186,7 @@ def _stored(event: SubscriptionStored, now: float) -> Iterator[LogEntry]:
         subscription.topic,
         subscription.callback,
         subscription.lease.granted_at,
-        event.source,
+        source=event.source,
         numbers={"lease_seconds": subscription.lease.seconds},
     )
 
@@ -210,10 +194,27 @@ def _stored(event: SubscriptionStored, now: float) -> Iterator[LogEntry]:
 def _removed(event: SubscriptionRemoved, now: float) -> Iterator[LogEntry]:
     """An entry for a subscription that its subscriber has ended, or an administrator."""
     outcome, reason = ("dropped", REMOVED) if event.account else ("unsubscribed", "")
-    entry = _of_callback(
-        "subscription", outcome, event.topic, event.callback, now, event.source, reason
+    yield _of_request(outcome, event, now, reason, account=event.account)
+
+
+def _of_request(
+    outcome: str,
+    event: SubscriptionRequested | SubscriptionDenied | SubscriptionRemoved,
+    at: float,
+    reason: str,
+    **others: Any,
+) -> LogEntry:
+    """An entry about a subscription that somebody has asked for, or has ended."""
+    return _of_callback(
+        "subscription",
+        outcome,
+        event.topic,
+        event.callback,
+        at,
+        reason,
+        source=event.source,
+        **others,
     )
-    yield evolve(entry, account=event.account)
 
 
 def _swept(event: SubscriptionsSwept, now: float) -> Iterator[LogEntry]:
@@ -227,9 +228,7 @@ def _swept(event: SubscriptionsSwept, now: float) -> Iterator[LogEntry]:
         reason = one.error
         if reason not in ("", MARKED):
             reason = f"too many notifications failed in a row: {reason}"
-        yield _of_callback(
-            "subscription", outcome, one.topic, one.callback, event.at, reason=reason
-        )
+        yield _of_callback("subscription", outcome, one.topic, one.callback, event.at, reason)
     for outcome, count in left.items():
         if count > 0:
             yield LogEntry("subscription", outcome, event.at, numbers={"subscriptions": count})
@@ -241,11 +240,13 @@ def _of_callback(
     topic: str,
     callback: Callback,
     at: float,
-    source: str = "",
     reason: str = "",
-    numbers: Mapping[str, float] | None = None,
+    **others: Any,
 ) -> LogEntry:
-    """An entry about a subscriber or a target, with the host of its callback."""
+    """An entry about a subscriber or a target, with the host of its callback.
+
+    :param others: further fields of the entry.
+    """
     return LogEntry(
         kind,
         outcome,
@@ -254,9 +255,8 @@ def _of_callback(
         host=callback.host[:255],
         protocol=callback.protocol,
         callback=clean(callback.url)[:MAX_URL],
-        source=source,
         reason=reason,
-        numbers=numbers or {},
+        **others,
     )
 
 
@@ -278,50 +278,32 @@ def _ended(event: FanOutEnded, now: float) -> Iterator[LogEntry]:
 
 
 def _delivered(event: NotificationDelivered, now: float) -> Iterator[LogEntry]:
-    yield _of_notification("delivered", event.subscription, event.at)
+    yield _of_notification("delivered", event)
 
 
 def _failed(event: NotificationFailed, now: float) -> Iterator[LogEntry]:
     """An entry for the failure, and one for the end of the subscription if it ends."""
     subscription = event.subscription
     if not subscription.ended:
-        retried = event.retry_at is not None
-        yield _of_notification(
-            "failed" if retried else "given up",
-            subscription,
-            event.at,
-            event.reason,
-            _retry_at(event.retry_at),
-        )
+        outcome = "given up" if event.retry_at is None else "failed"
+        yield _of_notification(outcome, event, event.reason, **_retry_at(event.retry_at))
     if event.ends:
         why = f"the topic ended: {subscription.ended}" if subscription.ended else WANTS_NO_MORE
-        yield _of_callback(
-            "subscription",
-            "dropped",
-            subscription.topic,
-            subscription.callback,
-            event.at,
-            reason=why,
-        )
+        topic, callback = subscription.topic, subscription.callback
+        yield _of_callback("subscription", "dropped", topic, callback, event.at, why)
 
 
 def _of_notification(
     outcome: str,
-    subscription: Subscription,
-    at: float,
+    event: NotificationDelivered | NotificationFailed,
     reason: str = "",
-    numbers: Mapping[str, float] | None = None,
+    **more: float,
 ) -> LogEntry:
-    """An entry about a notification, with the number of its attempts."""
-    return _of_callback(
-        "notification",
-        outcome,
-        subscription.topic,
-        subscription.callback,
-        at,
-        reason=reason,
-        numbers={"attempts": (subscription.attempts or 0) + 1, **(numbers or {})},
-    )
+    """An entry about a notification, with the number of its attempts and more numbers."""
+    subscription = event.subscription
+    topic, callback = subscription.topic, subscription.callback
+    numbers = {"attempts": (subscription.attempts or 0) + 1, **more}
+    return _of_callback("notification", outcome, topic, callback, event.at, reason, numbers=numbers)
 
 
 def _unreachable(event: HostUnreachable, now: float) -> Iterator[LogEntry]:
