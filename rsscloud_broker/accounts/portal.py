@@ -14,13 +14,14 @@ from twisted.cred.checkers import ICredentialsChecker
 from twisted.cred.credentials import IUsernamePassword
 from twisted.cred.error import UnauthorizedLogin
 from twisted.cred.portal import IRealm
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import maybeDeferred
 from zope.interface import Interface, implementer
 
 from rsscloud_broker.accounts.names import is_name
 from rsscloud_broker.config import NoOptions
 from rsscloud_broker.interfaces import CheckerParts, IAccount
 from rsscloud_broker.storage import AccountStore
+from rsscloud_broker.util.deferreds import returns_deferred
 
 #: What a checker returns: the name of an account.  ``()`` would be somebody without a name.
 AvatarId: TypeAlias = bytes | tuple[()]
@@ -38,10 +39,8 @@ class PasswordChecker:
     def __init__(self, options: NoOptions, parts: CheckerParts) -> None:
         self._passwords = parts.passwords
 
-    def requestAvatarId(self, credentials: IUsernamePassword) -> Deferred[AvatarId]:
-        return Deferred.fromCoroutine(self._avatar_id(credentials))
-
-    async def _avatar_id(self, credentials: IUsernamePassword) -> AvatarId:
+    @returns_deferred
+    async def requestAvatarId(self, credentials: IUsernamePassword) -> AvatarId:
         """The name of the account, if the password is right."""
         name, password = (
             bytes(part).decode("utf-8", "replace")
@@ -64,10 +63,8 @@ class AnyOf:
     def __init__(self, checkers: Sequence[ICredentialsChecker]) -> None:
         self._checkers = tuple(checkers)
 
-    def requestAvatarId(self, credentials: IUsernamePassword) -> Deferred[AvatarId]:
-        return Deferred.fromCoroutine(self._avatar_id(credentials))
-
-    async def _avatar_id(self, credentials: IUsernamePassword) -> AvatarId:
+    @returns_deferred
+    async def requestAvatarId(self, credentials: IUsernamePassword) -> AvatarId:
         """The name of the account; raises ``UnauthorizedLogin`` if no checker accepts."""
         for checker in self._checkers:
             try:
@@ -85,16 +82,14 @@ class AccountRealm:
     def __init__(self, store: AccountStore) -> None:
         self._store = store
 
-    def requestAvatar(
+    @returns_deferred
+    async def requestAvatar(
         self, avatarId: AvatarId, mind: object, *interfaces: type[Interface]
-    ) -> Deferred[Avatar]:
+    ) -> Avatar:
+        """The account with a name, as ``twisted.cred`` wants it."""
         if IAccount not in interfaces:
             raise NotImplementedError("the only avatars of this realm are accounts (IAccount)")
-        return Deferred.fromCoroutine(self._avatar(avatarId))
-
-    async def _avatar(self, avatar_id: AvatarId) -> Avatar:
-        """The account with a name, as ``twisted.cred`` wants it."""
-        name = bytes(avatar_id).decode("ascii", "replace")
+        name = bytes(avatarId).decode("ascii", "replace")
         stored = await self._store.stored_password(name) if is_name(name) else None
         if stored is None:  # a checker by others knows more people than have accounts here
             raise UnauthorizedLogin

@@ -24,6 +24,7 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import Event
 from rsscloud_broker.interfaces import IEventBus, IEventSink
+from rsscloud_broker.util.deferreds import returns_deferred
 
 
 @define(eq=False)
@@ -169,12 +170,10 @@ class EventBus(Service):
                 queue.emptied.append(waiter)
                 await waiter
 
-    def stopService(self) -> Deferred[None]:
-        super().stopService()
-        return Deferred.fromCoroutine(self._stop())
-
-    async def _stop(self) -> None:
+    @returns_deferred
+    async def stopService(self) -> None:
         """Wait until the sinks have handled what is queued, for two seconds at most."""
+        super().stopService()
         draining = Deferred.fromCoroutine(self.drain())
         if self._clock:
             # Sinks have two seconds for the events in their queues.

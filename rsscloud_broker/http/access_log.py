@@ -28,6 +28,7 @@ from twisted.web.http import Request, datetimeToLogString
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IClock
+from rsscloud_broker.util.deferreds import returns_deferred
 
 #: The most lines that wait to be written; further lines are lost.
 MAX_LINES: Final = 20_000
@@ -120,12 +121,10 @@ class AccessLog(Service):
         self._stale = True
         self._write_soon()
 
-    def stopService(self) -> Deferred[None]:
-        super().stopService()
-        return Deferred.fromCoroutine(self._write_rest())
-
-    async def _write_rest(self) -> None:
+    @returns_deferred
+    async def stopService(self) -> None:
         """Write all lines that wait, and wait until they are written."""
+        super().stopService()
         while self._lines or self._writing is not None:
             self._write_soon()
             if self._writing is not None:

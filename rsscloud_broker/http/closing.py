@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from twisted.application.service import Service
-from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
 from rsscloud_broker.http.connections import Connection, LimitedConnections
+from rsscloud_broker.util.deferreds import returns_deferred
 
 
 class Answering(Service):
@@ -35,13 +35,11 @@ class Answering(Service):
         super().startService()
         self._connections.limits.closing = False
 
-    def stopService(self) -> Deferred[None]:
+    @returns_deferred
+    async def stopService(self) -> None:
+        """Wait for the end of all requests, or of the time; close idle connections in a second."""
         super().stopService()
         self._connections.limits.closing = True
-        return Deferred.fromCoroutine(self._wait())
-
-    async def _wait(self) -> None:
-        """Wait for the end of all requests, or of the time; close idle connections in a second."""
         now = self._clock.seconds()
         until, idle_until = now + self._within, now + min(1.0, self._within)
         while (idle := self._idle_connections()) or self._has_unanswered():

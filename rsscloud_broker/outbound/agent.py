@@ -12,7 +12,7 @@ from functools import partial
 from io import BytesIO
 from typing import Any
 
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import maybeDeferred
 from twisted.internet.interfaces import IProtocol
 from twisted.python.failure import Failure
 from twisted.web.client import ResponseDone
@@ -25,7 +25,7 @@ from rsscloud_broker.outbound.decoding import BodyDecoder, content_coding
 from rsscloud_broker.outbound.exchanges import HTTPExchanger
 from rsscloud_broker.outbound.http1 import HTTPAnswer, message
 from rsscloud_broker.outbound.urls import target_of
-from rsscloud_broker.util.deferreds import from_callback
+from rsscloud_broker.util.deferreds import from_callback, returns_deferred
 from rsscloud_broker.wire.codings import ACCEPTED
 
 #: Headers that the agent sets; a caller's values are ignored.
@@ -45,31 +45,24 @@ class GuardedAgent:
         self._exchanger = exchanger
         self._decoder = decoder
 
-    def request(
+    @returns_deferred
+    async def request(
         self,
         method: bytes,
         uri: bytes,
         headers: Headers | None = None,
         bodyProducer: IBodyProducer | None = None,
-    ) -> Deferred[IResponse]:
-        """Make a request; the Deferred fails with OutboundError if there is no answer.
+    ) -> IResponse:
+        """Make a request, with its whole body in memory, and decode the answer.
+
+        The Deferred fails with OutboundError if there is no answer.
 
         :param headers: if a name has several values, the last one is sent.
         """
-        return Deferred.fromCoroutine(self._request(method, uri, headers, bodyProducer))
-
-    async def _request(
-        self,
-        method: bytes,
-        uri: bytes,
-        headers: Headers | None,
-        producer: IBodyProducer | None,
-    ) -> IResponse:
-        """Make a request, with its whole body in memory, and decode the answer."""
         target = target_of(uri.decode("ascii"))
         body: Any = BytesIO()  # of a consumer it has ``write``, all that treq's producers call
-        if producer is not None:
-            await maybeDeferred(producer.startProducing, body)
+        if bodyProducer is not None:
+            await maybeDeferred(bodyProducer.startProducing, body)
         sent = {name: value for name, value in _pairs(headers) if name not in _SET_BY_AGENT}
         sent["accept-encoding"] = ACCEPTED
         request = message(method.decode("ascii"), target, sent, body.getvalue())

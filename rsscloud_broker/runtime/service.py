@@ -31,6 +31,7 @@ from rsscloud_broker.runtime.start_checks import (
     file_faults,
 )
 from rsscloud_broker.storage import UnfitDatabase, migrate
+from rsscloud_broker.util.deferreds import returns_deferred
 
 #: Seconds that all else has to stop in, when the notifications under way have ended.
 REST = 3.5
@@ -171,12 +172,10 @@ class BrokerService(MultiService):
                 needed=needed,
             )
 
-    def stopService(self) -> Deferred[None]:
-        self.running = 0
-        return Deferred.fromCoroutine(self._stop())
-
-    async def _stop(self) -> None:
+    @returns_deferred
+    async def stopService(self) -> None:
         """Stop the parts in turn, and give the lock back unless a part hangs."""
+        self.running = 0
         until = self._clock.seconds() + STOP_WITHIN
         hanging: list[str] = []
         for parts in self._in_turn():

@@ -31,6 +31,7 @@ from rsscloud_broker.policy.addresses import bucket_of
 from rsscloud_broker.sinks.log_of_events import LOGGED, entries_of
 from rsscloud_broker.util.clock import EachPeriod
 from rsscloud_broker.util.cluster_jobs import PeriodicClusterJob
+from rsscloud_broker.util.deferreds import returns_deferred
 from rsscloud_broker.util.retry import StoreRetry
 
 #: Seconds for which entries are gathered, and how many are written in one operation.
@@ -96,19 +97,17 @@ class EventLogSink(EachPeriod):
         super().startService()
         self._pruning.startService()
 
-    def stopService(self) -> Deferred[None]:
+    @returns_deferred
+    async def stopService(self) -> None:
         """Stop; the Deferred fires when the entries that wait are written.
 
         Events that come later, since other parts are still stopping, are written one by one.
         """
         running = [super().stopService(), self._pruning.stopService()]
         self._store_retry.stop()
-        return Deferred.fromCoroutine(self._stop([one for one in running if one is not None]))
-
-    async def _stop(self, running: Sequence[Deferred[None]]) -> None:
-        """Write all entries that wait, when the runs under way have ended."""
         for one in running:
-            await one
+            if one is not None:
+                await one
         self._count_refusals()
         await self._write()
 

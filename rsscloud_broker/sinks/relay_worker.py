@@ -38,6 +38,7 @@ from rsscloud_broker.sinks.relay_waiting import WaitingPings
 from rsscloud_broker.storage import Store
 from rsscloud_broker.util.backoff import backoff
 from rsscloud_broker.util.caches import BoundedDict
+from rsscloud_broker.util.deferreds import returns_deferred
 from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE, StoreRetry
 from rsscloud_broker.wire.origin import has_passed
 
@@ -140,15 +141,12 @@ class Worker:
         """Begin to pass pings on."""
         self._run = Deferred.fromCoroutine(self._work())
 
-    def stop(self) -> Deferred[None]:
-        """Stop; the Deferred fires when the progress is stored."""
+    @returns_deferred
+    async def stop(self) -> None:
+        """Stop the work, then cancel the calls that are under way, and store the progress."""
         self._store_retry.stop()
         if self._run is not None:
             self._run.cancel()
-        return Deferred.fromCoroutine(self._end())
-
-    async def _end(self) -> None:
-        """Cancel the calls that are under way when the work is over, and store the progress."""
         await self._work_over
         for call in tuple(self._calls):  # they are made again after the next start
             call.cancel()

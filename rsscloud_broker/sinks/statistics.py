@@ -11,12 +11,11 @@ of latencies end in the upper bound of their bucket in seconds, as in ``first_la
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from attrs import field, frozen, validators
 from prometheus_client import Counter, Histogram
-from twisted.internet.defer import Deferred
 from zope.interface import implementer
 
 from rsscloud_broker.counters import Counters
@@ -27,6 +26,7 @@ from rsscloud_broker.model.ways import PRIVATE_PROTOCOLS
 from rsscloud_broker.storage import Store
 from rsscloud_broker.util.clock import EachPeriod
 from rsscloud_broker.util.cluster_jobs import PeriodicClusterJob
+from rsscloud_broker.util.deferreds import returns_deferred
 from rsscloud_broker.wire.units import HOUR
 
 #: The values of labels of what was done for private followers, which is not in the statistics:
@@ -120,14 +120,12 @@ class StatisticsSink(EachPeriod):
         for job in self._jobs:
             job.startService()
 
-    def stopService(self) -> Deferred[None]:
-        runs = [super().stopService(), *(job.stopService() for job in self._jobs)]
-        return Deferred.fromCoroutine(self._stop([run for run in runs if run is not None]))
-
-    async def _stop(self, runs: Sequence[Deferred[None]]) -> None:
+    @returns_deferred
+    async def stopService(self) -> None:
         """Store what was counted in the last minute, when the runs under way have ended."""
-        for run in runs:
-            await run
+        for run in [super().stopService(), *(job.stopService() for job in self._jobs)]:
+            if run is not None:
+                await run
         try:
             await self._add_grown()
         except Unavailable as error:

@@ -24,18 +24,11 @@ from rsscloud_broker.model.work import (
     Swept,
     WantedChecks,
 )
-from rsscloud_broker.storage import (
-    check_claims,
-    checks,
-    counting,
-    due,
-    polls,
-    statistics,
-    sweeping,
-)
+from rsscloud_broker.storage import check_claims, checks, counting, due, polls, statistics, sweeping
 from rsscloud_broker.storage import pings as ping_rows
 from rsscloud_broker.storage.shared_work import SharedWork
 from rsscloud_broker.storage.trials import Trials
+from rsscloud_broker.util.deferreds import returns_deferred
 
 T = TypeVar("T")
 
@@ -136,17 +129,14 @@ class ComposedMethods(SharedWork):
             lambda conn: check_claims.release_checks(conn, held, self._ensure_node(conn))
         )
 
-    def join_check(self, url: str, at: float, cause: ChangeSource) -> Deferred[int | None]:
-        """Request a fetch from another node that has claimed the check: see ``_join_check``."""
-        asked = checks.AskedCheck(url, to_micros(at), cause=cause)
-        return Deferred.fromCoroutine(self._join_check(asked))
-
-    async def _join_check(self, asked: checks.AskedCheck) -> int | None:
+    @returns_deferred
+    async def join_check(self, url: str, at: float, cause: ChangeSource) -> int | None:
         """Join the check that another node has claimed, and return its key; None if none has.
 
         It reads first, since a write is seldom needed: mostly no other node has claimed the topic,
         or this node has joined the check before.
         """
+        asked = checks.AskedCheck(url, to_micros(at), cause=cause)
         found = await self._database.read(
             lambda conn: checks.find_joinable(conn, asked, self._node)
         )
@@ -211,12 +201,12 @@ class ComposedMethods(SharedWork):
         """Move stored due times back, after the wall clock was set back."""
         return Deferred.fromCoroutine(due.set_back(self._database.write, seconds, now))
 
-    def polls_due(self, now: float, limit: int) -> Deferred[list[TopicStatus]]:
-        """Claim the topics whose polls are due, longest due first."""
-        return Deferred.fromCoroutine(self._polls_due(now, limit))
+    @returns_deferred
+    async def polls_due(self, now: float, limit: int) -> list[TopicStatus]:
+        """Claim the topics whose polls are due, longest due first.
 
-    async def _polls_due(self, now: float, limit: int) -> list[TopicStatus]:
-        """Claim the topics whose polls are due.  Reads first, as most times nothing is due."""
+        Reads first, as most times nothing is due.
+        """
         if not await self._database.read(lambda conn: polls.polls_due(conn, now, 1)):
             return []
         return await self._database.write(

@@ -11,6 +11,7 @@ from rsscloud_broker.model.shared import JobTurn
 from rsscloud_broker.storage import jobs, nodes
 from rsscloud_broker.storage import shared_documents as rows
 from rsscloud_broker.storage.hints import FREED, JOB, hint
+from rsscloud_broker.util.deferreds import returns_deferred
 
 
 class SharedWork:
@@ -33,14 +34,14 @@ class SharedWork:
         """Whether other nodes can work on the database, which they can on PostgreSQL only."""
         return not self._is_alone
 
-    def hand_back(self) -> Deferred[None]:
-        """Free what this node has claimed, portion by portion: see ``nodes.hand_back``."""
-        if self._is_alone:
-            return succeed(None)
-        return Deferred.fromCoroutine(self._hand_back())
+    @returns_deferred
+    async def hand_back(self) -> None:
+        """Free what this node has claimed, portion by portion: see ``nodes.hand_back``.
 
-    async def _hand_back(self) -> None:
-        """Free a portion, with a hint to other nodes, until none is left."""
+        Each portion is freed with a hint to other nodes.
+        """
+        if self._is_alone:
+            return
 
         def free(conn: Connection) -> bool:
             """Whether there may be more to free after this portion."""

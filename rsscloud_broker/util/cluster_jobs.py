@@ -19,6 +19,7 @@ from twisted.internet.interfaces import IDelayedCall
 from rsscloud_broker.errors import ClaimLost, Unavailable
 from rsscloud_broker.interfaces import IClock, IJobs
 from rsscloud_broker.util.clock import EachPeriod
+from rsscloud_broker.util.deferreds import returns_deferred
 
 #: Seconds until a node tries again to claim a job that another node has claimed.
 PAUSE: Final = 1.0
@@ -159,22 +160,20 @@ class RunOnOneNode(EachPeriod):
         self._jobs = jobs
         self._is_claimed = False
 
-    def stopService(self) -> Deferred[None]:
-        """Stop; the Deferred fires when the service has stopped, and another node may run it."""
-        return Deferred.fromCoroutine(self._stop_and_release(super().stopService()))
-
-    def _begin(self) -> None:
-        if self._run is None:  # else the class above would warn of each run that is left out
-            super()._begin()
-
-    async def _stop_and_release(self, run: Deferred[None] | None) -> None:
+    @returns_deferred
+    async def stopService(self) -> None:
         """Stop the service after the last run, and release the job for another node."""
+        run = super().stopService()
         if run is not None:
             await run
         if self._is_claimed:
             await self._stop_the_service()
             with suppress(Unavailable):  # then the claim ends with this node
                 await self._jobs.release_job(self._job_name)
+
+    def _begin(self) -> None:
+        if self._run is None:  # else the class above would warn of each run that is left out
+            super()._begin()
 
     async def _claim(self) -> None:
         """Claim the job, or look whether the claim still holds; run the service only then."""

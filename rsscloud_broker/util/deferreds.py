@@ -8,10 +8,12 @@ much less than a Deferred and a coroutine.  See ``IDirectNotifier``.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, TypeAlias, TypeVar
+from functools import wraps
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from twisted.internet.defer import Deferred, FirstError, gatherResults
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 #: Is called once when something is over, with its result or with the exception that ended it.
@@ -19,6 +21,18 @@ Done: TypeAlias = Callable[[T | Exception], object]
 
 #: Breaks something off if it is under way.  Then its ``Done`` is called with a ``CancelledError``.
 BreakOff: TypeAlias = Callable[[], object]
+
+
+def returns_deferred(
+    function: Callable[P, Coroutine[Deferred[Any], Any, T]],
+) -> Callable[P, Deferred[T]]:
+    """Make of a coroutine function one that returns a Deferred, for callers that want one."""
+
+    @wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
+        return Deferred.fromCoroutine(function(*args, **kwargs))
+
+    return run
 
 
 def run_with_callback(coroutine: Coroutine[Deferred[Any], Any, T], done: Done[T]) -> BreakOff:

@@ -19,6 +19,7 @@ from twisted.logger import Logger
 from twisted.python.threadpool import ThreadPool
 
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.util.deferreds import returns_deferred
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -80,12 +81,10 @@ class Workers(Service):
         super().startService()
         self._pool.start()
 
-    def stopService(self) -> Deferred[None]:
-        super().stopService()
-        return Deferred.fromCoroutine(self._stop())
-
-    async def _stop(self) -> None:
+    @returns_deferred
+    async def stopService(self) -> None:
         """Wait a second at most for the functions that still run."""
+        super().stopService()
         ended: Deferred[None] = Deferred()
 
         def join() -> None:
