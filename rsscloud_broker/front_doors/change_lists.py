@@ -106,8 +106,7 @@ class PublishedFile(Resource):
         self._directory = parts.public_directory.path
         self._cache_control = cache_control
         self._link = topic_link(parts, path)
-        self._copy_file = parts.copy_file
-        self._clock = parts.clock
+        self._parts = parts
 
     def render_GET(self, request: Request) -> bytes | int:
         return self._send(request, self._path)
@@ -124,7 +123,7 @@ class PublishedFile(Resource):
 
     def _send_file(self, request: Request, file: str) -> bytes | int:
         """Answer with a file that is on the disk."""
-        return _serve(request, file, self._cache_control, self._clock.wall_seconds())
+        return _serve(request, file, self._cache_control, self._parts.clock.wall_seconds())
 
     async def _answer_with_copy(self, request: Request, path: str, file: str) -> Answer | None:
         """Copy a file from the database, and send it.
@@ -133,7 +132,7 @@ class PublishedFile(Resource):
         :raises Unavailable: it cannot be copied.
         """
         try:
-            if not await self._copy_file(path):
+            if not await self._parts.copy_file(path):
                 return self._answer_if_missing(request)
             if request.channel is not None:  # the client has not hung up
                 body = self._send_file(request, file)

@@ -62,9 +62,7 @@ class WebSubPages:
     """Makes the pages; the front door of the hub calls it."""
 
     def __init__(self, parts: FrontDoorParts) -> None:
-        self._pages = parts.pages
-        self._running = parts.running
-        self._public_url = parts.public_url
+        self._parts = parts
         self._hub = f"{parts.public_url}{_HERE}"
 
     async def forms(self, request: Request) -> bytes:
@@ -78,15 +76,17 @@ class WebSubPages:
         if said.is_refusal:
             return await self._forms_page(request, said.status, said.text, shown)
         sent = parameters(request)
-        page = await self._pages.render(
+        page = await self._parts.pages.render(
             "Published" if sent.get("hub.mode") == "publish" else "Accepted",
             "websub_answered.html",
             here=_HERE,
             heading="Published" if sent.get("hub.mode") == "publish" else "Accepted",
             message=said.text,
-            front_page="runs" if "front_page" in self._running else "",
-            topic_link=topic_link(sent.get("hub.topic") or sent.get("hub.url", ""), self._running),
-            log_link=log_link(sent.get("hub.topic", ""), self._running),
+            front_page="runs" if "front_page" in self._parts.running else "",
+            topic_link=topic_link(
+                sent.get("hub.topic") or sent.get("hub.url", ""), self._parts.running
+            ),
+            log_link=log_link(sent.get("hub.topic", ""), self._parts.running),
             **shown,
         )
         return respond(request, said.status, "text/html; charset=utf-8", page)
@@ -96,7 +96,7 @@ class WebSubPages:
     ) -> bytes:
         """The page with the forms, which have the values that were sent."""
         sent = parameters(request)
-        page = await self._pages.render(
+        page = await self._parts.pages.render(
             "This did not work" if message else "The WebSub hub",
             "websub.html",
             here=_HERE,
@@ -121,4 +121,4 @@ class WebSubPages:
             headers.append(("Retry-After", str(said.retry_after)))
         answer = ShownAnswer(said.status, headers, f"{said.text}\n")
         path = request.path.decode("ascii")
-        return form_slots(self._public_url, path, fields, answer, _SECRETS)
+        return form_slots(self._parts.public_url, path, fields, answer, _SECRETS)

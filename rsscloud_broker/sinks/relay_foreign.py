@@ -117,10 +117,7 @@ class ForeignClouds:
 
     def __init__(self, sender: Sender, parts: SinkParts) -> None:
         self._sender = sender
-        self._store = parts.store
-        self._bus = parts.bus
-        self._clock = parts.clock
-        self._own_url = parts.public_url
+        self._parts = parts
         self._counter = parts.counters.relays
         parts.counters.begin_target(LABEL)
         self._hosts: BoundedDict[str, _Host] = BoundedDict(REMEMBERED)
@@ -131,7 +128,7 @@ class ForeignClouds:
         :raises Unavailable: the store cannot be read.
         """
         topic = ping.rss_url or ping.url
-        status = await self._store.topic_status(normal_form(topic))
+        status = await self._parts.store.topic_status(normal_form(topic))
         if status is None:
             return
         foreign = (
@@ -145,7 +142,7 @@ class ForeignClouds:
     def _is_foreign(self, destination: Destination, ping: Ping) -> bool:
         """Whether a destination is neither this broker nor one that the ping has passed."""
         url = destination.url
-        is_usable = not fault_of(url) and not has_passed(self._own_url, url)
+        is_usable = not fault_of(url) and not has_passed(self._parts.public_url, url)
         return is_usable and not has_passed(ping.origin, url)
 
     async def _call_in_turn(self, destination: Destination, ping: Ping, topic: str) -> None:
@@ -153,17 +150,17 @@ class ForeignClouds:
         name = host_of(destination.url)
         host = self._hosts.get(name, _Host())
         self._hosts[name] = host
-        if host.calls >= OF_HOST or self._clock.seconds() < host.not_before:
+        if host.calls >= OF_HOST or self._parts.clock.seconds() < host.not_before:
             self._counter.labels(LABEL, "left_out").inc()
             return
         host.calls += 1
         try:
-            now = self._clock.seconds()
+            now = self._parts.clock.seconds()
             begin = max(now, host.next_at)
             host.next_at = begin + HOST_PAUSE
             if begin > now:
-                await deferLater(self._clock, begin - now)
-            if self._clock.seconds() < host.not_before:  # another call has failed meanwhile
+                await deferLater(self._parts.clock, begin - now)
+            if self._parts.clock.seconds() < host.not_before:  # another call has failed meanwhile
                 self._counter.labels(LABEL, "left_out").inc()
             else:
                 await self._call(host, destination, ping, topic)
@@ -172,21 +169,22 @@ class ForeignClouds:
 
     async def _call(self, host: _Host, destination: Destination, ping: Ping, topic: str) -> None:
         """Call a cloud or hub, and count and publish what came of that."""
-        began = self._clock.seconds()
+        began = self._parts.clock.seconds()
         answer = await self._sender.send(destination.protocol, destination.message(topic), ping)
         self._pause_after(host, answer)
-        now, target = self._clock.wall_seconds(), Callback(destination.url, destination.protocol)
+        now = self._parts.clock.wall_seconds()
+        target = Callback(destination.url, destination.protocol)
         if answer.accepted:
-            took = self._clock.seconds() - began
+            took = self._parts.clock.seconds() - began
             self._counter.labels(LABEL, "delivered").inc()
-            self._bus.publish(PingRelayed(topic, target, answer.text, took, now))
+            self._parts.bus.publish(PingRelayed(topic, target, answer.text, took, now))
         else:
             self._counter.labels(LABEL, "failed").inc()
-            self._bus.publish(RelayFailed(topic, target, answer.text, now))
+            self._parts.bus.publish(RelayFailed(topic, target, answer.text, now))
 
     def _pause_after(self, host: _Host, answer: RelayAnswer) -> None:
         """Leave a host alone for a while if it does not answer."""
-        now = self._clock.seconds()
+        now = self._parts.clock.seconds()
         host.failures = 0 if answer.healthy else host.failures + 1
         pause = answer.retry_after or 0.0
         if host.failures >= THRESHOLD:

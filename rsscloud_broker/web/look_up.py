@@ -49,10 +49,7 @@ class LookUp:
     """
 
     def __init__(self, parts: FrontDoorParts, *, lists_topics: bool) -> None:
-        self._topics = parts.topics
-        self._pages = parts.pages
-        self._callers = parts.callers
-        self._clock = parts.clock
+        self._parts = parts
         self._has_topic_page = "topic_page" in parts.running
         self._lists_topics = lists_topics
         # The entries name topics.
@@ -69,11 +66,11 @@ class LookUp:
     async def _answer_search(self, request: Request) -> Answer:
         """What is found; the page of the topic itself, if the address is that of one."""
         wanted = clean(parameter(request, "q")).strip()
-        viewer = await viewer_of(self._callers, request)
+        viewer = await viewer_of(self._parts.callers, request)
         link: Flattenable = ""
         if self._has_topic_page and not fault_of(wanted):
             page = _topic_page(wanted)
-            if await self._topics.overview(wanted) is not None:
+            if await self._parts.topics.overview(wanted) is not None:
                 return redirect(page)
             link = tags.p(tags.a("What the broker can say of this address", href=page))
         begins = beginning_of(wanted)
@@ -104,7 +101,7 @@ class LookUp:
     async def _answer_host(self, request: Request) -> Answer:
         """What the event log has of a host, and the topics that it publishes."""
         name = canonical_host(clean(parameter(request, "name")).strip("[] ")[:255])[:255]
-        viewer = await viewer_of(self._callers, request)
+        viewer = await viewer_of(self._parts.callers, request)
         if not name:
             return redirect("/search")
         entries = await self._entries.get(name) if self._shows_entries else ()
@@ -121,7 +118,7 @@ class LookUp:
             lead = "The broker knows nothing of this host."
         happened: Flattenable = ""
         if entries:
-            now = self._clock.wall_seconds()
+            now = self._parts.clock.wall_seconds()
             shown = timeline(entries, now)
             happened = [
                 _not_called_notices(entries, now),
@@ -130,7 +127,9 @@ class LookUp:
         topics_here = _section("Topics", [self._topic_item(each) for each in topics])
         changes = sum((Counter(each.status.change_days) for each in topics), Counter[int]())
         # A sum of the first topics alone would be wrong.
-        plot = changes_plot(changes, self._clock.wall_seconds()) if len(topics) < FOUND else ""
+        plot = (
+            changes_plot(changes, self._parts.clock.wall_seconds()) if len(topics) < FOUND else ""
+        )
         return await self._page(viewer, name, lead, happened, topics_here, plot)
 
     async def _page(
@@ -141,7 +140,7 @@ class LookUp:
         *found: Flattenable,
         wanted: str = "",
     ) -> Answer:
-        body = await self._pages.render(
+        body = await self._parts.pages.render(
             heading, "look_up.html", viewer, heading=heading, said=lead, found=found, wanted=wanted
         )
         return Answer(body, headers=private(viewer))
@@ -150,7 +149,7 @@ class LookUp:
         """The topics whose addresses begin so, if strangers may see lists of topics."""
         if not self._lists_topics or len(begins) < SHORTEST:
             return ()
-        found = await self._topics.beginning(begins, FOUND)
+        found = await self._parts.topics.beginning(begins, FOUND)
         return [each for each in found if "@" not in urlsplit(_url(each)).netloc]
 
     def _topic_item(self, topic: TopicOverview) -> Tag:

@@ -55,8 +55,7 @@ class EventsDoor(RoutesOnly, Service):
         database, changes, directory = parts.database, parts.changes, parts.directory
         if database is None or changes is None or directory is None:
             raise ValueError("the feeds need what FrontDoorParts describes as database")
-        self._clock = parts.clock
-        self._published = parts.published
+        self._parts = parts
         # The names of the logs whose feeds have changed since their subscribers were notified.
         self._to_notify: set[str] = set()
         self._timer: IDelayedCall | None = None
@@ -150,9 +149,9 @@ class EventsDoor(RoutesOnly, Service):
         waiting, self._to_notify = self._to_notify, set()
         if waiting:
             # Seconds between two notifications of the subscribers of a feed, at least.
-            self._timer = self._clock.callLater(5.0, self._notify_subscribers)
+            self._timer = self._parts.clock.callLater(5.0, self._notify_subscribers)
         for name in sorted(waiting):
-            self._published(recent_path(name))
+            self._parts.published(recent_path(name))
 
 
 def _find_listed_logs(conn: Connection) -> list[LogState]:

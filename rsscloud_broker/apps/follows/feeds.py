@@ -43,20 +43,19 @@ class StoredMarker:
 
     def __init__(self, url: str, parts: FollowParts) -> None:
         self._url = url
-        self._store = parts.store
-        self._clock = parts.clock
+        self._parts = parts
 
     async def load(self) -> Position | None:
         try:
-            return await self._store.followed_feed_position(self._url)
+            return await self._parts.store.followed_feed_position(self._url)
         except Unavailable as error:
             raise FeedUnavailable(f"its position cannot be read: {error}") from error
 
     async def save(self, position: Position) -> None:
         """Store the position; raises ``OSError``, as ``Processing.save`` expects, if it cannot."""
-        now = self._clock.wall_seconds()
+        now = self._parts.clock.wall_seconds()
         try:
-            await self._store.record_followed_feed(self._url, position, now)
+            await self._parts.store.record_followed_feed(self._url, position, now)
         except Unavailable as error:
             raise OSError(str(error)) from error
 

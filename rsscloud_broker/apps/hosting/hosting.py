@@ -70,11 +70,8 @@ class Hosting:
         # Counts a save of the account with a name, and returns 0 or, if it is too many, the seconds
         # to wait.  After a quiet time an account may save at once as often as in 100 seconds.
         self._seconds_to_wait = parts.rate_limit(rate, max(1, round(100 * rate)))
-        self._publisher = parts.publisher
-        self._database = parts.database
+        self._parts = parts
         self._store = HostingStore(parts.database)
-        self._clock = parts.clock
-        self._parse = parts.parse
         self._hub = parts.public_url + HUB_PATHS[0] if parts.has_hub else ""
         # If the feeds have another host, the URL is a whole one: that host need not have the sheet.
         self._sheet = f"{parts.public_url if options.base_url else ''}{STYLE_SHEET}"
@@ -136,7 +133,7 @@ class Hosting:
         with self.cache.changing(key):
             if not found.is_topic:
                 return await self._store.remove(caller.name, path)
-            removed: bool = await self._publisher.remove(url, reason, operation, source)
+            removed: bool = await self._parts.publisher.remove(url, reason, operation, source)
         return removed
 
     async def delete_all_of(self, account: int) -> None:
@@ -189,9 +186,11 @@ class Hosting:
         removed: bool
         with self.cache.changing(key):
             if file.is_topic:
-                removed = await self._publisher.remove(self.url_of(*key), reason, operation, "")
+                removed = await self._parts.publisher.remove(
+                    self.url_of(*key), reason, operation, ""
+                )
             else:
-                removed = await self._database.write(operation)
+                removed = await self._parts.database.write(operation)
         return removed
 
     async def usage(self, caller: Caller) -> tuple[list[File], AccountLimits]:
@@ -238,7 +237,7 @@ class Hosting:
         if len(body) <= documents.SMALL:
             return documents.make_document(path, body, content_type)
         try:
-            facts = await self._parse(
+            facts = await self._parts.parse(
                 caller.name, documents.check_document, path, body, content_type
             )
         except DocumentUnread as error:
@@ -258,15 +257,19 @@ class Hosting:
         """Store a document as the new version of a file, and publish it if it is a topic."""
         key = (caller.name, path)
         wanted = Save(
-            caller.account, path, document, self._clock.wall_seconds(), self._limits_of(caller)
+            caller.account,
+            path,
+            document,
+            self._parts.clock.wall_seconds(),
+            self._limits_of(caller),
         )
         url = self.url_of(*key)
         with self.cache.changing(key):
             if not document.is_topic:
-                self._publisher.check(url, source)
+                self._parts.publisher.check(url, source)
                 return await self._store.save(wanted)
             content = Content(document.body, document.media_type)
-            saved: Saved = await self._publisher.publish(
+            saved: Saved = await self._parts.publisher.publish(
                 url, content, Batched(save_all, wanted), source
             )
             return saved
@@ -276,7 +279,7 @@ class Hosting:
         link = ""
         if self._hub and content.is_topic:
             link = encode([(self._hub, "hub"), (self.url_of(*key), "self")])
-        return FileAnswers.of(content, link, self._clock.wall_seconds(), self._sheet)
+        return FileAnswers.of(content, link, self._parts.clock.wall_seconds(), self._sheet)
 
 
 def _take_down_and_record(conn: Any, file: PublicFile, record: Callable[[Any], None]) -> bool:

@@ -44,11 +44,8 @@ class RiverIntake:
 
     def __init__(self, parts: AppParts, store: RiverStore, options: RiverOptions) -> None:
         self._store = store
-        self._topics = parts.topics
-        self._clock = parts.clock
+        self._parts = parts
         self._seconds_kept = options.days * 86_400.0
-        self._parse = parts.parse
-        self._public_url = parts.public_url
         self._prefix = f"{parts.public_url}/river/feeds/"
         # In each intent of the river, so that ``verify`` can tell them from those of strangers.
         self._key = token_urlsafe(24)
@@ -103,7 +100,9 @@ class RiverIntake:
         :returns: None if nobody follows the feed any more.
         :raises DocumentFault: it is no feed, or takes too much to read.
         """
-        document = await self._parse(host_of(feed.url), read_document, body, content_type, feed.url)
+        document = await self._parts.parse(
+            host_of(feed.url), read_document, body, content_type, feed.url
+        )
         return await self.store_items(feed, document, whole=whole)
 
     async def store_items(
@@ -116,7 +115,7 @@ class RiverIntake:
         :param whole: whether the broker has read it; False if a hub has pushed it.
         :returns: None if nobody follows the feed any more.
         """
-        now = self._clock.wall_seconds()
+        now = self._parts.clock.wall_seconds()
         values = self._values_learned(feed, document, now) if whole else {}
         way: Way = "pushed" if not whole or await self._was_pinged(feed, now) else "polled"
         stored = await self._store.store_document(
@@ -136,14 +135,14 @@ class RiverIntake:
 
     def is_own_url(self, url: str) -> bool:
         """Whether this broker serves a URL."""
-        return url.startswith(f"{self._public_url}/")
+        return url.startswith(f"{self._parts.public_url}/")
 
     async def _was_pinged(self, feed: FeedRecord, now: float) -> bool:
         """Whether somebody has just said that a feed changed."""
         pinged_at = feed.pinged_at
         # The broker knows when its own feeds were pinged; a first document came by no ping.
         if self.is_own(feed) and feed.turn:
-            status = await self._topics.status(feed.url)
+            status = await self._parts.topics.status(feed.url)
             pinged_at = status.pinged_at if status is not None else None
         # Seconds after a ping in which new items count as pushed.
         return pinged_at is not None and abs(now - pinged_at) < 600.0

@@ -49,10 +49,8 @@ class Pushing:
     def __init__(self, parts: AppParts, store: RiverStore, intake: RiverIntake) -> None:
         self._store = store
         self._intake = intake
-        self._broker = parts.broker
+        self._parts = parts
         self._web = Web(parts.outbound)
-        self._clock = parts.clock
-        self._public_url = parts.public_url
         self._taking = 0  # how many pushed documents are being stored now
         # The topics of feeds that are being left, by the keys of the feeds: see ``verify``.
         self._leaving: OrderedDict[str, str] = OrderedDict()
@@ -77,7 +75,7 @@ class Pushing:
 
     async def _ask_hub(self, feed: FeedRecord, offer: Offer) -> None:
         """Ask a hub to push a feed; it verifies that later, or the next offer is tried."""
-        now = self._clock.wall_seconds()
+        now = self._parts.clock.wall_seconds()
         # Seconds in which a hub has to verify the intent.
         waiting = {"asked_at": now, "push_due_at": now + 3600.0}
         await self._store.change_feed(feed.id, waiting)
@@ -88,15 +86,15 @@ class Pushing:
             await self._handle_failure(feed, f"the hub did not take the subscription: {error}")
 
     def _callback(self, feed: FeedRecord) -> str:
-        return f"{self._public_url}{WEBSUB_PATH}{feed.key}"
+        return f"{self._parts.public_url}{WEBSUB_PATH}{feed.key}"
 
     async def _register(self, feed: FeedRecord, offer: Offer) -> None:
         """Register the callback of a feed at a cloud, which challenges it before it answers."""
         assert offer.cloud is not None
-        now = self._clock.wall_seconds()
+        now = self._parts.clock.wall_seconds()
         waiting = {"asked_at": now, "push_due_at": now + RETRY_SOON}
         await self._store.change_feed(feed.id, waiting)
-        parts = urlsplit(self._public_url)
+        parts = urlsplit(self._parts.public_url)
         default = 443 if parts.scheme == "https" else 80
         # A cloud calls port 443 over https; "https-post" is not known to all.
         protocol = "https-post" if parts.scheme == "https" and parts.port else "http-post"
@@ -107,7 +105,7 @@ class Pushing:
         except ClientError as error:
             await self._handle_failure(feed, f"the cloud did not take the registration: {error}")
             return
-        now = self._clock.wall_seconds()
+        now = self._parts.clock.wall_seconds()
         # Seconds that a registration at a cloud lasts.
         await self._store_confirmation(feed, now, 25 * 3600.0, now + RENEW_AFTER)
 
@@ -128,7 +126,7 @@ class Pushing:
 
     async def _handle_failure(self, feed: FeedRecord, reason: str) -> None:
         """Try again soon while the lease lasts; else go on with the next hub or cloud."""
-        now = self._clock.wall_seconds()
+        now = self._parts.clock.wall_seconds()
         # How many characters of what a hub says are kept.
         reason = clean(reason).rstrip(".")[:300]
         self.log.warn("The feed {url} is not pushed: {reason}.", url=feed.url, reason=reason)
@@ -137,20 +135,20 @@ class Pushing:
             values["push_due_at"] = now + RETRY_SOON
         else:
             values |= _next_offer(feed, now)
-            await self._broker.distrust_pings(feed.url)
+            await self._parts.broker.distrust_pings(feed.url)
         await self._store.change_feed(feed.id, values)
 
     async def give_up_silent(self, feed: FeedRecord) -> None:
         """Give up a hub or a cloud that missed new items."""
         offer = feed.current
-        now = self._clock.wall_seconds()
+        now = self._parts.clock.wall_seconds()
         noun = "cloud" if offer is not None and offer.kind == "rsscloud" else "hub"
         name = "the feed's hub" if offer is None else f"the {noun} {offer.url}"
         reason = f"{name} did not tell of new items {feed.missed} times in a row"
         self.log.warn("The feed {url} is not pushed: {reason}.", url=feed.url, reason=reason)
         values = {"push_problem": reason, "asked_at": None, **_next_offer(feed, now)}
         await self._store.change_feed(feed.id, values)
-        await self._broker.distrust_pings(feed.url)
+        await self._parts.broker.distrust_pings(feed.url)
 
     async def leave(self, feed: FeedRecord) -> None:
         """Unsubscribe from a feed that nobody follows.  A cloud cannot be asked for that."""
@@ -187,7 +185,7 @@ class Pushing:
         wanted = feed.asked_at is not None or feed.pushes_until is not None
         if not wanted or not await self._store.is_followed(feed.id):
             return False
-        now, (lease, pause) = self._clock.wall_seconds(), lease_of(call)
+        now, (lease, pause) = self._parts.clock.wall_seconds(), lease_of(call)
         await self._store_confirmation(feed, now, lease, now + pause)
         return True
 
@@ -251,10 +249,10 @@ class Pushing:
 
     async def _have_read(self, feed: FeedRecord, source: str) -> None:
         """Store that a feed was pinged, and have the broker read it; source "" has no limit."""
-        now = self._clock.wall_seconds()
+        now = self._parts.clock.wall_seconds()
         await self._store.change_feed(feed.id, {"pinged_at": now, "missed": 0})
         try:
-            await self._broker.fetch_for_followers(feed.url, source)
+            await self._parts.broker.fetch_for_followers(feed.url, source)
         except TooMany:
             raise
         except Refused as error:

@@ -69,9 +69,8 @@ class River:
         self.store = store
         self._intake = intake
         self._tending = tending
-        self._clock = parts.clock
+        self._parts = parts
         self._most = options.max_feeds
-        self._parse = parts.parse
         self._limits = _RequestLimits(parts.clock)
 
     async def feeds(self, account_id: int) -> list[Feed]:
@@ -84,7 +83,7 @@ class River:
         return sorted(feeds, key=lambda feed: (feed.title.casefold(), feed.id))
 
     def _view_of(self, record: FeedRecord, added_at: float) -> Feed:
-        now = self._clock.wall_seconds()
+        now = self._parts.clock.wall_seconds()
         return feed_view(record, added_at, now, own=self._intake.is_own(record))
 
     async def subscribe(self, caller: Caller, url: str, source: str) -> Feed:
@@ -109,7 +108,7 @@ class River:
         else:
             is_new = await self._follow(account_id, record)
         await self._tending.wake_tending_node()
-        return evolve(self._view_of(record, self._clock.wall_seconds()), is_new=is_new)
+        return evolve(self._view_of(record, self._parts.clock.wall_seconds()), is_new=is_new)
 
     async def _find_and_follow(
         self, caller: Caller, url: str, source: str
@@ -120,7 +119,7 @@ class River:
         """
         finding = Deferred.fromCoroutine(self._tending.find(url))
         try:
-            found = await finding.addTimeout(FIND_WITHIN, self._clock)
+            found = await finding.addTimeout(FIND_WITHIN, self._parts.clock)
         except TimedOut as error:
             raise InvalidFeed(
                 f"{url} did not answer within {FIND_WITHIN:g} seconds; try again later"
@@ -151,7 +150,7 @@ class River:
 
     async def _add(self, found: FoundFeed) -> FeedRecord:
         """Store a feed.  The river tends it only later, since somebody does so now."""
-        now = self._clock.wall_seconds()
+        now = self._parts.clock.wall_seconds()
         keys = new_keys()
         later = {"is_found": True, "read_due_at": now + HOUR}
         return await self.store.add_feed(found.url, keys["key"], keys["secret"], now, later)
@@ -166,7 +165,7 @@ class River:
 
     async def _follow(self, account_id: int, record: FeedRecord) -> bool:
         """Have an account follow a feed.  Returns whether it did not before."""
-        now = self._clock.wall_seconds()
+        now = self._parts.clock.wall_seconds()
         is_new = await self.store.follow_feed(account_id, record.id, now, self._most)
         if is_new is None:
             raise self._too_many_feeds()
@@ -211,7 +210,7 @@ class River:
         """
         with self._limits.counting(caller.account.id):
             try:
-                named = await self._parse(caller.name, read_list, data)
+                named = await self._parts.parse(caller.name, read_list, data)
             except DocumentUnread as error:
                 raise InvalidFeed(f"the list cannot be read: {error.reason}") from error
             if not named.feeds:
@@ -243,7 +242,7 @@ class River:
                 continue
             keys = new_keys()
             wanted.setdefault(url, (url, title, keys["key"], keys["secret"]))
-        now = self._clock.wall_seconds()
+        now = self._parts.clock.wall_seconds()
         rows = list(wanted.values())
         # For each feed True if it is followed newly, False if it was before, None if it is one too
         # many.

@@ -64,8 +64,7 @@ class Tending(MultiService):
         self._intake = intake
         self._pushing = pushing
         self._discovery = Discovery(parts.web, parts.parse)
-        self._broker = parts.broker
-        self._topics = parts.topics
+        self._parts = parts
         self._clock = clock = parts.clock
         self._hint = partial(parts.jobs.hint_at_job, JOB)
         # The feeds that are being tended, by their ids.
@@ -191,7 +190,7 @@ class Tending(MultiService):
         # If there is a document, the items of the present content are stored already.
         await self.subscribe(feed, present=found.document is None)
         if found.document is not None:
-            status = await self._topics.status(feed.url)
+            status = await self._parts.topics.status(feed.url)
             if status is None or status.topic.digest != found.digest:
                 await self.subscribe(feed, present=True)  # it changed meanwhile
         return await self._store.feed(feed.id) or feed
@@ -202,7 +201,7 @@ class Tending(MultiService):
         :param present: whether its present content is wanted.
         :raises Refused: see ``IBroker.subscribe``.
         """
-        await self._broker.subscribe(self._intake.intent(feed, LEASE, present=present))
+        await self._parts.broker.subscribe(self._intake.intent(feed, LEASE, present=present))
         now = self._clock.wall_seconds()
         values = {"reads_until": now + LEASE, "read_due_at": now + LEASE / 2}
         await self._store.change_feed(feed.id, {**values, "failures": 0, "is_found": True})
@@ -235,7 +234,7 @@ class Tending(MultiService):
             return
         await self._pushing.leave(feed)
         try:
-            await self._broker.unsubscribe(self._intake.intent(feed, LEASE))
+            await self._parts.broker.unsubscribe(self._intake.intent(feed, LEASE))
         except Refused as error:  # it ends with its lease
             self.log.info(
                 "The river's subscription to {url} ends with its lease: {error}",

@@ -47,10 +47,7 @@ class TestFeed:
         self.about = about
         self.items: tuple[TestItem, ...] = ()
         self.document: WrittenFeed | None = None
-        self._publisher = parts.publisher
-        self._database = parts.database
-        self._clock = parts.clock
-        self._jobs = parts.jobs
+        self._parts = parts
         # Whether ``items`` are those in the database, as far as this node knows.
         self._is_read = False
         self.modified_at = 0.0
@@ -69,13 +66,15 @@ class TestFeed:
 
         If the database cannot be used now, those stay that were read before.
         """
-        if self._jobs.shares_work():
+        if self._parts.jobs.shares_work():
             with suppress(Unavailable):
                 await self._read_items()
 
     async def _read_items(self) -> None:
         """Read the items in the database."""
-        self._replace_items(*await self._database.read(partial(newest_items, limit=MAX_ITEMS)))
+        self._replace_items(
+            *await self._parts.database.read(partial(newest_items, limit=MAX_ITEMS))
+        )
         self._is_read = True
 
     async def make_due(self, due_at: float = 0.0) -> None:
@@ -84,9 +83,9 @@ class TestFeed:
         :param due_at: since when the job has not been done; not used, as the clock decides.
         :raises Unavailable: the database cannot be used now.
         """
-        if self._jobs.shares_work() or not self._is_read:
+        if self._parts.jobs.shares_work() or not self._is_read:
             await self._read_items()
-        slot = self.slot_at(self._clock.wall_seconds())
+        slot = self.slot_at(self._parts.clock.wall_seconds())
         if not self._is_due(slot) or slot == self._refused_slot:
             return
         item = TestItem(slot, f"urn:uuid:{uuid4()}")
@@ -96,7 +95,7 @@ class TestFeed:
         # If publishing fails, the item may be stored or not, so the next call reads the items.
         self._is_read = False
         try:
-            await self._publisher.publish(self.about.url, content, storing, "")
+            await self._parts.publisher.publish(self.about.url, content, storing, "")
         except Forbidden as error:
             self._refused_slot = slot
             self.log.warn("The test feed gets no item: {error}.", error=error)

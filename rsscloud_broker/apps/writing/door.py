@@ -51,8 +51,7 @@ class WritingDoor:
         self._people = PeoplePages(parts, writing)
         page = WritePage(parts, writing, self._people)
         self._writing = writing
-        self._clock = parts.clock
-        self._public_url = parts.public_url
+        self._parts = parts
         self._editors = Editors(writing, parts, options.allow_plain_passwords)
         micropub = Micropub(writing, parts, options)
         script = Asset(_FILES.child("write.js"), "text/javascript; charset=utf-8")
@@ -92,8 +91,8 @@ class WritingDoor:
     async def _answer_rsd(self, request: Request) -> Answer:
         """Answer with the RSD document of an account, or of the broker if no account is named."""
         name = parameter(request, "name")
-        home = self._writing.feeds.home_url(name) if is_name(name) else f"{self._public_url}/"
-        return Answer(rsd_document(self._public_url, home), f"{MEDIA_TYPE}; charset=utf-8")
+        home = self._writing.feeds.home_url(name) if is_name(name) else f"{self._parts.public_url}/"
+        return Answer(rsd_document(self._parts.public_url, home), f"{MEDIA_TYPE}; charset=utf-8")
 
     async def _answer_below_people(self, request: Request) -> Answer | None:
         """Answer a request below ``/people/``."""
@@ -116,7 +115,7 @@ class WritingDoor:
         feed = (await self._writing.feeds_of(author))[feeds.url(name, file)]
         if request.channel is not None:  # the client has not hung up
             link = feeds.link_header(name, file)
-            answers = feed.answers(author.changed_at, self._clock.wall_seconds(), link)
+            answers = feed.answers(author.changed_at, self._parts.clock.wall_seconds(), link)
             send(request, answers.answer_to(request))
         return None
 

@@ -35,11 +35,7 @@ MAX_OVERHEAD: Final = 1024 * 1024
 
 
 class Refusal(Exception):
-    """A request gets an error (W3C Micropub, section 3.8).
-
-    :ivar status: the HTTP status.
-    :ivar error: the error code.
-    """
+    """A request gets an error (W3C Micropub, section 3.8)."""
 
     def __init__(self, status: int, error: str, text: str) -> None:
         super().__init__(text)
@@ -69,8 +65,7 @@ class Requests:
     """Finds out who has sent a request, and reads its body."""
 
     def __init__(self, parts: AppParts) -> None:
-        self._accounts = parts.accounts
-        self._in_thread = parts.in_thread
+        self._parts = parts
 
     async def caller(self, request: Request) -> Caller:
         """The caller of a request, by the token in its header.
@@ -100,7 +95,7 @@ class Requests:
 
     async def _caller_of(self, token: str) -> Caller:
         """The caller with a token; raises ``Refusal`` if it does not allow to post."""
-        caller = await self._accounts.caller_of_token(token) if token else None
+        caller = await self._parts.accounts.caller_of_token(token) if token else None
         if caller is None:
             what = "has expired or was never valid" if token else "is missing"
             raise Refusal(
@@ -125,12 +120,14 @@ class Requests:
         body = body_of(request)
         kind = media_type(request)
         if kind == MULTIPART:
-            form = await self._in_thread(file_forms.read, header(request, "content-type"), body)
+            form = await self._parts.in_thread(
+                file_forms.read, header(request, "content-type"), body
+            )
             return _sent_form(form)
         if len(body) > MAX_OVERHEAD:
             raise UnreadableForm(f"a request without files has at most {MAX_OVERHEAD} bytes")
         read = _read_json if kind == JSON else _read_form
-        sent: Sent = await self._in_thread(read, body)
+        sent: Sent = await self._parts.in_thread(read, body)
         return sent
 
 

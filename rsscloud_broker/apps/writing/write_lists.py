@@ -36,8 +36,7 @@ class Lists:
 
     def __init__(self, parts: AppParts, writing: Writing) -> None:
         self._writing = writing
-        self._clock = parts.clock
-        self._taken_down = parts.taken_down
+        self._parts = parts
 
     async def slots(self, request: Request, caller: Caller) -> dict[str, Flattenable]:
         """What ``write.html`` shows of them.
@@ -53,10 +52,10 @@ class Lists:
         files = await store.uploads(account_id, LISTED + 1, skipped)
         older_drafts = drafts[LISTED - 1].id if len(drafts) > LISTED else 0
         older_files = skipped + LISTED if len(files) > LISTED else 0
-        now = self._clock.wall_seconds()
+        now = self._parts.clock.wall_seconds()
         since = max(caller.account.created_at, now - _TOLD_FOR)
         return {
-            "taken_down": _removal_notice(await self._taken_down(caller.name, since), now),
+            "taken_down": _removal_notice(await self._parts.taken_down(caller.name, since), now),
             "drafts": [self._post_row(each, caller) for each in drafts[:LISTED]],
             "more_drafts": _links("drafts", before, older_drafts),
             "posts": [self._post_row(each, caller) for each in posts],
@@ -73,7 +72,7 @@ class Lists:
         shown = tags.a(tags.bdi(name), href=page)
         edit = tags.a("Edit", href=editor, **{"aria-label": f"Edit: {name}"})
         about: list[Flattenable] = [
-            moment(post.changed_at, self._clock.wall_seconds()),
+            moment(post.changed_at, self._parts.clock.wall_seconds()),
             " · ",
             edit,
         ]

@@ -83,10 +83,7 @@ class Writing:
     used.  After each of these nothing has changed.
 
     :ivar options: the limits.
-    :ivar feeds: makes the feeds.
-    :ivar files: the URLs of uploaded files.
     :ivar kept_files: keeps them.
-    :ivar store: the tables.
     """
 
     def __init__(self, options: WritingOptions, parts: AppParts) -> None:
@@ -97,8 +94,7 @@ class Writing:
         self.kept_files = Uploads(self.store, parts.clock, options.quota_bytes, parts.in_thread)
         self._enclosures = Enclosures(parts.web, self.files, self.store)
         self._publisher, self._database = parts.publisher, parts.database
-        self._clock = parts.clock
-        self._in_thread = parts.in_thread
+        self._parts = parts
         per_minute = options.posts_per_minute
         self._limit_of_changes = PerMinuteLimit(parts.clock, per_minute, "changes of messages")
         self._limit_of_uploads = PerMinuteLimit(parts.clock, per_minute, "uploads")
@@ -123,12 +119,14 @@ class Writing:
 
     async def _write(self, author: Author, posts: Sequence[Post]) -> Mapping[str, WrittenFeed]:
         """The feeds of an author with some messages, by their URLs; they are made in a thread."""
-        feeds: Mapping[str, WrittenFeed] = await self._in_thread(self.feeds.write, author, posts)
+        feeds: Mapping[str, WrittenFeed] = await self._parts.in_thread(
+            self.feeds.write, author, posts
+        )
         return feeds
 
     async def rss_of(self, author: Author, posts: Sequence[Post]) -> bytes:
         """Messages of an author as an RSS feed."""
-        rss: bytes = await self._in_thread(self.feeds.write_rss, author, posts)
+        rss: bytes = await self._parts.in_thread(self.feeds.write_rss, author, posts)
         return rss
 
     async def add(self, caller: Caller, new: NewPost, source: str) -> Post:
@@ -161,7 +159,7 @@ class Writing:
         post = check_and_tidy(new, self.options.max_characters)
         url = self.files.as_stored(post.enclosure_url)
         others = None if self.files.parse_url(url) else Enclosure(url, "", 0)
-        at = self._clock.wall_seconds()
+        at = self._parts.clock.wall_seconds()
         return Post(
             id=0,
             guid="",
@@ -325,7 +323,7 @@ class Writing:
         """
         # One more than a feed has: if a message leaves the feed, the next older one comes in.
         snapshot = await self.store.snapshot(author, FEED_ITEMS + 1, post_id)
-        at = self._clock.wall_seconds()
+        at = self._parts.clock.wall_seconds()
         new = make(snapshot, at)
         old = snapshot.old
         is_public = any(each is not None and not each.is_draft for each in (old, new))
@@ -363,7 +361,6 @@ class Writing:
         stored: those who read it do not find any more what is gone.
 
         :param contents: the new feeds by URL.
-        :param operation: stores the change.
         :param source: the address of the caller; empty if there is no caller.
         """
         if not source:
