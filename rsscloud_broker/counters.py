@@ -20,7 +20,6 @@ _GROUPS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 class Counters:
     """The counters of one broker.
 
-    :ivar registry: the registry of all of them.
     :ivar pings: pings that were recorded.
     :ivar repeats: repeats of a recent ping, which were accepted and not recorded.
     :ivar fetches: fetches of topics, by result: changed, unchanged, failed.

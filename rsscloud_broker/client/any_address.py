@@ -110,7 +110,6 @@ class _RequestBody:
 class AnyAddress:
     """Implements ``IOutbound`` without the address guard of the broker, and without signatures.
 
-    :param agent: connects.
     :param seconds: how long an exchange may take, from the look-up of the name to the last byte.
     :param max_bytes: the largest body that is read, after decompression.
     """

@@ -52,9 +52,7 @@ _PAUSE: Final = 30
 class Examination:
     """Examines one feed.
 
-    :ivar ask: makes the requests.
     :ivar broker: the broker that the feed should name; None if that is not known.
-    :ivar parse: parses documents of strangers.
     :ivar admit: counts a request to the target of a redirect, to a cloud or to a hub; see
         ``Admit``.
     """
@@ -133,7 +131,6 @@ class FeedDoctor:
     :ivar broker: the broker that the feeds should name.
     :ivar admit: counts a fetch that a caller causes, or refuses it; it takes a URL and the
         caller's address, and returns the normal form of the URL.
-    :ivar parse: parses documents of strangers.
     """
 
     ask: Ask

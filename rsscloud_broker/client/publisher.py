@@ -40,7 +40,6 @@ async def ping_site(
 ) -> str:
     """Ping for a site, as at weblogs.com; with a feed by ``extendedPing``.
 
-    :param name: the name of the site.
     :param url: the URL of its home page.
     :param rss: the URL of its feed, or empty.
     :param protocol: one of ``PROTOCOLS``.

@@ -16,7 +16,6 @@ async def notify(
 
     :param payload: a framework notification or a change notification.
     :param topic: the URL of the channel.
-    :param hub: the URL of the hub.
     :param capability_list: the URL of the capability list; if it is empty, the one that the
         payload names as ``up``.
     :param token: the token of the topic's publisher; may be empty.

@@ -195,7 +195,6 @@ def own_address(hub: str) -> str:
 
     It sends nothing to the hub, but looks up the hub's name and blocks meanwhile.
 
-    :param hub: the URL of the hub.
     :raises ClientError: the name of the hub's host cannot be resolved.
     """
     try:

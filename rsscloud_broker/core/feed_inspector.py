@@ -18,10 +18,7 @@ from rsscloud_broker.wire.feed_summary import facts_of, summary
 
 
 class FeedInspector:
-    """Stores the summaries of feeds.
-
-    :param parse: parses documents of strangers.
-    """
+    """Stores the summaries of feeds."""
 
     log = Logger()
 

@@ -75,7 +75,6 @@ class _Answer:
     """What a server answered.
 
     :ivar started_at: when it was called, by the wall clock.
-    :ivar seconds: how long it took.
     """
 
     fetched: Fetched
@@ -253,7 +252,6 @@ class TopicReader:
         """Count, store and publish that a topic could not be fetched.
 
         :param at: when that began, by the wall clock.
-        :param seconds: how long it took.
         """
         url, private = topic.url, not topic.shows(way)
         self._counters.fetches.labels("private" if private else "failed").inc()

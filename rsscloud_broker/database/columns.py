@@ -181,7 +181,6 @@ def insert_missing(
     If another transaction is just inserting the same row, this waits for its end.
 
     :param rows: in the order in which all transactions insert them, so that none waits in a circle.
-    :param key: a column.
     :returns: the values of the column in the inserted rows.
     """
     missing = insert_into(conn, table).on_conflict_do_nothing().returning(key)

@@ -60,7 +60,6 @@ class Batched(Generic[A, T]):
     :ivar function: takes a sequence of arguments, and returns a result for each.  A result that is
         an exception is raised for its caller alone; the function must have stored nothing for it.
         If the function raises, it is called again for each argument by itself.
-    :ivar argument: the argument of this operation.
     """
 
     function: Callable[[Connection, Sequence[A]], Sequence[T | Exception]]

@@ -45,8 +45,6 @@ async def in_portions(
 
     :param portion: takes a position in a table, and does the portion behind it.  Returns its
         result, and the position of the next portion; None after the last one.
-    :param first: the position of the first portion.
-    :returns: the results.
     """
     results = []
     position: P | None = first

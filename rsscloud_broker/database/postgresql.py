@@ -191,10 +191,7 @@ def report_ended(engine: Engine) -> None:
 
 
 def advice(error: str) -> str:
-    """What to do about an error, as a sentence.
-
-    :param error: the text of the error.
-    """
+    """What to do about an error, as a sentence."""
     for words, sentence in _ADVICE:
         if any(each in error for each in words):
             return sentence

@@ -65,7 +65,6 @@ class Writer:
     """Runs operations that write, in a thread of its own, in the order in which they came.
 
     :param reactor: the reactor in whose thread Deferreds fire.
-    :param engine: the database.
     :param at_end: a function that the thread calls after the last operation.
     :param counters: measure the transactions.
     :ivar in_doubt: how many commits of a PostgreSQL were not answered, so that nobody knows whether

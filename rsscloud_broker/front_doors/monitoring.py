@@ -72,8 +72,6 @@ class ConfiguredToken:
 class MonitoringDoor(RoutesOnly):
     """The front door for programs that watch the broker.
 
-    :param registry: the metrics.
-    :param health: examines the parts of the broker.
     :param token: knows the token of the configuration.
     :param further: other checks of tokens: those of accounts.
     :param own_endpoint: whether the operator has given this door endpoints of its own; then it

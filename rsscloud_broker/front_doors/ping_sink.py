@@ -138,7 +138,6 @@ class PingSinkDoor:
     async def store(self, ping: Ping, source: str) -> dict[str, Any]:
         """Store a ping.
 
-        :param ping: the ping.
         :param source: the address that it came from.
         :returns: the result of the call: ``flerror`` and ``message``, which is either thanks, or
             why the ping was refused.

@@ -57,12 +57,7 @@ from rsscloud_broker.http.requests import (
     media_type,
     plain,
 )
-from rsscloud_broker.interfaces import (
-    FrontDoorParts,
-    IFrontDoor,
-    Route,
-    RoutesOnly,
-)
+from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.model import Content
 from rsscloud_broker.outbound.own_topics import RESOURCESYNC_DOCUMENTS
 from rsscloud_broker.policy.addresses import within
@@ -146,9 +141,6 @@ class _Refusal(Exception):
     """A notification is refused.
 
     Its text is for the publisher.
-
-    :ivar status: the status of the answer.
-    :ivar headers: headers of the answer.
     """
 
     def __init__(self, status: int, text: str, **headers: str) -> None:

@@ -102,7 +102,6 @@ class RssCloud:
         """Subscribe a callback to topics; the registration succeeds if one topic succeeds.
 
         :param fields: the fields of the registration, for ``wire.rsscloud.registration``.
-        :param topics: the URLs of the topics.
         :param caller: the address that the request came from.
         :raises BadRegistration: no subscription was made; the text is for the client.
         :raises Limited: a limit on requests refused at least one topic.
@@ -140,7 +139,6 @@ class RssCloud:
     ) -> None:
         """Handle a ping of each topic; the request succeeds if one ping succeeds.
 
-        :param urls: the URLs of the topics.
         :param source: the address that the request came from.
         :param origin: of the ping; see ``Ping``.
         :param again: whether the broker tries once more later to fetch a topic, if this fails and

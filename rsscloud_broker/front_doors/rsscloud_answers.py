@@ -76,7 +76,6 @@ async def rest_answer(
     :param root: the name of the root element of an XML answer.
     :param act: performs the request; returns the sentence of success, or raises
         ``BadRegistration`` with that of failure.
-    :param page: makes the page for a browser.
     """
     accept = header(request, "accept")
     as_page = wants_page(accept, _KINDS)

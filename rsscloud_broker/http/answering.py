@@ -121,7 +121,6 @@ class Failure:
 class RequestError(Exception):
     """A request gets an answer that says what is wrong with it, in sentences.
 
-    :ivar status: the status of the answer.
     :ivar headers: further headers; ``_`` in a name stands for ``-``.
     """
 

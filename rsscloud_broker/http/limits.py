@@ -35,12 +35,7 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.http.access_log import AccessLog
 from rsscloud_broker.http.bodies import SMALL, BodyRules
 from rsscloud_broker.http.channel import Channel
-from rsscloud_broker.http.connections import (
-    PAUSE,
-    REQUEST_TIMEOUT,
-    HTTPLimits,
-    LimitedConnections,
-)
+from rsscloud_broker.http.connections import PAUSE, REQUEST_TIMEOUT, HTTPLimits, LimitedConnections
 from rsscloud_broker.http.requests import (
     BadEscapes,
     begins_as_xml,
@@ -78,11 +73,7 @@ ErrorPage: TypeAlias = Callable[[int, str], bytes]
 
 
 class _Refusal(Exception):
-    """A request is refused for its body or its query.
-
-    :ivar status: the status of the answer.
-    :ivar text: the text of the answer.
-    """
+    """A request is refused for its body or its query."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)

@@ -54,7 +54,6 @@ def listener(
     """Make a service that listens on an endpoint once it is started.
 
     :param description: the endpoint, such as ``tcp:5337``.
-    :param site: the factory of the site.
     :param certificates: the list to which the endpoint's certificate is added once it listens.
     :raises ConfigError: the text is not an endpoint, or a file or socket that it names is missing.
     """

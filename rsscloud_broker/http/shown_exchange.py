@@ -68,10 +68,7 @@ def form_slots(
 def document_slots(
     public_url: str, path: str, document: bytes, answer: ShownAnswer
 ) -> dict[str, str]:
-    """The slots of ``exchange.html`` for a request that sends an XML document.
-
-    :param document: the document, in UTF-8.
-    """
+    """The slots of ``exchange.html`` for a request that sends an XML document."""
     text = document.decode()
     command = (
         f"curl {shlex.quote(public_url + path)} -H 'Content-Type: text/xml' \\\n"

@@ -63,7 +63,6 @@ _NOTHING: Set[str] = frozenset()
 class Root(Resource):
     """The root resource of the broker; ``composition`` makes it from all front doors.
 
-    :param doors: the front doors.
     :param public_url: the URL of the broker, without a slash at the end.
     :param takes_calls: whether there are paths for XML-RPC and SOAP calls.
     :param parse: parses documents of strangers, such as large calls.

@@ -121,7 +121,6 @@ class XMLRPCRoot(XMLRPC):
     async def call(self, request: Request, method: str, params: Sequence[Any]) -> Any:
         """Call a procedure.
 
-        :param method: the name of the procedure, with its prefix.
         :returns: the result of the procedure.
         :raises Fault: the call failed, for any reason but the next.
         :raises Unavailable: the broker lacks what it needs for the call.

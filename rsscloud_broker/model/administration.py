@@ -91,7 +91,6 @@ class FailedAttempt:
     :ivar at: when it ended.
     :ivar attempt: which attempt it was of its notification; the first is 1.
     :ivar reason: why it failed, for people.
-    :ivar exchange: the request and the answer.
     """
 
     at: float
@@ -163,7 +162,6 @@ class Block:
 
     :ivar reason: why, for people; callers that are refused read it.
     :ivar account: who blocked it.
-    :ivar at: when.
     """
 
     kind: str

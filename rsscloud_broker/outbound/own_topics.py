@@ -84,7 +84,6 @@ class OwnTopics:
     :param policy: judges the URLs of others; the broker's own URLs are always allowed.
     :param public_url: the broker's own address, without a slash at the end.
     :param directory: the public directory.
-    :param in_thread: calls a function in a thread.
     :param served: returns the topics that applications and front doors serve.
     :param copy_file: copies the present version of a file, which another node may have made,
         before the file is read: see ``FrontDoorParts``.

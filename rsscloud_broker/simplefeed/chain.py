@@ -65,10 +65,7 @@ class Beginning:
 
 
 class DocumentReader:
-    """Fetches and parses documents.
-
-    :param parse: parses documents of strangers.
-    """
+    """Fetches and parses documents."""
 
     def __init__(self, outbound: IOutbound, clock: IClock, parse: Parsing) -> None:
         self._outbound = outbound

@@ -48,7 +48,6 @@ class Follower:
     :param begin: where to begin if there is no position, or if its entry is not in the feed any
         more.  With None, the follower begins with the oldest entry if there is no position, and it
         is an error if the entry is not there any more.
-    :param parse: parses documents of strangers.
     :param tell: called with sentences for people about what is wrong with the feed.
     :ivar hub: the feed's hub, and the URL by which the hub knows the feed (WebSub).  None if the
         feed names no hub, or has not been read yet.

@@ -24,7 +24,6 @@ def run(
     """Run the missing steps, in the transaction of a connection.
 
     :param migrations: where the steps are: ``package:directory``.
-    :param version_table: the name of the table with the revision.
     :param tables: the tables, as they are after the last step.
     """
     command.upgrade(config(connection, migrations, version_table, tables), "head")

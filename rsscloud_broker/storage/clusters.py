@@ -55,7 +55,6 @@ def join(connection: Connection, name: str) -> None:
     others see that this process belongs to it.
 
     :param connection: a connection to PostgreSQL that commits each statement by itself.
-    :param name: the name of the cluster.
     """
     called = text("SELECT set_config('application_name', :name, false)")
     # PostgreSQL cuts names of more than 63 bytes.

@@ -173,7 +173,6 @@ def _find_repeats(
     After counts too, since the wall clock may have been set back.
 
     :param wanted: the pings, each with its window in seconds.
-    :param fingerprints: the fingerprints of the pings.
     """
     pings = [
         (digest, to_micros(record.received_at), to_micros(window))

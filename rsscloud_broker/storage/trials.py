@@ -60,7 +60,6 @@ _REASON: Final = (
 class Trials:
     """The suspects as this process knows them, and the places in which they are under way.
 
-    :param reactor: has the timers.
     :param ensure_node: returns the node id of this process, and registers it if need be, in the
         thread of the writer.
     """

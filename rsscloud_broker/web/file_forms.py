@@ -90,7 +90,6 @@ def read(content_type: str, body: bytes) -> Form:
 async def spread_fields(request: Request, in_thread: Callable[..., Awaitable[Any]]) -> Form | None:
     """Put the fields of a form with files where those of other forms are.
 
-    :param in_thread: calls a function in a thread.
     :returns: the form; None if the request has none with files.
     :raises UnreadableForm: see ``read``.
     """

@@ -106,7 +106,6 @@ def table(
     """A table, or a sentence if it has no rows.
 
     :param caption: what it shows, for screen readers.
-    :param columns: the headings.
     :param empty: what to say without rows.
     :param kind: its class, by which the style sheet knows it.
     """

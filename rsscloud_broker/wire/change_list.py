@@ -53,10 +53,7 @@ STYLE_SHEET: Final = "/changes.css"
 
 
 def style_data(sheet: str = STYLE_SHEET) -> str:
-    """The data of the instruction ``xml-stylesheet``.
-
-    :param sheet: the URL of the style sheet.
-    """
+    """The data of the instruction ``xml-stylesheet``."""
     return f'type="text/css" href="{sheet}"'
 
 
@@ -87,7 +84,6 @@ def weblogs(pings: Iterable[Ping], at: float, unit: Unit) -> bytes:
     one here would make the whole list unreadable.
 
     :param at: when the list was made, in seconds since the epoch; ages are counted from it.
-    :param unit: the unit of the ages.
     """
     seconds = _SECONDS_IN[unit]
     lines = []

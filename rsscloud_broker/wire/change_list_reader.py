@@ -94,7 +94,6 @@ def read_list(
         archive.  None for ``date``.
     :param date: the ``Date`` of the answer with the list; None if it has none.
     :param since: records from before this time are left out.
-    :param unit: the unit of ages.
     :param source: the URL that names the server of the list; it becomes the end of the origin of
         each ping.
     :param limit: how many pings are read at most, the newest.

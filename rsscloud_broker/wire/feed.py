@@ -33,7 +33,6 @@ def read_feed(body: bytes, content_type: str = "") -> FeedFacts:
 
     The largest and worst feeds take a second or two, so a server should call this in a thread.
 
-    :param body: the bytes of the feed.
     :param content_type: the Content-Type header that came with it, or empty.
     :raises UnreadableFeed: the body is not a feed, or declares entities.
     """

@@ -61,7 +61,6 @@ class UnreadableFeed(DocumentFault):
 class Tree:
     """A parsed document.
 
-    :ivar root: the root element.
     :ivar complaint: why the document is not well-formed; empty if it is.  In a document that is
         not, elements may be in the wrong place.
     """

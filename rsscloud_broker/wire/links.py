@@ -109,7 +109,6 @@ def hub_and_self(public_url: str, path: str) -> str:
     """The value of the Link header of a file that the broker serves and that is a topic.
 
     :param public_url: the URL of the broker, without a slash at the end.
-    :param path: the path of the file.
     """
     return encode([(public_url + HUB_PATHS[0], "hub"), (public_url + path, "self")])
 

@@ -26,7 +26,6 @@ def encode(title: str, feeds: Iterable[tuple[str, str]], more: str = "") -> byte
 
     Characters that XML cannot carry are left out.
 
-    :param title: the title of the list.
     :param feeds: pairs of a URL and a title, which may be empty.
     :param more: the URL of the list that goes on after this one; empty if there is none.
     """

@@ -124,10 +124,7 @@ class ResourceDocument:
 
 
 def source_description(capability_list: str) -> ResourceDocument:
-    """Make the document at which clients begin, for a source with one set of resources.
-
-    :param capability_list: the URL of the capability list.
-    """
+    """Make the document at which clients begin, for a source with one set of resources."""
     return ResourceDocument("description", (ResourceEntry(capability_list, "capabilitylist"),))
 
 
@@ -137,8 +134,6 @@ def capability_list(
     """Make the list of the documents that a source has.
 
     :param up: the URL of the source description.
-    :param resource_list: the URL of the resource list.
-    :param change_list: the URL of the change list.
     :param topic: the URL of the channel of framework notifications, if there is one.
     :param hub: the URL of the hub at which clients subscribe to that channel.
     """

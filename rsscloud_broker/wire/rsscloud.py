@@ -162,7 +162,6 @@ def registration(
 
     :param fields: ``notifyProcedure``, ``port``, ``path``, ``protocol`` and ``domain`` as the
         client sent them; absent ones may be left out.
-    :param topics: the URLs of the topics.
     :param caller: the address that the request came from; the callback is there if the
         registration has no domain.
     :param protocols: the protocols of notifications that the broker offers.
@@ -263,7 +262,6 @@ def fields_from_parameters(
     They are ``(notifyProcedure, port, path, protocol, urlList[, domain])``; the port is an int or
     a string, the list an array or one string.
 
-    :param procedure: the name of the procedure, for the message.
     :returns: the fields and the topics, for :func:`registration`.
     :raises BadRegistration: there are too few or too many parameters, or one has a wrong type.
     """

@@ -45,7 +45,6 @@ UNAVAILABLE: Final = 5.0
 class Cutter(Service):
     """Cuts the feeds while it runs.
 
-    :param parse: parses documents of strangers.
     :param is_shown: whether a URL may be in the feeds.
     :param changed: called with the names of logs that have new entries.
     """

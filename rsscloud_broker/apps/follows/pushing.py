@@ -50,7 +50,6 @@ Pushed: TypeAlias = ListFollower | FeedFollower
 class _Hinter:
     """Hints to a follower that it is time to read, but at most every two seconds.
 
-    :ivar followed: the follower.
     :ivar at: when it was hinted at last.
     :ivar next: the call that will hint next.
     """

@@ -70,10 +70,7 @@ _UNSAID: Final = frozenset({"", "application/octet-stream", "application/x-www-f
 
 
 class NotStored(Refused, DocumentFault):
-    """A document is not stored, and nothing was changed.
-
-    :ivar status: the HTTP status for this.
-    """
+    """A document is not stored, and nothing was changed."""
 
     def __init__(self, text: str, status: int = 422) -> None:
         super().__init__(text)

@@ -77,11 +77,7 @@ def typed_url(text: str) -> str:
 
 
 class Discovery:
-    """Finds feeds.
-
-    :param web: makes the requests.
-    :param parse: parses documents of strangers.
-    """
+    """Finds feeds."""
 
     def __init__(self, web: IOutbound, parse: Parsing) -> None:
         self._web = web

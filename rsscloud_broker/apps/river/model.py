@@ -73,7 +73,6 @@ class Offer:
     :ivar kind: its protocol.
     :ivar url: where to subscribe.
     :ivar topic: the URL by which it knows the feed.
-    :ivar cloud: the cloud; None for a hub.
     :ivar in_header: whether a Link header names it, and not the document.
     """
 

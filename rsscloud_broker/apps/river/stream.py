@@ -73,10 +73,7 @@ _Key = tuple[int | None, int, int]
 
 
 class RiverSource:
-    """The source of the browsers that show a river.  Positions are ids of items.
-
-    :param in_thread: calls a function in a thread.
-    """
+    """The source of the browsers that show a river.  Positions are ids of items."""
 
     heartbeat = staticmethod(id_heartbeat)
 

@@ -77,8 +77,6 @@ _VOID: Final = frozenset({"area", "br", "col", "embed", "hr", "img", "input", "s
 def trimmed(root: etree._Element, items: Iterable[etree._Element]) -> bytes:
     """A feed that has nothing but some of its items, and of those only what is read.
 
-    :param root: the root element of the feed.
-    :param items: elements in it.
     :returns: the feed as XML in UTF-8.
     """
     new = etree.Element(_writable(str(root.tag)), _kept_attributes(root))

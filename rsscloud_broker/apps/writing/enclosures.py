@@ -33,8 +33,6 @@ class Enclosures:
     """Finds the enclosures of messages.
 
     :ivar web: calls no addresses that the operator forbids for topics.
-    :ivar files: the URLs of uploaded files.
-    :ivar store: the tables.
     """
 
     web: IOutbound

@@ -26,7 +26,6 @@ from rsscloud_broker.wire.links import HUB_PATHS, hub_and_self
 class FeedFormat:
     """A format of feeds.
 
-    :ivar encode: writes a feed.
     :ivar name: for people.
     """
 

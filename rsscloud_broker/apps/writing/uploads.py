@@ -22,7 +22,6 @@ class Uploads:
 
     :param quota: how many bytes the files of one account may have together, unless an
         administrator has set another limit for it.
-    :param in_thread: calls a function in a thread.
     """
 
     _store: PostStore

@@ -29,7 +29,6 @@ class OperationForm:
     """How the console offers an operation.
 
     :ivar page: the path of the page that has the form.
-    :ivar button: the text of its button.
     :ivar done: what a page says when it is done.
     :ivar question: what the page asks before, if nobody can undo it.
     """
