@@ -423,7 +423,7 @@ class Server(Foundation):
                 *filter(IService.providedBy, plugins),
                 *self.of_apps("services"),
                 self.administration.following,
-                core.Sweeper(store, bus, clock, self.access, self.detector.forget),
+                core.Sweeper(store, bus, clock, self.access, self.detector.reader.forget),
                 AccountSweeper(self.account_store, store, clock, config.accounts),
                 RemovedAccounts(self.account_store, clock, self.of_apps("account_data")),
                 WallClockWatch(clock, partial(set_back, store, clock, self.detector)),

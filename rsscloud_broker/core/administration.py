@@ -94,7 +94,7 @@ class Administration:
 
     def __attrs_post_init__(self) -> None:
         self.following = Following(
-            self._store, self._bus, self._clock, self._blocks, self._detector.forget
+            self._store, self._bus, self._clock, self._blocks, self._detector.reader.forget
         )
 
     def _change_now(self, account: str, verb: str, what: object, reason: str = "") -> Change:
@@ -145,7 +145,7 @@ class Administration:
         """Raise if a new notification would have nothing to carry, ever."""
         one = found.subscription
         url = one.moved_to or one.topic
-        if found.pending or not one.wants_content or one.ended or self._detector.reads(url):
+        if found.pending or not one.wants_content or one.ended or self._detector.reader.reads(url):
             return
         if await self._store.newest_content(url) is None:
             raise Unadministrable(
@@ -267,7 +267,7 @@ class Administration:
         """Move a topic with its subscriptions to another URL."""
         url, to = (await self.topic(url)).status.topic.url, _topic_url(to)
         change = self._change_now(account, "move", f"{url} {to}", reason)
-        if not self._detector.reads(to):
+        if not self._detector.reader.reads(to):
             raise Unadministrable(
                 f"{to}: its content is pushed to this broker, so no topic can move there"
             )

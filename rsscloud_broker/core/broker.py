@@ -278,11 +278,11 @@ class Broker:
         :raises TooMany: the topic has no subscribers, and too many topics without subscribers
             are fetched from its host.
         """
-        if not self._admission.limits_fetches(source) or self._detector.was_watched(url):
+        if not self._admission.limits_fetches(source) or self._detector.reader.was_watched(url):
             return
         pause = self._admission.admit_fetch(url)
         # The store is asked only when the limit is reached: nearly every ping is admitted.
-        if pause and not await self._detector.is_watched(url):
+        if pause and not await self._detector.reader.is_watched(url):
             raise self._admission.too_many_fetches(url, pause)
 
     async def _problem_of(self, url: str, source: str) -> str | Refused:
@@ -302,7 +302,7 @@ class Broker:
         """
         check_topic(url)
         self._access.check_publish(url)
-        if not self._detector.reads(url):
+        if not self._detector.reader.reads(url):
             raise TopicUnreadable(url, NOT_READ, refused=True)
         return await self._revive_if_allowed(url, partial(self._check_topic, url, source))
 
@@ -417,7 +417,7 @@ class Broker:
         :raises TopicUnreadable: the broker may not call this URL.
         :raises EndedTopic: the topic has ended.
         """
-        if self._detector.reads(url):
+        if self._detector.reader.reads(url):
             try:
                 await self._check_address(self._topics, url, source)
             except AddressRefused as error:

@@ -53,6 +53,8 @@ class ChangeDetector(Service):
     A failed fetch that the store has a check for is retried.  After the last retry the check is
     deleted.  It is deleted without a retry if a retry would not help or nobody has subscribed to
     the topic.
+
+    :ivar reader: reads topics, and knows what is cached of them.
     """
 
     name = "change detector"
@@ -68,7 +70,7 @@ class ChangeDetector(Service):
         counters: Counters,
     ) -> None:
         self._store = store
-        self._reader = reader
+        self.reader = reader
         self._feeds = feeds
         self._bus = bus
         self._clock = clock
@@ -101,20 +103,8 @@ class ChangeDetector(Service):
 
     def set_node_count(self, nodes: int) -> None:
         """Take note of how many nodes live: others may fetch topics that are cached here."""
-        self._reader.set_node_count(nodes)
+        self.reader.set_node_count(nodes)
         self.others.live = nodes
-
-    def reads(self, url: str) -> bool:
-        """Whether the broker fetches a topic: False if its content is pushed."""
-        return self._reader.reads(url)
-
-    def was_watched(self, url: str) -> bool:
-        """Whether a topic was watched when it was last recorded; False if that is not cached."""
-        return self._reader.was_watched(url)
-
-    async def is_watched(self, url: str) -> bool:
-        """Whether a topic has subscribers that strangers may know of, as the store says."""
-        return await self._reader.is_watched(url)
 
     def check_now(
         self,
@@ -145,10 +135,6 @@ class ChangeDetector(Service):
             to_record=True,
         )
         return found.addCallback(record_of)
-
-    def forget(self, url: str) -> None:
-        """Discard what is cached of a topic; the next fetch reads its row from the store."""
-        self._reader.forget(url)
 
     def ping_generation(self, url: str) -> int:
         """A number that changes with each ping of a topic."""
@@ -303,7 +289,7 @@ class ChangeDetector(Service):
             if (answer := await self.others.answer(pending)) is not None:
                 return answer
             use = partial(self._record_if_wanted, pending)
-            found = await self._reader.fetch(url, pending.turn, use, pending.cause.way)
+            found = await self.reader.fetch(url, pending.turn, use, pending.cause.way)
             asked_again = found.record is not None and found.record.asked_again
             if asked_again and self.running and not self._is_followed(pending):
                 self._retries.fetch_once_more(url, found.fetched.started_at)
@@ -332,7 +318,7 @@ class ChangeDetector(Service):
             way=pending.cause.way,
         )
         if not pending.requested:  # the store deletes a check only when a result is recorded
-            topic = self._reader.unchanged_topic(result)
+            topic = self.reader.unchanged_topic(result)
             if topic is not None:
                 record = FetchRecord(topic, changed=False, shown=topic.shows(result.way))
                 self._publish_fetched(result, record)
@@ -389,7 +375,7 @@ class ChangeDetector(Service):
 
     def _pass_on(self, fetched: FetchResult, record: FetchRecord, *, announce: bool = True) -> None:
         """Cache and publish what the store has recorded."""
-        self._reader.remember(record.topic, pinged=fetched.pinged)
+        self.reader.remember(record.topic, pinged=fetched.pinged)
         self._publish_fetched(fetched, record)
         if record.ping is not None:
             self._ping_counter.inc()

@@ -73,5 +73,5 @@ class RequestedContentsSink:
 
     async def handle(self, event: Event) -> None:
         if isinstance(event, ContentRequested):
-            self._detector.forget(event.topic)
+            self._detector.reader.forget(event.topic)
             self._detector.schedule(event.topic)

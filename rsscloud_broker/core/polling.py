@@ -128,7 +128,7 @@ class Poller(EachPeriod):
         if url in self._polls:
             return None
         why_never = "" if status.topic.subscribers else "nobody subscribes to it"
-        if why_never or not self._detector.reads(url):
+        if why_never or not self._detector.reader.reads(url):
             return _plan_for(status, None, why_never or NOT_READ, status.poll_interval, now)
         if self._is_to_be_planned(status):
             return plan(status, now, self._intervals)

@@ -87,7 +87,7 @@ class Publisher:
         now = self._clock.wall_seconds()
         result, ended = await self._store.unpublish(topic, reason, now, operation)
         if ended:
-            self._detector.forget(topic)
+            self._detector.reader.forget(topic)
             self._bus.publish(TopicEnded(topic, reason, now))
         return result
 

@@ -99,7 +99,9 @@ class Verifier:
         await self._confirm(notifier, intent)
         if fetched is not None:
             await self._record_if_newest(evolve(fetched, way=_way_of(intent)), topic)
-        is_fetched_here = self._detector.reads(intent.topic)  # otherwise the content is pushed
+        is_fetched_here = self._detector.reader.reads(
+            intent.topic
+        )  # otherwise the content is pushed
         known = (fetched or topic) if is_fetched_here else None
         digest = known.digest if known else None
         was_pinged = self._detector.ping_generation(intent.topic) != ping_generation
@@ -120,7 +122,7 @@ class Verifier:
             key,
         )
         if subscription.wants_content:
-            self._detector.forget(intent.topic)  # the next fetch has to bring content
+            self._detector.reader.forget(intent.topic)  # the next fetch has to bring content
         is_pending = subscription.attempts is not None  # a notification waits in the store
         if is_fetched_here and is_pending and subscription.wants_content:
             await self._bring_content(intent)
@@ -186,7 +188,7 @@ class Verifier:
 
         :returns: None if the topic was not fetched, or if a failure is ignored.
         """
-        if not self._detector.reads(intent.topic):
+        if not self._detector.reader.reads(intent.topic):
             return None  # the content is pushed; its URL need not answer
         way = _way_of(intent)
         if topic is not None and topic.digest is not None and not must_succeed:

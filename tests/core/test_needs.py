@@ -47,7 +47,7 @@ class NeedTests(BrokerTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.frugal = FrugalFetcher()
-        self.reader = self.detector._reader
+        self.reader = self.detector.reader
         self.reader._fetcher = self.frugal
 
     def check(self) -> bool:

@@ -29,7 +29,7 @@ class ElsewhereTests(CoreTestCase):
         super().setUp()
         self.subscribe()
         self.successResultOf(self.detector.check_now(FEED))
-        self.detector.forget(FEED)
+        self.detector.reader.forget(FEED)
         self.detector.set_node_count(2)
         self.start()
         self.clock.advance(100)

@@ -26,7 +26,9 @@ class SweeperTests(CoreTestCase):
         self.addCleanup(self.sweeper.stopService)
 
     def a_sweeper(self, topics: Topics) -> Sweeper:
-        return Sweeper(self.store, self.bus, self.clock, Access(topics), self.detector.forget)
+        return Sweeper(
+            self.store, self.bus, self.clock, Access(topics), self.detector.reader.forget
+        )
 
     def put(self, name: str, expires_at: float, topic: str = FEED) -> Subscription:
         seconds = 1000

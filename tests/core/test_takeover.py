@@ -83,7 +83,7 @@ class TakingOverTests(BrokerTestCase):
             self.subscribed()
             self.successResultOf(self.detector.check_now(FEED))
             self.clock.advance(2)
-            self.assertEqual(self.detector.was_watched(FEED), cached)
+            self.assertEqual(self.detector.reader.was_watched(FEED), cached)
 
     def subscribed(self) -> None:
         callback = Callback("http://reader.example/", "http-post")

@@ -85,7 +85,7 @@ class LaterDenialTests(HouseTestCase):
     def test_forbidden(self) -> None:
         """The operator's patterns, which are read at the start, no longer allow the topic."""
         house, access = self.house, Access(Topics(subscribe=("http://other.example/*",)))
-        sweeper = Sweeper(house.store, house.bus, house.clock, access, house.detector.forget)
+        sweeper = Sweeper(house.store, house.bus, house.clock, access, house.detector.reader.forget)
         sweeper.startService()
         self.addCleanup(sweeper.stopService)
         house.clock.advance(HOUR)

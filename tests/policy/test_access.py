@@ -71,7 +71,7 @@ class AllowedAgainTests(BrokerTestCase):
         super().setUp()
         self.subscribe()
         access = Access(Topics(subscribe=()))
-        sweeper = Sweeper(self.store, self.bus, self.clock, access, self.detector.forget)
+        sweeper = Sweeper(self.store, self.bus, self.clock, access, self.detector.reader.forget)
         self.result(sweeper.sweep())
         self.result(self.broker.unsubscribe(self.intent))
         self.assertTrue(self.ended())
