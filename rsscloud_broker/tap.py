@@ -21,11 +21,7 @@ from rsscloud_broker.http.offers import FrontDoorsError
 from rsscloud_broker.runtime.command_line import Options
 from rsscloud_broker.runtime.logs import UnusableLog
 from rsscloud_broker.runtime.plugin_discovery import PluginError, discover
-from rsscloud_broker.runtime.signals import (
-    reload_at_hangup,
-    reopen_at_request,
-    stop_once,
-)
+from rsscloud_broker.runtime.signals import reload_at_hangup, reopen_at_request, stop_once
 from rsscloud_broker.util.clock import use_monotonic_timers
 
 __all__ = ["Options", "makeService"]

@@ -145,13 +145,7 @@ LONGEST_LEASE, USUAL_LEASE = 14 * 86_400, 7 * 86_400
 
 
 async def ask_for_topic(
-    web: Web,
-    hub: str,
-    mode: str,
-    topic: str,
-    callback: str,
-    secret: str = "",
-    lease: int = 0,
+    web: Web, hub: str, mode: str, topic: str, callback: str, secret: str = "", lease: int = 0
 ) -> str:
     """Ask a hub to send the changes of a topic to a callback, or to end that.
 

@@ -7,11 +7,7 @@ from typing import Any
 
 from twisted.python.filepath import FilePath
 
-from rsscloud_broker.interfaces import (
-    AppTables,
-    IApp,
-    IKeepsFeeds,
-)
+from rsscloud_broker.interfaces import AppTables, IApp, IKeepsFeeds
 from rsscloud_broker.runtime.plugin_building import described, make_all
 from rsscloud_broker.runtime.plugin_discovery import Makers, PluginError
 

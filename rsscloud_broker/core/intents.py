@@ -128,11 +128,7 @@ class IntentQueue(Service):
             settling.cancel()
 
     async def add(
-        self,
-        intent: Intent,
-        *,
-        limited: bool = True,
-        stored: Callable[[], object] = lambda: None,
+        self, intent: Intent, *, limited: bool = True, stored: Callable[[], object] = lambda: None
     ) -> None:
         """Store an intent and begin to verify it.  It replaces an earlier intent of the same topic
         and callback.

@@ -45,11 +45,7 @@ class FetchRetries:
     _wake_at: Callable[[float], object]
 
     def plan(
-        self,
-        url: str,
-        error: TopicUnreadable | Unavailable,
-        failures: int,
-        asked_until: float,
+        self, url: str, error: TopicUnreadable | Unavailable, failures: int, asked_until: float
     ) -> None:
         """Plan the next attempt to fetch a topic, or give the topic up if no attempt remains.
 

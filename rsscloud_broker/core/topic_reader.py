@@ -134,11 +134,7 @@ class TopicReader:
         return topic is not None and topic.is_public
 
     async def fetch(
-        self,
-        url: str,
-        turn: Turn,
-        use: Callable[[FetchResult], Awaitable[T]],
-        way: Way = Way.FETCH,
+        self, url: str, turn: Turn, use: Callable[[FetchResult], Awaitable[T]], way: Way = Way.FETCH
     ) -> T:
         """Fetch a topic, whether or not the store knows it, and hand the result on.
 

@@ -285,11 +285,7 @@ class PingSinkDoor:
         )
 
     async def _show_form(
-        self,
-        request: Request,
-        status: int,
-        message: str = "",
-        call: tuple[str, ...] | None = None,
+        self, request: Request, status: int, message: str = "", call: tuple[str, ...] | None = None
     ) -> bytes:
         """The form for a ping, with the values that the person has filled in.
 

@@ -82,11 +82,7 @@ class AccessLog(Service):
     log = Logger()
 
     def __init__(
-        self,
-        path: str,
-        clock: IClock,
-        in_thread: Callable[..., Awaitable[Any]],
-        counters: Counters,
+        self, path: str, clock: IClock, in_thread: Callable[..., Awaitable[Any]], counters: Counters
     ) -> None:
         self._path = path
         self._clock = clock

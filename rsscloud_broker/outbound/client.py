@@ -25,12 +25,7 @@ from rsscloud_broker.outbound.resolver import Resolve
 from rsscloud_broker.outbound.tls import TLSContext
 from rsscloud_broker.outbound.urls import check_circle, redirected
 from rsscloud_broker.policy.blocks import Blocks
-from rsscloud_broker.util.deferreds import (
-    BreakOff,
-    Done,
-    from_callback,
-    nothing_to_break_off,
-)
+from rsscloud_broker.util.deferreds import BreakOff, Done, from_callback, nothing_to_break_off
 from rsscloud_broker.wire.websub import SIGNATURE, sign
 
 #: Redirects after which the same request is made to another URL (RFC 9110, section 15.4).

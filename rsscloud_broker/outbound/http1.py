@@ -184,11 +184,7 @@ class Http1(Protocol):
     _pieces: Pieces | None = None
 
     def __init__(
-        self,
-        origin: Origin,
-        tls: HostTLS | None,
-        make_body: BodyMaker,
-        budget: AnswerBudget,
+        self, origin: Origin, tls: HostTLS | None, make_body: BodyMaker, budget: AnswerBudget
     ) -> None:
         self.origin = origin
         self.tls = tls

@@ -224,11 +224,7 @@ class Resolver(Service):
                 self._sockets.pop(descriptor).close()
 
     def _add_result(
-        self,
-        host: str,
-        family: AddressFamily,
-        result: AddrInfoResult | None,
-        status: int | None,
+        self, host: str, family: AddressFamily, result: AddrInfoResult | None, status: int | None
     ) -> None:
         """Keep a result for ``_handle_results``: addresses, or a status of c-ares if none."""
         self._results.append((host, family, result or status or 0))

@@ -94,11 +94,7 @@ class TopicClient(Client):
         return run_with_callback(self._exchange(method, url, headers, body), done)
 
     async def _exchange(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        body: bytes,
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes
     ) -> OutboundReply:
         """Make one request by treq; the reply, with its body decompressed."""
         response = await self._treq.request(

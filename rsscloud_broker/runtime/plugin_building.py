@@ -127,10 +127,7 @@ def make_all(
 
 
 def pushed_prefixes(
-    makers: Makers,
-    chosen: Mapping[str, Sequence[tuple[Any, Any]]],
-    public_url: str,
-    has_hub: bool,
+    makers: Makers, chosen: Mapping[str, Sequence[tuple[Any, Any]]], public_url: str, has_hub: bool
 ) -> tuple[str, ...]:
     """How the URLs of the topics begin whose content plugins push, as their makers declare.
 

@@ -315,10 +315,7 @@ def _faults(maker: Any, interface: InterfaceClass) -> Iterator[str]:
 
 
 def select(
-    makers: Mapping[str, Maker],
-    tables: Mapping[str, Mapping[str, Any]],
-    kind: str,
-    where: str = "",
+    makers: Mapping[str, Maker], tables: Mapping[str, Mapping[str, Any]], kind: str, where: str = ""
 ) -> list[tuple[Maker, Any]]:
     """Select the makers that the configuration enables.
 

@@ -294,10 +294,7 @@ def _failed(event: NotificationFailed, now: float) -> Iterator[LogEntry]:
 
 
 def _of_notification(
-    outcome: str,
-    event: NotificationDelivered | NotificationFailed,
-    reason: str = "",
-    **more: float,
+    outcome: str, event: NotificationDelivered | NotificationFailed, reason: str = "", **more: float
 ) -> LogEntry:
     """An entry about a notification, with the number of its attempts and more numbers."""
     subscription = event.subscription

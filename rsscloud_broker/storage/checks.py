@@ -16,16 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from sqlalchemy import (
-    BigInteger,
-    Connection,
-    Row,
-    Select,
-    bindparam,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import BigInteger, Connection, Row, Select, bindparam, or_, select, update
 
 from rsscloud_broker.database.columns import MICROSECONDS, insert_missing, to_micros
 from rsscloud_broker.database.many_values import OfMany

@@ -170,11 +170,7 @@ def _last_block(conn: Connection) -> int:
 
 
 def _entries_about(
-    conn: Connection,
-    wanted: LogFilter,
-    bound: ColumnElement[bool],
-    blocks: range,
-    limit: int,
+    conn: Connection, wanted: LogFilter, bound: ColumnElement[bool], blocks: range, limit: int
 ) -> list[LogEntry]:
     """The first entries of a topic or a host.
 

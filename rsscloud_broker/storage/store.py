@@ -27,14 +27,7 @@ from rsscloud_broker.database.methods import (
 )
 from rsscloud_broker.database.threads import StoreThreads
 from rsscloud_broker.interfaces import IChangeStore, IFollowStore, IJobs, IStatistics
-from rsscloud_broker.model import (
-    Callback,
-    Content,
-    FetchResult,
-    Intent,
-    Ping,
-    Subscription,
-)
+from rsscloud_broker.model import Callback, Content, FetchResult, Intent, Ping, Subscription
 from rsscloud_broker.model.administration import BrokerState, Change
 from rsscloud_broker.model.work import (
     Bounds,
@@ -71,11 +64,7 @@ from rsscloud_broker.storage import statistics as statistic_rows
 from rsscloud_broker.storage import subscriptions as subscription_rows
 from rsscloud_broker.storage.composed_methods import ComposedMethods
 from rsscloud_broker.storage.hints import FREED, hint
-from rsscloud_broker.storage.node_states import (
-    count_waiting_checks,
-    measure_sizes,
-    node_states,
-)
+from rsscloud_broker.storage.node_states import count_waiting_checks, measure_sizes, node_states
 from rsscloud_broker.storage.trials import Trials
 
 T = TypeVar("T")

@@ -171,10 +171,7 @@ def find_topics(conn: Connection, now: float, idle_topics_before: float) -> list
 
 
 def sweep_topics(
-    conn: Connection,
-    keys: Sequence[int],
-    now: float,
-    idle_topics_before: float,
+    conn: Connection, keys: Sequence[int], now: float, idle_topics_before: float
 ) -> int:
     """Remove those of some topics that nobody needs, with their fan-outs, their contents and the
     rows of their old URLs.

@@ -25,13 +25,7 @@ from sqlalchemy import (
     update,
 )
 
-from rsscloud_broker.database.columns import (
-    insert_row,
-    lock_rows,
-    put_rows,
-    to_micros,
-    to_seconds,
-)
+from rsscloud_broker.database.columns import insert_row, lock_rows, put_rows, to_micros, to_seconds
 from rsscloud_broker.model.work import Bounds, Delivery, Fanout, HostState, Recorded
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
 from rsscloud_broker.storage.contents import remove_unneeded

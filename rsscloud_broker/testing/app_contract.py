@@ -14,13 +14,7 @@ from zope.interface.verify import verifyObject
 
 from rsscloud_broker.database.engine import for_writing, open_engine
 from rsscloud_broker.http.offers import Offers
-from rsscloud_broker.interfaces import (
-    AppTables,
-    IApp,
-    IAppMaker,
-    IEventSink,
-    INotifier,
-)
+from rsscloud_broker.interfaces import AppTables, IApp, IAppMaker, IEventSink, INotifier
 from rsscloud_broker.runtime.plugin_building import Given
 from rsscloud_broker.storage import alembic_steps
 from rsscloud_broker.storage.schema import metadata

@@ -303,12 +303,7 @@ class FakeBroker:
         return self.recent
 
     async def ping_topic(
-        self,
-        url: str,
-        source: str,
-        again: bool = False,
-        origin: str = "",
-        way: Way = Way.RSSCLOUD,
+        self, url: str, source: str, again: bool = False, origin: str = "", way: Way = Way.RSSCLOUD
     ) -> bool:
         self._raise_given("ping_topic")
         self.pinged.append(url)

@@ -148,9 +148,7 @@ class PageRenderer:
     """
 
     def __init__(
-        self,
-        paths: Callable[[], Set[str]] = frozenset,
-        announcements: Following | None = None,
+        self, paths: Callable[[], Set[str]] = frozenset, announcements: Following | None = None
     ) -> None:
         self._paths = paths
         self._announcements = announcements

@@ -18,13 +18,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers
 from rsscloud_broker.http.requests import parameter
-from rsscloud_broker.interfaces import (
-    Caller,
-    FrontDoorParts,
-    IFrontDoor,
-    Route,
-    RoutesOnly,
-)
+from rsscloud_broker.interfaces import Caller, FrontDoorParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.util.caches import TimedCache
 from rsscloud_broker.web import plots
 from rsscloud_broker.web.callers import private, viewer_of

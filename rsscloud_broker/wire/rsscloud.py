@@ -153,10 +153,7 @@ def limited(what: str, reason: str, seconds: int) -> str:
 
 
 def registration(
-    fields: Mapping[str, str],
-    topics: Iterable[str],
-    caller: str,
-    protocols: Collection[str],
+    fields: Mapping[str, str], topics: Iterable[str], caller: str, protocols: Collection[str]
 ) -> Registration:
     """Make a registration from its fields.
 

@@ -37,13 +37,7 @@ class BadCall(Exception):
 
 
 def site_ping(
-    name: str,
-    url: str,
-    at: float,
-    *,
-    changes_url: str = "",
-    rss_url: str = "",
-    tags: str = "",
+    name: str, url: str, at: float, *, changes_url: str = "", rss_url: str = "", tags: str = ""
 ) -> Ping:
     """Make a ping from the texts that a client has sent.
 
