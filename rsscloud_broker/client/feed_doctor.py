@@ -15,18 +15,8 @@ from attrs import define, field, frozen
 from twisted.internet.defer import Deferred
 from zope.interface import implementer
 
+from rsscloud_broker.client import feed_push
 from rsscloud_broker.client.feed_findings import judge
-from rsscloud_broker.client.feed_push import (
-    OwnBroker,
-    Service,
-    answer_finding,
-    detour_finding,
-    own_finding,
-    services_of,
-    silence_finding,
-    stranger_findings,
-    subscriber_findings,
-)
 from rsscloud_broker.client.feed_requests import Admit, Ask, FeedAnswer, fetch_twice
 from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.errors import DocumentFault, OwnAddress, Refused, TooMany, Unavailable
@@ -59,7 +49,7 @@ class Examination:
 
     ask: Ask
     clock: IClock
-    broker: OwnBroker | None
+    broker: feed_push.OwnBroker | None
     parse: Parsing
     admit: Admit
 
@@ -75,22 +65,22 @@ class Examination:
             judgement = await self.parse(host_of(fetches.last.url), judge, fetches)
         except DocumentFault as error:
             return FeedReport(url, (Finding("wrong", "feed", f"This is not read: {error}."),))
-        services = services_of(judgement)
+        services = feed_push.services_of(judgement)
         # The services get findings of their own, which say more.
         named = {("good", service.kind) for service in services}
         found = [one for one in judgement.findings if (one.kind, one.subject) not in named]
         others = services
         if self.broker is not None:
             # What it finds of each service that is this broker's own; None for the others.
-            own = [own_finding(service, self.broker) for service in services]
+            own = [feed_push.own_finding(service, self.broker) for service in services]
             found += filter(None, own)
-            found += stranger_findings(services, own, self.broker)
+            found += feed_push.stranger_findings(services, own, self.broker)
             others = [service for service, ours in zip(services, own, strict=True) if ours is None]
         found += await gather([self._ask_service(service) for service in others])
-        found += subscriber_findings(fetches, judgement, self.broker)
+        found += feed_push.subscriber_findings(fetches, judgement, self.broker)
         return FeedReport(url, tuple(found))
 
-    async def _ask_service(self, service: Service) -> Finding:
+    async def _ask_service(self, service: feed_push.Service) -> Finding:
         """Ask a cloud or a hub, without subscribing to anything."""
         try:
             self.admit(service.url)
@@ -100,11 +90,13 @@ class Examination:
         try:
             asked = self.ask(service.url, {})
             # Seconds for each cloud or hub.
-            return answer_finding(service, await self._wait_in_time(service.url, 5.0, asked))
+            return feed_push.answer_finding(
+                service, await self._wait_in_time(service.url, 5.0, asked)
+            )
         except ClientError as error:
             if self.broker and isinstance(error.__cause__, OwnAddress):
-                return detour_finding(service, self.broker)
-            return silence_finding(service, str(error))
+                return feed_push.detour_finding(service, self.broker)
+            return feed_push.silence_finding(service, str(error))
 
     async def _wait_in_time(self, url: str, seconds: float, work: Awaitable[Any]) -> Any:
         """Wait for requests until a deadline.
@@ -135,7 +127,7 @@ class FeedDoctor:
 
     ask: Ask
     clock: IClock
-    broker: OwnBroker
+    broker: feed_push.OwnBroker
     admit: Callable[[str, str], str]
     parse: Parsing
     # How many feeds are being examined for each source; and how many bytes of answers all have.
@@ -194,7 +186,9 @@ class FeedDoctor:
                 del self._under_way[source]
 
 
-async def examine(ask: Ask, clock: IClock, url: str, broker: OwnBroker | None = None) -> FeedReport:
+async def examine(
+    ask: Ask, clock: IClock, url: str, broker: feed_push.OwnBroker | None = None
+) -> FeedReport:
     """Examine a feed for the user of this program, without limits.
 
     :param broker: the broker that the feed should name; None if that is not known.

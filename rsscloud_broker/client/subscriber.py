@@ -160,7 +160,6 @@ def _form_fields(topic: str, callback: RegisteredCallback) -> list[tuple[str, st
 class Subscriber:
     """Renews registrations, and tells real notifications from a cloud's tests of the callback.
 
-
     :param on_notification: called with the URL of a topic that has changed.
     :param warn: called with a sentence if a renewal failed.
     """

@@ -12,31 +12,7 @@ from typing import Any, Final
 
 from attrs import evolve
 
-from rsscloud_broker.events import (
-    Administered,
-    Event,
-    FanOutBegun,
-    FanOutEnded,
-    HostReachable,
-    HostUnreachable,
-    NotificationDelivered,
-    NotificationFailed,
-    PingAccepted,
-    PingRefused,
-    PingRelayed,
-    RelayFailed,
-    RelaySkipped,
-    SubscriptionDenied,
-    SubscriptionRemoved,
-    SubscriptionRequested,
-    SubscriptionsSwept,
-    SubscriptionStored,
-    TopicEnded,
-    TopicFetched,
-    TopicFetchFailed,
-    TopicMoved,
-    TopicRevived,
-)
+from rsscloud_broker import events
 from rsscloud_broker.model import Callback, host_of
 from rsscloud_broker.model.administration import VERBS
 from rsscloud_broker.model.log_entry import LogEntry
@@ -55,12 +31,12 @@ REMOVED: Final = "an administrator removed it"
 WANTS_NO_MORE: Final = "the subscriber wants no more notifications"
 
 
-def entries_of(event: Event, now: float) -> list[LogEntry]:
+def entries_of(event: events.Event, now: float) -> list[LogEntry]:
     """The entries for an event; none if the event log does not handle its class.
 
     :param now: the time, for events that say none.
     """
-    if type(event) is PingAccepted:  # most events are such
+    if type(event) is events.PingAccepted:  # most events are such
         return [_clipped(_ping_accepted(event))]
     make = _MAKERS.get(type(event))
     if make is None or _is_private(event):
@@ -68,12 +44,20 @@ def entries_of(event: Event, now: float) -> list[LogEntry]:
     return [_clipped(entry) for entry in make(event, now)]
 
 
-def _is_private(event: Event) -> bool:
+def _is_private(event: events.Event) -> bool:
     """Whether only private followers may know of an event."""
     match event:
-        case NotificationDelivered() | NotificationFailed() | SubscriptionStored():
+        case (
+            events.NotificationDelivered()
+            | events.NotificationFailed()
+            | events.SubscriptionStored()
+        ):
             return event.subscription.callback.is_private
-        case SubscriptionRequested() | SubscriptionDenied() | SubscriptionRemoved():
+        case (
+            events.SubscriptionRequested()
+            | events.SubscriptionDenied()
+            | events.SubscriptionRemoved()
+        ):
             return event.callback.is_private
     return bool(getattr(event, "private", False))
 
@@ -88,7 +72,7 @@ def _clipped(entry: LogEntry) -> LogEntry:
     return entry
 
 
-def _ping_accepted(event: PingAccepted) -> LogEntry:
+def _ping_accepted(event: events.PingAccepted) -> LogEntry:
     """The origin of the event names brokers with spaces between them."""
     outcome = "repeated" if event.repeated else "accepted"
     reason = f"it came from {event.origin.replace(' ', ', then ')}" if event.origin else ""
@@ -98,23 +82,23 @@ def _ping_accepted(event: PingAccepted) -> LogEntry:
     )
 
 
-def _relayed(event: PingRelayed, now: float) -> Iterator[LogEntry]:
+def _relayed(event: events.PingRelayed, now: float) -> Iterator[LogEntry]:
     numbers = _milliseconds(event.seconds)
     yield _of_relay("delivered", event.url, event, event.answer, numbers)
 
 
-def _relay_failed(event: RelayFailed, now: float) -> Iterator[LogEntry]:
+def _relay_failed(event: events.RelayFailed, now: float) -> Iterator[LogEntry]:
     yield _of_relay("failed", event.url, event, event.reason, _retry_at(event.retry_at))
 
 
-def _relay_skipped(event: RelaySkipped, now: float) -> Iterator[LogEntry]:
+def _relay_skipped(event: events.RelaySkipped, now: float) -> Iterator[LogEntry]:
     yield _of_relay("skipped", "", event, event.reason, {"pings": event.pings})
 
 
 def _of_relay(
     outcome: str,
     url: str,
-    event: PingRelayed | RelayFailed | RelaySkipped,
+    event: events.PingRelayed | events.RelayFailed | events.RelaySkipped,
     reason: str,
     numbers: Mapping[str, float],
 ) -> LogEntry:
@@ -127,17 +111,17 @@ def _retry_at(at: float | None) -> dict[str, float]:
     return {} if at is None else {"retry_at": round(at, 3)}
 
 
-def _ping_refused(event: PingRefused, now: float) -> Iterator[LogEntry]:
+def _ping_refused(event: events.PingRefused, now: float) -> Iterator[LogEntry]:
     topic = normal_form(clean(event.url))
     yield _of_topic("ping", "refused", topic, event.at, event.reason, source=event.source)
 
 
-def _fetched(event: TopicFetched, now: float) -> Iterator[LogEntry]:
+def _fetched(event: events.TopicFetched, now: float) -> Iterator[LogEntry]:
     outcome, numbers = "changed" if event.changed else "unchanged", _milliseconds(event.seconds)
     yield _of_topic("fetch", outcome, event.topic, event.at, event.result, numbers=numbers)
 
 
-def _fetch_failed(event: TopicFetchFailed, now: float) -> Iterator[LogEntry]:
+def _fetch_failed(event: events.TopicFetchFailed, now: float) -> Iterator[LogEntry]:
     numbers = _milliseconds(event.seconds)
     yield _of_topic("fetch", "failed", event.topic, event.at, event.reason, numbers=numbers)
 
@@ -146,15 +130,15 @@ def _milliseconds(seconds: float) -> dict[str, float]:
     return {"milliseconds": round(seconds * 1000)}
 
 
-def _topic_ended(event: TopicEnded, now: float) -> Iterator[LogEntry]:
+def _topic_ended(event: events.TopicEnded, now: float) -> Iterator[LogEntry]:
     yield _of_topic("topic", "ended", event.topic, event.at, event.reason)
 
 
-def _topic_revived(event: TopicRevived, now: float) -> Iterator[LogEntry]:
+def _topic_revived(event: events.TopicRevived, now: float) -> Iterator[LogEntry]:
     yield _of_topic("topic", "revived", event.topic, event.at)
 
 
-def _topic_moved(event: TopicMoved, now: float) -> Iterator[LogEntry]:
+def _topic_moved(event: events.TopicMoved, now: float) -> Iterator[LogEntry]:
     yield _of_topic("topic", "moved", event.topic, event.at, event.to)
 
 
@@ -169,15 +153,15 @@ def _of_topic(
     return LogEntry(kind, outcome, at, topic=topic, host=host, reason=reason, **others)
 
 
-def _requested(event: SubscriptionRequested, now: float) -> Iterator[LogEntry]:
+def _requested(event: events.SubscriptionRequested, now: float) -> Iterator[LogEntry]:
     yield _of_request("requested", event, event.at, "to end it" if event.unsubscribe else "")
 
 
-def _denied(event: SubscriptionDenied, now: float) -> Iterator[LogEntry]:
+def _denied(event: events.SubscriptionDenied, now: float) -> Iterator[LogEntry]:
     yield _of_request("denied", event, event.at, event.reason)
 
 
-def _stored(event: SubscriptionStored, now: float) -> Iterator[LogEntry]:
+def _stored(event: events.SubscriptionStored, now: float) -> Iterator[LogEntry]:
     """An entry for a subscription that is new or renewed, as its callback has confirmed."""
     subscription = event.subscription
     yield _of_callback(
@@ -191,7 +175,7 @@ def _stored(event: SubscriptionStored, now: float) -> Iterator[LogEntry]:
     )
 
 
-def _removed(event: SubscriptionRemoved, now: float) -> Iterator[LogEntry]:
+def _removed(event: events.SubscriptionRemoved, now: float) -> Iterator[LogEntry]:
     """An entry for a subscription that its subscriber has ended, or an administrator."""
     outcome, reason = ("dropped", REMOVED) if event.account else ("unsubscribed", "")
     yield _of_request(outcome, event, now, reason, account=event.account)
@@ -199,7 +183,7 @@ def _removed(event: SubscriptionRemoved, now: float) -> Iterator[LogEntry]:
 
 def _of_request(
     outcome: str,
-    event: SubscriptionRequested | SubscriptionDenied | SubscriptionRemoved,
+    event: events.SubscriptionRequested | events.SubscriptionDenied | events.SubscriptionRemoved,
     at: float,
     reason: str,
     **others: Any,
@@ -217,7 +201,7 @@ def _of_request(
     )
 
 
-def _swept(event: SubscriptionsSwept, now: float) -> Iterator[LogEntry]:
+def _swept(event: events.SubscriptionsSwept, now: float) -> Iterator[LogEntry]:
     """An entry for each subscription that the event names, and one for the rest of either kind."""
     left = {"expired": event.swept.expired, "dropped": event.swept.failing}
     for one in event.swept.named:
@@ -260,11 +244,11 @@ def _of_callback(
     )
 
 
-def _begun(event: FanOutBegun, now: float) -> Iterator[LogEntry]:
+def _begun(event: events.FanOutBegun, now: float) -> Iterator[LogEntry]:
     yield _of_topic("fan-out", "begun", event.topic, event.at)
 
 
-def _ended(event: FanOutEnded, now: float) -> Iterator[LogEntry]:
+def _ended(event: events.FanOutEnded, now: float) -> Iterator[LogEntry]:
     """An entry for the end of a fan-out: how many subscribers were notified, and how soon."""
     numbers = {
         "delivered": event.delivered,
@@ -277,11 +261,11 @@ def _ended(event: FanOutEnded, now: float) -> Iterator[LogEntry]:
     yield _of_topic("fan-out", "ended", event.topic, event.at, numbers=numbers)
 
 
-def _delivered(event: NotificationDelivered, now: float) -> Iterator[LogEntry]:
+def _delivered(event: events.NotificationDelivered, now: float) -> Iterator[LogEntry]:
     yield _of_notification("delivered", event)
 
 
-def _failed(event: NotificationFailed, now: float) -> Iterator[LogEntry]:
+def _failed(event: events.NotificationFailed, now: float) -> Iterator[LogEntry]:
     """An entry for the failure, and one for the end of the subscription if it ends."""
     subscription = event.subscription
     if not subscription.ended:
@@ -294,7 +278,10 @@ def _failed(event: NotificationFailed, now: float) -> Iterator[LogEntry]:
 
 
 def _of_notification(
-    outcome: str, event: NotificationDelivered | NotificationFailed, reason: str = "", **more: float
+    outcome: str,
+    event: events.NotificationDelivered | events.NotificationFailed,
+    reason: str = "",
+    **more: float,
 ) -> LogEntry:
     """An entry about a notification, with the number of its attempts and more numbers."""
     subscription = event.subscription
@@ -303,7 +290,7 @@ def _of_notification(
     return _of_callback("notification", outcome, topic, callback, event.at, reason, numbers=numbers)
 
 
-def _unreachable(event: HostUnreachable, now: float) -> Iterator[LogEntry]:
+def _unreachable(event: events.HostUnreachable, now: float) -> Iterator[LogEntry]:
     numbers = {"failures": event.failures, **_retry_at(event.retry_at)}
     yield LogEntry(
         "host",
@@ -315,7 +302,7 @@ def _unreachable(event: HostUnreachable, now: float) -> Iterator[LogEntry]:
     )
 
 
-def _reachable(event: HostReachable, now: float) -> Iterator[LogEntry]:
+def _reachable(event: events.HostReachable, now: float) -> Iterator[LogEntry]:
     yield LogEntry("host", "reachable", event.at, host=event.host[:255], numbers=_port(event.port))
 
 
@@ -324,7 +311,7 @@ def _port(port: int | None) -> dict[str, float]:
     return {} if port is None else {"port": port}
 
 
-def _administered(event: Administered, now: float) -> Iterator[LogEntry]:
+def _administered(event: events.Administered, now: float) -> Iterator[LogEntry]:
     """The reason of the entry is what the administrator did, and why."""
     what = event.object.replace(" ", " to ", 1) if event.verb == "move" else event.object
     words = VERBS.get(event.verb, f"did {event.verb} {{}}")
@@ -342,7 +329,7 @@ def _administered(event: Administered, now: float) -> Iterator[LogEntry]:
     )
 
 
-def _host_in(event: Administered) -> str:
+def _host_in(event: events.Administered) -> str:
     """The host that a change concerns; empty if it concerns none."""
     if event.verb == "close breaker":
         return event.object
@@ -350,29 +337,29 @@ def _host_in(event: Administered) -> str:
     return name if event.verb in {"block", "unblock"} and kind == "host" else ""
 
 
-_MAKERS: Final[Mapping[type[Event], Callable[[Any, float], Iterator[LogEntry]]]] = {
-    PingRefused: _ping_refused,
-    PingRelayed: _relayed,
-    RelayFailed: _relay_failed,
-    RelaySkipped: _relay_skipped,
-    TopicFetched: _fetched,
-    TopicFetchFailed: _fetch_failed,
-    TopicEnded: _topic_ended,
-    TopicRevived: _topic_revived,
-    TopicMoved: _topic_moved,
-    SubscriptionRequested: _requested,
-    SubscriptionDenied: _denied,
-    SubscriptionStored: _stored,
-    SubscriptionRemoved: _removed,
-    SubscriptionsSwept: _swept,
-    FanOutBegun: _begun,
-    FanOutEnded: _ended,
-    NotificationDelivered: _delivered,
-    NotificationFailed: _failed,
-    HostUnreachable: _unreachable,
-    HostReachable: _reachable,
-    Administered: _administered,
+_MAKERS: Final[Mapping[type[events.Event], Callable[[Any, float], Iterator[LogEntry]]]] = {
+    events.PingRefused: _ping_refused,
+    events.PingRelayed: _relayed,
+    events.RelayFailed: _relay_failed,
+    events.RelaySkipped: _relay_skipped,
+    events.TopicFetched: _fetched,
+    events.TopicFetchFailed: _fetch_failed,
+    events.TopicEnded: _topic_ended,
+    events.TopicRevived: _topic_revived,
+    events.TopicMoved: _topic_moved,
+    events.SubscriptionRequested: _requested,
+    events.SubscriptionDenied: _denied,
+    events.SubscriptionStored: _stored,
+    events.SubscriptionRemoved: _removed,
+    events.SubscriptionsSwept: _swept,
+    events.FanOutBegun: _begun,
+    events.FanOutEnded: _ended,
+    events.NotificationDelivered: _delivered,
+    events.NotificationFailed: _failed,
+    events.HostUnreachable: _unreachable,
+    events.HostReachable: _reachable,
+    events.Administered: _administered,
 }
 
 #: The classes of events that become entries.
-LOGGED: Final = (PingAccepted, *_MAKERS)
+LOGGED: Final = (events.PingAccepted, *_MAKERS)

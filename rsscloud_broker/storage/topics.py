@@ -17,6 +17,7 @@ from rsscloud_broker.model import Content, Topic
 from rsscloud_broker.model.administration import Change
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import Bounds
+from rsscloud_broker.storage import topic_urls
 from rsscloud_broker.storage.change_days import with_change
 from rsscloud_broker.storage.changes import record_change_if_any
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS, NO_CHECK, NO_VALIDATORS
@@ -25,15 +26,6 @@ from rsscloud_broker.storage.hints import FANOUT, hint
 from rsscloud_broker.storage.idle import evict_idle
 from rsscloud_broker.storage.kept_changes import keep_change
 from rsscloud_broker.storage.schema import fanout, subscription, topic
-from rsscloud_broker.storage.topic_urls import (
-    HAS_PUBLIC,
-    HAS_SUBSCRIPTIONS,
-    TOPIC_ID,
-    TOPICS_BY_URL,
-    as_topic,
-    key_of,
-    named,
-)
 
 T = TypeVar("T")
 
@@ -46,14 +38,14 @@ UPDATE = update(topic).where(topic.c.id == bindparam("key"))
 
 def get_topics(conn: Connection, urls: Sequence[str]) -> list[Topic | None]:
     """The topic at each URL; None if the store does not know it."""
-    rows = conn.execute(TOPICS_BY_URL.where(named.c.url.in_(urls)))
-    found = {row.asked: as_topic(row) for row in rows}
+    rows = conn.execute(topic_urls.TOPICS_BY_URL.where(topic_urls.named.c.url.in_(urls)))
+    found = {row.asked: topic_urls.as_topic(row) for row in rows}
     return [found.get(url) for url in urls]
 
 
 def topic_key(conn: Connection, url: str) -> int:
     """The id of a topic.  Stores the topic if it is unknown."""
-    at_url = select(TOPIC_ID).where(named.c.url == url)
+    at_url = select(topic_urls.TOPIC_ID).where(topic_urls.named.c.url == url)
     key = conn.execute(at_url).scalar()
     if key is None:
         insert_missing(conn, topic, [{"url": url}], topic.c.id)
@@ -91,7 +83,7 @@ def _narrow_to_url(query: Select[Any]) -> Select[Any]:
 
     Cached, since to build a query takes longer than to execute it.
     """
-    return query.where(topic.c.id == key_of(bindparam("wanted_url", type_=Text())))
+    return query.where(topic.c.id == topic_urls.key_of(bindparam("wanted_url", type_=Text())))
 
 
 def a_fanout(
@@ -190,10 +182,10 @@ def revive_topic(conn: Connection, url: str, change: Change | None = None) -> bo
     """
     revived = conn.execute(
         update(topic)
-        .where(topic.c.id == key_of(url), topic.c.ended != "")
+        .where(topic.c.id == topic_urls.key_of(url), topic.c.ended != "")
         .values(
             ended="",
-            next_poll_at=case((HAS_SUBSCRIPTIONS, 0), else_=None),
+            next_poll_at=case((topic_urls.HAS_SUBSCRIPTIONS, 0), else_=None),
             **NO_VALIDATORS,
             **NO_CHECK,
         )
@@ -218,14 +210,14 @@ def push_content(
     :returns: whether the topic has subscriptions.
     """
     keep_change(conn, bounds.history, url, Way.PUSH, at, new)
-    key = conn.execute(select(TOPIC_ID).where(named.c.url == url)).scalar()
+    key = conn.execute(select(topic_urls.TOPIC_ID).where(topic_urls.named.c.url == url)).scalar()
     if key is None:
         return False
     lock_rows(conn, topic.c.id, [key])
     if not has_subscriptions(conn, key):
         return False
     begun_at = to_micros(at)
-    query = select(topic.c.change_days, HAS_PUBLIC).where(topic.c.id == key)
+    query = select(topic.c.change_days, topic_urls.HAS_PUBLIC).where(topic.c.id == key)
     days, is_public = conn.execute(query).one()
     if is_public:
         days = with_change(days, at)

@@ -15,33 +15,8 @@ from twisted.web.resource import IResource
 from twisted.web.xmlrpc import XMLRPC
 from zope.interface.verify import verifyObject
 
+from rsscloud_broker import events
 from rsscloud_broker.errors import OutboundError
-from rsscloud_broker.events import (
-    ContentFetched,
-    ContentRequested,
-    Event,
-    FanOutBegun,
-    FanOutEnded,
-    FilePublished,
-    HostReachable,
-    HostUnreachable,
-    NotificationDelivered,
-    NotificationFailed,
-    PingAccepted,
-    PingReceived,
-    PingRefused,
-    SubscriptionDenied,
-    SubscriptionRemoved,
-    SubscriptionRequested,
-    SubscriptionsSwept,
-    SubscriptionStored,
-    TopicChanged,
-    TopicEnded,
-    TopicFetched,
-    TopicFetchFailed,
-    TopicMoved,
-    TopicRevived,
-)
 from rsscloud_broker.interfaces import (
     IEventSink,
     IFrontDoor,
@@ -182,35 +157,35 @@ def make_notifier_tests(
 # --- sinks ----------------------------------------------------------------------
 
 
-def _events() -> list[Event]:
+def _events() -> list[events.Event]:
     """One event of each class."""
     ping = Ping("A site", "http://site.example/", 1000.0, rss_url=_TOPIC, id=1)
     callback = Callback(_CALLBACK_URL, "http-post")
     subscription = Subscription(_TOPIC, callback, Lease(1000.0, 90_000), id=1)
     return [
-        PingReceived(ping),
-        TopicChanged(_TOPIC, 1000.0),
-        SubscriptionStored(subscription),
-        SubscriptionRemoved(_TOPIC, callback),
-        SubscriptionsSwept(Swept(expired=1), 3600.0),
-        TopicEnded(_TOPIC, "gone", 1000.0),
-        FilePublished("/changes.xml", 1000.0),
-        PingAccepted(_TOPIC, 1000.0, "192.0.2.7"),
-        PingRefused(_TOPIC, "too many came", 1000.0, "192.0.2.7"),
-        TopicFetched(_TOPIC, True, "200, 6 bytes", 0.25, 1000.0),
-        TopicFetchFailed(_TOPIC, "nobody is there", 0.25, 1000.0),
-        TopicRevived(_TOPIC, 1000.0),
-        TopicMoved(_TOPIC, f"{_TOPIC}/new", 1000.0),
-        ContentRequested(_TOPIC),
-        ContentFetched(_TOPIC),
-        SubscriptionRequested(_TOPIC, callback, 1000.0),
-        SubscriptionDenied(_TOPIC, callback, "it said no", 1000.0),
-        FanOutBegun(_TOPIC, 1000.0),
-        FanOutEnded(_TOPIC, 1, 0, 0, 0.25, 0.5, 1000.0),
-        NotificationDelivered(subscription, 1000.0),
-        NotificationFailed(subscription, "status 500", 1000.0, 1005.0),
-        HostUnreachable("reader.example", None, "it timed out", 5, 1060.0, 1000.0),
-        HostReachable("reader.example", 8000, 1000.0),
+        events.PingReceived(ping),
+        events.TopicChanged(_TOPIC, 1000.0),
+        events.SubscriptionStored(subscription),
+        events.SubscriptionRemoved(_TOPIC, callback),
+        events.SubscriptionsSwept(Swept(expired=1), 3600.0),
+        events.TopicEnded(_TOPIC, "gone", 1000.0),
+        events.FilePublished("/changes.xml", 1000.0),
+        events.PingAccepted(_TOPIC, 1000.0, "192.0.2.7"),
+        events.PingRefused(_TOPIC, "too many came", 1000.0, "192.0.2.7"),
+        events.TopicFetched(_TOPIC, True, "200, 6 bytes", 0.25, 1000.0),
+        events.TopicFetchFailed(_TOPIC, "nobody is there", 0.25, 1000.0),
+        events.TopicRevived(_TOPIC, 1000.0),
+        events.TopicMoved(_TOPIC, f"{_TOPIC}/new", 1000.0),
+        events.ContentRequested(_TOPIC),
+        events.ContentFetched(_TOPIC),
+        events.SubscriptionRequested(_TOPIC, callback, 1000.0),
+        events.SubscriptionDenied(_TOPIC, callback, "it said no", 1000.0),
+        events.FanOutBegun(_TOPIC, 1000.0),
+        events.FanOutEnded(_TOPIC, 1, 0, 0, 0.25, 0.5, 1000.0),
+        events.NotificationDelivered(subscription, 1000.0),
+        events.NotificationFailed(subscription, "status 500", 1000.0, 1005.0),
+        events.HostUnreachable("reader.example", None, "it timed out", 5, 1060.0, 1000.0),
+        events.HostReachable("reader.example", 8000, 1000.0),
     ]
 
 
@@ -227,7 +202,7 @@ class _SinkContract(TestCase):
         self.assertTrue(verifyObject(IEventSink, self.sink))
         self.assertTrue(self.sink.name)
         self.assertIsInstance(self.sink.handles, tuple)
-        self.assertLessEqual(set(self.sink.handles), set(get_args(Event)))
+        self.assertLessEqual(set(self.sink.handles), set(get_args(events.Event)))
 
     def test_two_have_state_of_their_own(self) -> None:
         other = self.make_sink()

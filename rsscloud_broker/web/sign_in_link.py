@@ -32,18 +32,7 @@ from rsscloud_broker.errors import SignInFailed
 from rsscloud_broker.http.answering import PLAIN, Answer
 from rsscloud_broker.http.requests import client_address, header, parameter
 from rsscloud_broker.interfaces import FrontDoorParts, IAccounts, SignIn
-from rsscloud_broker.web.callers import (
-    KNOWN,
-    NO_STORE,
-    SESSION,
-    Cookies,
-    begin_session,
-    check_first_form,
-    form_token,
-    local_path,
-    redirect,
-    seems_local,
-)
+from rsscloud_broker.web import callers
 
 LINK_PATH: Final = "/signin/once"
 
@@ -71,7 +60,11 @@ class SignInLink:
     """
 
     def __init__(
-        self, parts: FrontDoorParts, accounts: IAccounts, cookies: Cookies, kind: str = "link"
+        self,
+        parts: FrontDoorParts,
+        accounts: IAccounts,
+        cookies: callers.Cookies,
+        kind: str = "link",
     ) -> None:
         self._parts = parts
         self._accounts = accounts
@@ -81,33 +74,33 @@ class SignInLink:
 
     async def show(self, request: Request) -> Answer:
         """The page with the button, or what is wrong with the link."""
-        if not (self._is_invitation or seems_local(request)):
+        if not (self._is_invitation or callers.seems_local(request)):
             return _not_here()
         account = await self._accounts.account_of_link(parameter(request, "key"), self._kind)
         return await self._page(request, account.name if account else "")
 
     async def use(self, request: Request) -> Answer:
         """Use the link up, begin a session, and lead on; or say what is wrong with the link."""
-        if not (self._is_invitation or seems_local(request)):
+        if not (self._is_invitation or callers.seems_local(request)):
             return _not_here()
         attempt = SignIn(
             name="",
             password="",
             source=client_address(request),
             browser=header(request, "user-agent"),
-            known=self._cookies.get(request, KNOWN),
-            former=self._cookies.get(request, SESSION),
+            known=self._cookies.get(request, callers.KNOWN),
+            former=self._cookies.get(request, callers.SESSION),
         )
-        check_first_form(request, self._cookies, self._parts.public_url)
+        callers.check_first_form(request, self._cookies, self._parts.public_url)
         key = parameter(request, "key")
         try:
             signed_in = await self._accounts.sign_in_by_link(key, attempt, self._kind)
         except SignInFailed:
             return await self._page(request, "")
-        begin_session(request, self._cookies, signed_in, self._parts.clock.wall_seconds())
+        callers.begin_session(request, self._cookies, signed_in, self._parts.clock.wall_seconds())
         if self._is_invitation:
-            return redirect("/account?done=invited#password")
-        return redirect(local_path(parameter(request, "next")))
+            return callers.redirect("/account?done=invited#password")
+        return callers.redirect(callers.local_path(parameter(request, "next")))
 
     async def _page(self, request: Request, name: str) -> Answer:
         """The page.
@@ -124,11 +117,11 @@ class SignInLink:
             void_link="" if self._is_invitation or name else "yes",
             void_invitation="yes" if self._is_invitation and not name else "",
             key=parameter(request, "key"),
-            next=local_path(parameter(request, "next")),
-            csrf=form_token(request, self._cookies),
+            next=callers.local_path(parameter(request, "next")),
+            csrf=callers.form_token(request, self._cookies),
         )
-        return Answer(page, status=200 if name else 410, headers=NO_STORE)
+        return Answer(page, status=200 if name else 410, headers=callers.NO_STORE)
 
 
 def _not_here() -> Answer:
-    return Answer(_NOT_HERE.encode(), PLAIN, 403, NO_STORE)
+    return Answer(_NOT_HERE.encode(), PLAIN, 403, callers.NO_STORE)

@@ -11,16 +11,7 @@ from rsscloud_broker.errors import Unadministrable
 from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import Caller
 from rsscloud_broker.model.administration import AccountSummary, PublishedWork
-from rsscloud_broker.web.admin.account_operations import (
-    demote,
-    disable,
-    enable,
-    invite,
-    promote,
-    remove_account,
-    reset,
-    set_limit,
-)
+from rsscloud_broker.web.admin import account_operations
 from rsscloud_broker.web.admin.api_operation import Operation
 from rsscloud_broker.web.admin.elements import MAX_REASON, MAX_URL, ON_PAGE, further, path
 from rsscloud_broker.web.admin.page import AdminPage, PageContent
@@ -47,7 +38,7 @@ class AccountsPage(AdminPage):
                 "There is none.",
             ),
             "further": further(self.path, after=found[-1].name if len(found) == ON_PAGE else None),
-            "form": self.form(request, caller, "Invite somebody", invite),
+            "form": self.form(request, caller, "Invite somebody", account_operations.invite),
         }
         return PageContent("Accounts", slots)
 
@@ -80,16 +71,18 @@ class OneAccountPage(AdminPage):
         try:
             found = await self.verbs.accounts.account(name)
         except Unadministrable as problem:
-            slots["forms"] = [self.form(request, caller, "Invite somebody", invite)]
+            slots["forms"] = [
+                self.form(request, caller, "Invite somebody", account_operations.invite)
+            ]
             return PageContent("Accounts", slots, sentence(str(problem)) if name else "", 404)
         removed = await self.verbs.taken_down(found.name, found.created_at)
         works = await self.verbs.published(found.name, ON_PAGE)
         offered = [
-            enable if found.disabled else disable,
-            demote if found.is_admin else promote,
-            set_limit,
-            reset,
-            remove_account,
+            account_operations.enable if found.disabled else account_operations.disable,
+            account_operations.demote if found.is_admin else account_operations.promote,
+            account_operations.set_limit,
+            account_operations.reset,
+            account_operations.remove_account,
         ]
         now = self.now()
         slots |= {
