@@ -136,9 +136,9 @@ def _insertion(table: str, columns: Sequence[str], rows: int) -> str:
 Key = BigInteger().with_variant(Integer(), "sqlite")
 
 
-def required(kind: type[Any], *names: str) -> list[Column[Any]]:
-    """Make columns of one type that are never null."""
-    return [Column(name, kind, nullable=False) for name in names]
+def required(kind: type[Any], *names: str, **options: Any) -> list[Column[Any]]:
+    """Make columns of one type, and with the same options, that are never null."""
+    return [Column(name, kind, nullable=False, **options) for name in names]
 
 
 def cascade(column: str) -> ForeignKey:

@@ -72,8 +72,7 @@ topic = Table(
     # Why the topic has ended; empty if it has not.
     Column("ended", Text, nullable=False, server_default=""),
     # The results of fetches: see model.TopicStatus.
-    Column("etag", Text, nullable=False, server_default=""),
-    Column("last_modified", Text, nullable=False, server_default=""),
+    *required(Text, "etag", "last_modified", server_default=""),
     Column("fresh_seconds", BigInteger),
     Column("asked_at", BigInteger),
     Column("result", Text, nullable=False, server_default=""),
@@ -100,14 +99,12 @@ topic = Table(
     Column("reader_id", BigInteger),
     # Of a requested check: who requested it first, the host of the topic, when it may be claimed
     # (null for at once), and how many attempts to fetch the topic have failed: see ``checks``.
-    Column("check_source", Text, nullable=False, server_default=""),
-    Column("check_host", Text, nullable=False, server_default=""),
+    *required(Text, "check_source", "check_host", server_default=""),
     Column("check_due_at", BigInteger),
     Column("check_failures", Integer, nullable=False, server_default="0"),
     # How the broker learned that the topic may have changed (one of ``Way``; empty for FETCH), and
     # which brokers a ping of it has passed: see ``Ping``.
-    Column("check_way", Text, nullable=False, server_default=""),
-    Column("check_origin", Text, nullable=False, server_default=""),
+    *required(Text, "check_way", "check_origin", server_default=""),
     # The digest of the last content that strangers may know of: see model.Topic.
     Column("public_digest", LargeBinary),
     # How often it changed on each of the last days, as far as strangers may know: ``change_days``.
@@ -146,8 +143,7 @@ subscription = Table(
     Column("id", Key, primary_key=True),
     Column("topic_id", Key, ForeignKey("topic.id"), nullable=False),
     *required(Text, "protocol", "callback_url"),
-    Column("host", Text, nullable=False, server_default=""),
-    Column("procedure", Text, nullable=False, server_default=""),
+    *required(Text, "host", "procedure", server_default=""),
     *required(BigInteger, "granted_at", "lease_seconds"),
     Column("expires_at", BigInteger, nullable=False, index=True),
     Column("consecutive_errors", Integer, nullable=False),
@@ -285,14 +281,11 @@ node = Table(
     Column("name", Text, nullable=False),
     # When it started, and its last heartbeat, in microseconds by the clock of the database; with
     # a minus when the node is just removed.
-    Column("started_at", BigInteger, nullable=False, server_default="0"),
-    Column("beat_at", BigInteger, nullable=False, server_default="0"),
+    *required(BigInteger, "started_at", "beat_at", server_default="0"),
     Column("version", Text, nullable=False, server_default=""),
     # What it has done since its start, and what it does in a second: see ``pulse``.
-    Column("pings", BigInteger, nullable=False, server_default="0"),
-    Column("notifications", BigInteger, nullable=False, server_default="0"),
-    Column("ping_rate", Double, nullable=False, server_default="0"),
-    Column("notification_rate", Double, nullable=False, server_default="0"),
+    *required(BigInteger, "pings", "notifications", server_default="0"),
+    *required(Double, "ping_rate", "notification_rate", server_default="0"),
     # By how many seconds the clock of its computer is ahead of the database's.
     Column("clock_ahead", Double, nullable=False, server_default="0"),
     sqlite_autoincrement=True,
@@ -317,11 +310,7 @@ pending = Table(
     "pending_notification",
     metadata,
     Column(
-        "subscription_id",
-        Key,
-        cascade("subscription.id"),
-        primary_key=True,
-        autoincrement=False,
+        "subscription_id", Key, cascade("subscription.id"), primary_key=True, autoincrement=False
     ),
     Column("attempts", Integer, nullable=False),
     Column("due_at", BigInteger, nullable=False),
@@ -343,13 +332,8 @@ pending = Table(
 
 _is_free = pending.c.node_id.is_(None)
 for _name, _first in (("due_at", ("due_at",)), ("host", ("host", "due_at"))):
-    Index(
-        f"ix_pending_notification_{_name}",
-        *(pending.c[each] for each in _first),
-        pending.c.subscription_id,
-        sqlite_where=_is_free,
-        postgresql_where=_is_free,
-    )
+    _columns = (*(pending.c[each] for each in _first), pending.c.subscription_id)
+    _index_where(f"ix_pending_notification_{_name}", _is_free, *_columns)
 
 #: Pushed contents that wait for the pending notification of an earlier one, in the order of their
 #: ids.
@@ -357,11 +341,7 @@ queued = Table(
     "queued",
     metadata,
     Column(
-        "subscription_id",
-        Key,
-        cascade("subscription.id"),
-        primary_key=True,
-        autoincrement=False,
+        "subscription_id", Key, cascade("subscription.id"), primary_key=True, autoincrement=False
     ),
     Column("content_id", Key, cascade("content.id"), primary_key=True, autoincrement=False),
     Index("ix_queued_content_id", "content_id"),

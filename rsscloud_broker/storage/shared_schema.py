@@ -17,7 +17,7 @@ from sqlalchemy import (
     false,
 )
 
-from rsscloud_broker.database.columns import Key, cascade
+from rsscloud_broker.database.columns import Key, cascade, required
 from rsscloud_broker.storage.schema import metadata
 
 #: Jobs that one node does for all: those of each minute and hour, and those that never end.
@@ -45,8 +45,7 @@ document = Table(
     Column("whole", Boolean, nullable=False, server_default=false()),
     Column("made_at", BigInteger, nullable=False),
     # The bytes of the file, and how many pings are listed in it.
-    Column("size", BigInteger, nullable=False, server_default="0"),
-    Column("records", BigInteger, nullable=False, server_default="0"),
+    *required(BigInteger, "size", "records", server_default="0"),
     # When it became whole, by the clock of the database.
     Column("stored_at", BigInteger, nullable=False, server_default="0", index=True),
     sqlite_autoincrement=True,
