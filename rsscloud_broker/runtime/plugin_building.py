@@ -26,24 +26,8 @@ from zope.interface.exceptions import (
 from zope.interface.interface import InterfaceClass, Method
 from zope.interface.verify import verifyObject
 
+from rsscloud_broker import interfaces
 from rsscloud_broker.errors import OutboundError
-from rsscloud_broker.interfaces import (
-    AppParts,
-    CheckerParts,
-    FrontDoorParts,
-    IApp,
-    IEventSink,
-    IFrontDoor,
-    IKeepsFeeds,
-    INotifier,
-    IOutbound,
-    IPluginMaker,
-    IPushesContent,
-    NotifierParts,
-    OutboundReply,
-    OutboundRequest,
-    SinkParts,
-)
 from rsscloud_broker.model.work import History
 from rsscloud_broker.runtime.plugin_discovery import Makers, PluginError, discover, select
 from rsscloud_broker.wire.text import clean
@@ -59,11 +43,11 @@ class _Kind:
 
 
 _PRODUCTS: Final[Mapping[str, _Kind]] = {
-    "front_doors": _Kind("front door", IFrontDoor, FrontDoorParts),
-    "notifiers": _Kind("notifier", INotifier, NotifierParts),
-    "sinks": _Kind("sink", IEventSink, SinkParts),
-    "checkers": _Kind("credentials checker", ICredentialsChecker, CheckerParts),
-    "apps": _Kind("application", IApp, AppParts),
+    "front_doors": _Kind("front door", interfaces.IFrontDoor, interfaces.FrontDoorParts),
+    "notifiers": _Kind("notifier", interfaces.INotifier, interfaces.NotifierParts),
+    "sinks": _Kind("sink", interfaces.IEventSink, interfaces.SinkParts),
+    "checkers": _Kind("credentials checker", ICredentialsChecker, interfaces.CheckerParts),
+    "apps": _Kind("application", interfaces.IApp, interfaces.AppParts),
 }
 
 
@@ -139,7 +123,7 @@ def pushed_prefixes(
     problems: list[str] = []
     for kind, pairs in chosen.items():
         for maker, options in pairs:
-            pushing = IPushesContent(maker, None)
+            pushing = interfaces.IPushesContent(maker, None)
             if pushing is None:
                 continue
             try:
@@ -172,7 +156,7 @@ def kept_history(
     found = [
         maker.history(options, public_url, pushed)
         for maker, options in doors
-        if IKeepsFeeds.providedBy(maker)
+        if interfaces.IKeepsFeeds.providedBy(maker)
     ]
     if not found:
         return None
@@ -189,7 +173,7 @@ def _is_prefix(value: object) -> bool:
 
 def make_notifiers(
     makers: Makers, chosen: Sequence[tuple[Any, Any]], parts: object
-) -> dict[str, INotifier]:
+) -> dict[str, interfaces.INotifier]:
     """Make the notifiers.
 
     :param parts: see `make_all`.
@@ -197,7 +181,7 @@ def make_notifiers(
     :raises PluginError: see `make_all`; or two notifiers have the same protocol.
     """
     made = make_all(makers, "notifiers", chosen, parts)
-    found: dict[str, INotifier] = {}
+    found: dict[str, interfaces.INotifier] = {}
     makers_of: dict[str, Any] = {}
     for (maker, _), notifier in zip(chosen, made, strict=True):
         first = makers_of.setdefault(notifier.protocol, maker)
@@ -211,12 +195,12 @@ def make_notifiers(
     return found
 
 
-def described(makers: Makers, kind: str, maker: IPluginMaker) -> str:
+def described(makers: Makers, kind: str, maker: interfaces.IPluginMaker) -> str:
     """A plugin in words: ``the sink 'line_log' of rsscloud-broker-example 1.0``."""
     return f"the {_PRODUCTS[kind].word} {maker.name!r} of {makers.package_of(maker)}"
 
 
-def _way_out(kind: str, maker: IPluginMaker) -> str:
+def _way_out(kind: str, maker: interfaces.IPluginMaker) -> str:
     """What an operator can do about a broken plugin."""
     return f"fix or uninstall it, or set enabled = false in [{kind}.{maker.name}]"
 
@@ -270,11 +254,11 @@ def _signature(method: Method) -> str:
 # --- the protocols of a configuration --------------------------------------------
 
 
-@implementer(IOutbound)
+@implementer(interfaces.IOutbound)
 class _NoOutbound:
     """The client of notifiers that are made only to learn their protocols."""
 
-    async def request(self, request: OutboundRequest) -> OutboundReply:
+    async def request(self, request: interfaces.OutboundRequest) -> interfaces.OutboundReply:
         raise OutboundError("this notifier was not made to call anybody")
 
 
@@ -288,4 +272,4 @@ def protocols(tables: Mapping[str, Mapping[str, Any]], where: str = "") -> froze
     """
     makers = discover()
     chosen = select(makers.notifiers, tables, "notifiers", where)
-    return frozenset(make_notifiers(makers, chosen, NotifierParts(_NoOutbound())))
+    return frozenset(make_notifiers(makers, chosen, interfaces.NotifierParts(_NoOutbound())))
