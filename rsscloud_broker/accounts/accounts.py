@@ -164,13 +164,11 @@ class Accounts:
         return self._finish_sign_in(stored, session, secret, expires_at)
 
     async def account_of_link(self, secret: str, kind: str = "link") -> Account | None:
-        """The account of a sign-in link, which is not used up; None if it is invalid."""
         link = digest_of(secret)
         now = self._clock.wall_seconds()
         return await self._store.account_of_link(link, now, kind) if link else None
 
     async def sign_in_by_link(self, secret: str, attempt: SignIn, kind: str = "link") -> SignedIn:
-        """Use a sign-in link up, and begin a session of its account."""
         begin = partial(self._store.redeem_link, digest_of(secret), kind=kind)
         session_secret, expires_at, found = await self._begin_session(begin, attempt)
         if found is None:
@@ -295,7 +293,6 @@ class Accounts:
         self._limit(self._take_name(f"{caller.name} in session {session}"), "in this session")
 
     async def sign_out(self, secret: str) -> None:
-        """End the session with a secret, if there is one."""
         digest = digest_of(secret)
         found = await self._store.session(digest) if digest else None
         if found is not None:
@@ -313,7 +310,6 @@ class Accounts:
         return await self._store.end_session(caller.account.id, session)
 
     async def end_sessions(self, caller: Caller) -> int:
-        """End all sessions of the caller's account; returns how many there were."""
         return await self._store.end_sessions(caller.account.id)
 
     async def change_password(self, caller: Caller, old: str, new: str, source: str) -> None:
@@ -370,12 +366,10 @@ class Accounts:
         return caller.session is not None and now - caller.session.created_at < HOUR
 
     async def lacks_password(self, caller: Caller) -> bool:
-        """Whether the account has no password yet, and no other checker may know one."""
         stored = await self._store.stored_password(caller.name)
         return stored is not None and not stored.hash and not self._other_checkers
 
     def scopes_for(self, caller: Caller) -> Mapping[str, str]:
-        """The scopes that the caller's tokens may have, each with what it allows."""
         allowed = _scopes_of(caller.account)
         return {scope: help_ for scope, help_ in SCOPES.items() if scope in allowed}
 
@@ -419,7 +413,6 @@ class Accounts:
         return await self._store.remove_token(caller.account.id, token)
 
     async def remove_tokens(self, caller: Caller) -> int:
-        """Delete all API tokens of the caller's account; returns how many there were."""
         return await self._store.remove_tokens(caller.account.id)
 
 

@@ -40,18 +40,15 @@ class AccountAdministration:
         self._public_url = public_url
 
     async def accounts(self, after: str = "", limit: int = 50) -> Sequence[AccountSummary]:
-        """The accounts by name, at most ``limit``, which come after the name ``after``."""
         return await self._store.account_summaries(after, limit)
 
     async def account(self, name: str) -> AccountSummary:
-        """The account with a name; raises ``Unadministrable`` if there is none."""
         found = await self._store.account_summary(_normal_name(name))
         if found is None:
             raise _no_such_account(name)
         return found
 
     async def invite(self, account: str, name: str, is_admin: bool, reason: str = "") -> Invitation:
-        """Make an account without a password, and a link by which its owner signs in."""
         name = _normal_name(name)
         try:
             check_name(name)
@@ -80,23 +77,19 @@ class AccountAdministration:
         return Invitation(name, link, self._clock.wall_seconds() + 7 * DAY), digest_of(secret)
 
     async def disable(self, account: str, name: str, reason: str) -> None:
-        """Keep everybody out of an account; its owner gets the reason instead of a session."""
         change = self._record_of(account, "disable", name, needed(reason))
         await self._change_account(change, disabled=sentence(change.reason))
 
     async def enable(self, account: str, name: str, reason: str = "") -> None:
-        """Let the owner of a disabled account in again."""
         await self._change_account(self._record_of(account, "enable", name, reason), disabled="")
 
     async def set_role(self, account: str, name: str, is_admin: bool, reason: str = "") -> None:
-        """Make an account an administrator's, or no administrator's."""
         change = self._record_of(account, "promote" if is_admin else "demote", name, reason)
         await self._change_account(change, is_admin=is_admin)
 
     async def set_limit(
         self, account: str, name: str, max_bytes: int | None, reason: str = ""
     ) -> None:
-        """Set how many bytes an account may store; None for what the applications allow."""
         change = self._record_of(account, "set limit", name, reason)
         await self._change_account(change, max_bytes=max_bytes)
 

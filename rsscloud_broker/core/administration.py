@@ -154,7 +154,6 @@ class Administration:
             )
 
     async def remove_subscription(self, account: str, key: int, reason: str = "") -> None:
-        """Remove a subscription without asking its callback."""
         change = self._change_now(account, "remove", key, reason)
         one = (await self.subscription(key)).subscription
         await self._apply(
@@ -163,13 +162,11 @@ class Administration:
         self._bus.publish(SubscriptionRemoved(one.topic, one.callback, account=account))
 
     async def mark(self, account: str, key: int, reason: str = "") -> None:
-        """Mark a subscription, so that the next sweep removes it."""
         change = self._change_now(account, "mark", key, reason)
         marked = await self._store.set_dropping(key, dropping=True, change=change)
         await self._apply(marked, _no_subscription(key))
 
     async def unmark(self, account: str, key: int, reason: str = "") -> None:
-        """Take that mark from a subscription, and forget its failures."""
         change = self._change_now(account, "unmark", key, reason)
         unmarked = await self._store.set_dropping(key, dropping=False, change=change)
         await self._apply(unmarked, _no_subscription(key))
@@ -197,7 +194,6 @@ class Administration:
         return TopicReading(changed, problem, await self._store.topic_status(url))
 
     async def revive_topic(self, account: str, url: str, reason: str = "") -> None:
-        """Revive a topic that has ended, and have it fetched."""
         url = _topic_url(url)
         change = self._change_now(account, "revive", url, reason)
         if not await self._store.revive_topic(url, change):
@@ -207,7 +203,6 @@ class Administration:
         await self._fetch_soon(url)
 
     async def end_topic(self, account: str, url: str, reason: str) -> None:
-        """End a topic: it is fetched no more, and its subscribers are notified."""
         topic = (await self.topic(url)).status.topic
         url = topic.url
         change = self._change_now(account, "end", url, needed(reason))
@@ -264,7 +259,6 @@ class Administration:
         return ""
 
     async def move_topic(self, account: str, url: str, to: str, reason: str = "") -> None:
-        """Move a topic with its subscriptions to another URL."""
         url, to = (await self.topic(url)).status.topic.url, _topic_url(to)
         change = self._change_now(account, "move", f"{url} {to}", reason)
         if not self._detector.reader.reads(to):
@@ -292,7 +286,6 @@ class Administration:
         return await self._store.host_states(after, limit)
 
     async def close_breaker(self, account: str, host: str, reason: str = "") -> None:
-        """Close the breakers of a host and its ports, so that it is called again."""
         host = host_name(host)
         await self._store.close_breaker(
             host, self._change_now(account, "close breaker", host, reason)
@@ -329,7 +322,6 @@ class Administration:
     # the broker
 
     async def state(self) -> BrokerState:
-        """What this process is at, and which nodes live."""
         counters = self._counters
         numbers = {
             "notifications under way": counters.in_flight,
@@ -378,13 +370,11 @@ class Administration:
         return stored
 
     async def withdraw(self, account: str, key: int, reason: str = "") -> None:
-        """Remove an announcement."""
         change = self._change_now(account, "withdraw", key, reason)
         removed = await self._store.remove_announcement(key, change)
         await self._apply(removed, f"there is no announcement {key}")
 
     async def changes(self, before: int | None = None, limit: int = 50) -> Sequence[Change]:
-        """What administrators did, newest first."""
         _check_limit(limit)
         return await self._store.changes(before, limit)
 

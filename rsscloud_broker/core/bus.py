@@ -135,7 +135,6 @@ class EventBus(Service):
         self._takers.clear()  # the new sink may handle a class that was looked up before
 
     def wants(self, kind: type[Event]) -> bool:
-        """Whether any sink handles a class of events."""
         return bool(self._takers_of(kind))
 
     def fill_levels(self) -> dict[str, float]:
@@ -143,7 +142,6 @@ class EventBus(Service):
         return {name: len(queue.waiting) / self._queue_size for name, queue in self._queues.items()}
 
     def publish(self, event: Event) -> None:
-        """Put an event into the queue of each sink that handles its class."""
         for queue in self._takers_of(type(event)):
             queue.put(event)
             if not queue.feeding:

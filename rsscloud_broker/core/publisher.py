@@ -50,10 +50,6 @@ class Publisher:
     async def publish_all(
         self, contents: Mapping[str, Content], operation: Callable[[Any], T], source: str
     ) -> T:
-        """Publish several topics, with what an operation stores, in one transaction.
-
-        :returns: the result of the operation.
-        """
         topics = [self._admit(url, source) for url in contents]
         now = self._clock.wall_seconds()
         fetched = [

@@ -70,7 +70,6 @@ class FakeJobs:
         self.hinted: list[str] = []
 
     def shares_work(self) -> bool:
-        """Whether other nodes can work on the database, which they can on PostgreSQL only."""
         return self.shares
 
     async def claim_job(self, name: str, now: float, period: float) -> JobTurn:
@@ -115,10 +114,6 @@ class FakePublisher:
     async def publish_all(
         self, contents: Mapping[str, Content], operation: Callable[[Any], Any], source: str
     ) -> Any:
-        """Publish several topics, with what an operation stores, in one transaction.
-
-        :returns: the result of the operation.
-        """
         result = await self._run(operation)
         self.published += [(url, content, source) for url, content in contents.items()]
         return result
@@ -155,17 +150,14 @@ class FakeCallers:
         return self.signed_in
 
     def is_confidential(self, request: Request) -> bool:
-        """Whether nobody else can read the request: it came over TLS, or from this machine."""
         return True
 
     def check_form(self, request: Request, caller: Caller) -> None:
-        """Raise ForgedForm unless a form of a session came from a page of the broker."""
         sent = (request.args or {}).get(b"csrf", [b""])[0]
         if caller.session is not None and sent != caller.csrf.encode("ascii"):
             raise ForgedForm("the form does not belong to your session")
 
     def sign_in_url(self, request: Request) -> str:
-        """The path of the form to sign in, which then leads back to what was asked for."""
         return f"/signin?next={request.path.decode('ascii')}"
 
 

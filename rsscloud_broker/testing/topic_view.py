@@ -32,7 +32,6 @@ class FakeTopicView:
         return None if found is None else found.status
 
     async def watched(self, after: int, limit: int) -> Sequence[TopicSummary]:
-        """Topics that have subscriptions, with greater ids than ``after``."""
         return [summary for summary in self.summaries if summary.id > after][:limit]
 
     async def beginning(self, begins: str, limit: int) -> Sequence[TopicOverview]:

@@ -128,7 +128,6 @@ class Callers:
         return sent_by == "https" or (not sent_by and self._is_secure) or request.is_local()
 
     def sign_in_url(self, request: Request) -> str:
-        """The path of the form to sign in, which then leads back to what was asked for."""
         target = request.uri if request.method in {b"GET", b"HEAD"} else request.path
         return f"/signin?next={quote(local_path(target.decode('latin-1')), safe='/')}"
 
