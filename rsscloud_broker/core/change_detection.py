@@ -208,7 +208,7 @@ class ChangeDetector(Service):
         """Store a check of a pinged topic whose fetch just failed, if it has subscriptions, and
         retry the fetch.  For private followers alone it is no ping, since strangers would see that.
         """
-        if not await self.is_watched(url):
+        if not await self.reader.is_watched(url):
             cause = UNKNOWN_SOURCE
         state = await self.request(url, source, cause)
         if state is not CheckState.CLAIMED:

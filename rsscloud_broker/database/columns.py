@@ -61,7 +61,7 @@ def _is_time(name: str) -> bool:
     return name in {"at", "since", "until"} or name.endswith(("_at", "_until"))
 
 
-def record_of(kind: type[T], row: Row[Any], **given: object) -> T:
+def record_of(kind: type[T], row: Row[*tuple[Any, ...]], **given: object) -> T:
     """The value that a row stores: its attributes have the names of columns; times are seconds.
 
     :param given: attributes that the row does not have, or has in another form.

@@ -53,11 +53,12 @@ class _Following(Service):
 
     def __init__(self, options: FollowsOptions, parts: FrontDoorParts) -> None:
         self._options = options
-        self._parts = parts
+        self._clock = parts.clock
         self._beginning: Deferred[None] = succeed(None)
         self._store_retry = StoreRetry(parts.clock, "Following")
         if parts.intake is None or parts.follows is None or parts.web is None:
             raise ValueError("a follower needs what FrontDoorParts describes as intake")
+        self._store = parts.follows
         common = FollowParts(
             parts.intake, parts.follows, parts.web, parts.clock, parts.counters, parts.parse
         )
@@ -98,8 +99,8 @@ class _Following(Service):
 
     async def _load_states(self) -> Sequence[FollowedList]:
         """Load how far each list was read, and forget others that nobody read for a week."""
-        before = self._parts.clock.wall_seconds() - (7 * 86_400.0)
+        before = self._clock.wall_seconds() - (7 * 86_400.0)
         lists = [source.url for source in self._options.sources]
         feeds = [feed.url for feed in self._options.feeds]
-        await self._parts.follows.forget_followed_feeds(feeds, before)
-        return await self._parts.follows.followed_lists(lists, before)
+        await self._store.forget_followed_feeds(feeds, before)
+        return await self._store.followed_lists(lists, before)

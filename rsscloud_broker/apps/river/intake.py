@@ -45,6 +45,7 @@ class RiverIntake:
     def __init__(self, parts: AppParts, store: RiverStore, options: RiverOptions) -> None:
         self._store = store
         self._parts = parts
+        self._parse = parts.parse
         self._seconds_kept = options.days * 86_400.0
         self._prefix = f"{parts.public_url}/river/feeds/"
         # In each intent of the river, so that ``verify`` can tell them from those of strangers.
@@ -100,9 +101,7 @@ class RiverIntake:
         :returns: None if nobody follows the feed any more.
         :raises DocumentFault: it is no feed, or takes too much to read.
         """
-        document = await self._parts.parse(
-            host_of(feed.url), read_document, body, content_type, feed.url
-        )
+        document = await self._parse(host_of(feed.url), read_document, body, content_type, feed.url)
         return await self.store_items(feed, document, whole=whole)
 
     async def store_items(
