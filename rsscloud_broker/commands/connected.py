@@ -17,6 +17,7 @@ from twisted.web.client import HTTPConnectionPool
 
 from rsscloud_broker.client.any_address import AnyAddress, make_agent
 from rsscloud_broker.client.web import ClientError, Web
+from rsscloud_broker.commands.output import write_no_more
 from rsscloud_broker.util.clock import SystemClock
 from rsscloud_broker.wire import cloud, text
 
@@ -49,6 +50,8 @@ def run(work: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
     async def with_plain_errors(reactor: Any) -> None:
         try:
             await work(reactor)
+        except BrokenPipeError:  # the reader, such as "head", has closed the pipe
+            write_no_more()
         except _EXPECTED as error:
             # The error may quote a server's answer, so it is cleaned and becomes one line.
             click.ClickException(text.clean(str(error))).show()

@@ -126,6 +126,13 @@ class CallTests(ProcessTests):
         self.assertEqual((method, body), ("GET", None))
         self.assertEqual(uri, "/api/v1/blocks?kind=host&limit=1")
 
+    async def test_a_reader_that_goes_away(self) -> None:
+        self.patch_token()
+        broker = self.serve(FakeApi(200, {"items": [], "next": None}))
+        command = self.start("admin", "blocks", "--broker", broker)
+        command.transport.closeStdout()
+        self.assertEqual((await command.ended, command.errors), (0, b""))
+
     async def test_json(self) -> None:
         answer = {"changed": False, "problem": "\x1b", "status": None}
         status, lines, _ = await self.ran(FakeApi(200, answer), "read", "http://a/", "--json")
