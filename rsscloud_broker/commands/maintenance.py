@@ -6,12 +6,12 @@ They use the broker's configuration and database directly, and may do so while t
 from __future__ import annotations
 
 import json
+import shlex
 from functools import partial
 from pathlib import Path
 from typing import IO
 
 import click
-from sqlalchemy import make_url
 
 from rsscloud_broker import storage
 from rsscloud_broker.commands.configured import Place, takes_place
@@ -77,8 +77,8 @@ def _sqlite_file(settings: Config, instead: str) -> Path:
     """
     file = storage.database_file(settings.database_url)
     if file is None:
-        url = make_url(settings.database_url)
-        options = f"--dbname='{url.set(drivername='postgresql').render_as_string()}'"
+        target, _ = storage.libpq_arguments(settings.database_url)
+        options = f"--dbname={shlex.quote(target)}"
         raise click.ClickException(
             f"the database is PostgreSQL, which has its own programs for this. Run: {instead} "
             f"{options} and copy the files in {settings.data} by themselves"

@@ -14,7 +14,13 @@ from rsscloud_broker.storage.account_store import AccountStore
 from rsscloud_broker.storage.backups import BackupError, restore_backup, save_backup
 from rsscloud_broker.storage.copying import Copied, copy_database
 from rsscloud_broker.storage.documents import InvalidImport
-from rsscloud_broker.storage.examination import DatabaseRevisions, database_file, examine, shown
+from rsscloud_broker.storage.examination import (
+    DatabaseRevisions,
+    database_file,
+    examine,
+    libpq_arguments,
+    shown,
+)
 from rsscloud_broker.storage.exchange import ImportResult, import_in_parts
 from rsscloud_broker.storage.exports import export_text, left_out, write_file
 from rsscloud_broker.storage.health import (

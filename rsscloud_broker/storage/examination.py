@@ -63,6 +63,19 @@ def shown(url: str) -> str:
     return make_url(url).render_as_string(hide_password=True)
 
 
+def libpq_arguments(url: str) -> tuple[str, str]:
+    """How PostgreSQL's own programs name a database, without its password; and the password.
+
+    :param url: an SQLAlchemy URL, which names several servers in another way than they do.
+    """
+    from psycopg.conninfo import make_conninfo  # noqa: PLC0415 # not everybody has it
+
+    parsed = make_url(url)
+    _, arguments = parsed.get_dialect()().create_connect_args(parsed)
+    password = str(arguments.pop("password", ""))
+    return make_conninfo(**arguments), password
+
+
 @frozen
 class DatabaseRevisions:
     """The revisions of a database.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import time
@@ -167,7 +168,16 @@ class DatabaseTests(CommandTests):
         for command, instead in (("backup", "pg_dump"), ("restore", "pg_restore")):
             told = self.complaint_of(command, "--config", file, "FILE")
             self.assertIn(f"Run: {instead} ", told)
-            self.assertIn("--dbname='postgresql://me:***@db.example/broker'", told)
+            (database,) = re.findall("--dbname='(.*)'", told)
+            self.assertEqual(set(database.split()), {"user=me", "host=db.example", "dbname=broker"})
+
+    def test_backup_of_a_postgresql_with_a_standby(self) -> None:
+        url = "postgresql+psycopg://me@/broker?host=a.example:5432&host=b.example:5433"
+        file = self.written("c.toml", f"database = '{url}&target_session_attrs=read-write'\n")
+        told = self.complaint_of("backup", "--config", file, "FILE")
+        self.assertIn("host=a.example,b.example", told)
+        self.assertIn("port=5432,5433", told)
+        self.assertIn("target_session_attrs=read-write", told)
 
     def test_sweep(self) -> None:
         self.output_of("import", "--data", self.data, self.written("d.json", json.dumps(OLD)))

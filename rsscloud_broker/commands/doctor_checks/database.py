@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import URL, make_url
+from sqlalchemy import make_url
 
 from rsscloud_broker import storage
 from rsscloud_broker.commands.doctor_checks.results import CheckContext, Level, Result
@@ -114,7 +114,7 @@ async def backup(patient: CheckContext) -> AsyncIterator[Result]:
     if _cannot_be_reached(patient):
         return
     if _is_postgresql(url):
-        level, found, advice = await patient.in_thread(_try_dump, make_url(url))
+        level, found, advice = await patient.in_thread(_try_dump, url)
         yield Result(level, "backup", found, advice)
         return
     file = storage.database_file(url)
@@ -136,15 +136,15 @@ async def backup(patient: CheckContext) -> AsyncIterator[Result]:
         yield Result("ok", "backup", f"a trial made a copy of {_megabytes(copied)}")
 
 
-def _try_dump(url: URL) -> tuple[Level, str, str]:
+def _try_dump(url: str) -> tuple[Level, str, str]:
     """Have ``pg_dump`` dump the definitions of the tables; level, fact and advice."""
     program = shutil.which("pg_dump")
     if program is None:
         advice = "install the server's client programs, or make backups on another machine"
         return "warn", "pg_dump, which makes backups, is missing on this machine", advice
     # The password goes through the environment, since everybody can see the arguments.
-    target = url.set(drivername="postgresql", password=None).render_as_string()
-    password = {"PGPASSWORD": str(url.password)} if url.password else {}
+    target, secret = storage.libpq_arguments(url)
+    password = {"PGPASSWORD": secret} if secret else {}
     command = [program, "--schema-only", "--no-password", "--file", os.devnull, "--dbname", target]
     try:
         done = subprocess.run(  # noqa: S603 # pg_dump, with the URL of the configuration

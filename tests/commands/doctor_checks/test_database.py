@@ -145,6 +145,15 @@ class PostgreSQLTests(DoctorTestCase):
         level, text = await self.only(database.backup(self.patient()))
         self.assertEqual((level, text), ("ok", "pg_dump can read the database; "))
 
+    async def test_a_standby(self) -> None:
+        url = make_url(self.config.database or "")
+        servers = ("/nowhere:5432", f"{url.query['host']}:5432")
+        url = url.update_query_dict({"host": servers})
+        self.change(database=url.render_as_string(hide_password=False))
+        self.assertEqual((await self.only(database.database(self.patient())))[0], "ok")
+        level, text = await self.only(database.backup(self.patient()))
+        self.assertEqual((level, text), ("ok", "pg_dump can read the database; "))
+
     async def test_another_clock(self) -> None:
         self.patch(self.clock, "wall_seconds", lambda: 1_000_000_000.0)
         results = await self.results(database.integrity(self.patient()))
