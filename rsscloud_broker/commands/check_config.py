@@ -73,9 +73,7 @@ def build_unstarted(
 
     from rsscloud_broker.composition.server import Server  # noqa: PLC0415
 
-    options = Options()
-    options.update({"config": config_file, "public-url": public_url, **others})
-    settings = options.configuration(makers)
+    settings = configuration_of(makers, config_file, public_url, **others)
     try:
         check_endpoints(settings.all_listen, reactor)
     except config.ConfigError as error:
@@ -85,6 +83,15 @@ def build_unstarted(
         faults = (f"{where}: {config.with_line(each, text)}" for each in str(error).splitlines())
         raise config.ConfigError("\n".join(faults)) from error
     return settings, Server(_without_systemd(settings), reactor, makers).service
+
+
+def configuration_of(
+    makers: plugin_discovery.Makers, config_file: str | None, public_url: str | None, **others: Any
+) -> config.Config:
+    """The configuration of a broker that twistd starts with these options: see above."""
+    options = Options()
+    options.update({"config": config_file, "public-url": public_url, **others})
+    return options.configuration(makers)
 
 
 def _without_systemd(settings: config.Config) -> config.Config:

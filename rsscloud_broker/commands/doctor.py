@@ -15,8 +15,8 @@ from rsscloud_broker import config
 from rsscloud_broker.client import feed_doctor
 from rsscloud_broker.client.feed_push import OwnBroker
 from rsscloud_broker.client.feed_requests import make_ask
-from rsscloud_broker.commands.check_config import build_unstarted
-from rsscloud_broker.commands.configured import Place, config_option, data_option, plain_errors
+from rsscloud_broker.commands.check_config import build_unstarted, configuration_of
+from rsscloud_broker.commands.configured import config_option, data_option, plain_errors
 from rsscloud_broker.commands.connected import cacert_option, outbound, run
 from rsscloud_broker.commands.doctor_checks import checks, results
 from rsscloud_broker.commands.doctor_checks.results import CheckContext, Result
@@ -65,7 +65,7 @@ def examine(
     if broker and not feed_url:
         raise click.UsageError("--broker needs FEED_URL")
     if feed_url:
-        own = _named_broker(config_file, others["data"], public_url, broker)
+        own = _named_broker(config_file, public_url, broker, **others)
         run(lambda reactor: _examine_feed(reactor, feed_url, own, as_json))
         return
     try:
@@ -108,19 +108,20 @@ async def _examine_feed(reactor: Any, url: str, own: OwnBroker | None, as_json: 
 
 
 def _named_broker(
-    config_file: str | None, data: str | None, public_url: str | None, url: str | None
+    config_file: str | None, public_url: str | None, url: str | None, **others: Any
 ) -> OwnBroker | None:
     """The broker that a feed should name; None if the command line names none."""
     if url or not config_file:
         url = url or public_url
         return OwnBroker(url.rstrip("/"), _USUAL, has_hub=True) if url else None
-    settings = Place(config_file, data).settings()
+    makers = plugin_discovery.discover()
+    settings = configuration_of(makers, config_file, public_url, **others)
     protocols = plugin_building.protocols(settings.notifiers, config_file)
     doors = plugin_discovery.select(
-        plugin_discovery.discover().front_doors, settings.front_doors, "front_doors", config_file
+        makers.front_doors, settings.front_doors, "front_doors", config_file
     )
     has_hub = WEBSUB in protocols and "websub" in {maker.name for maker, _ in doors}
-    return OwnBroker(public_url or settings.address, protocols - {WEBSUB}, has_hub)
+    return OwnBroker(settings.address, protocols - {WEBSUB}, has_hub)
 
 
 def _print_results(found: Sequence[Result], as_json: bool) -> None:

@@ -32,16 +32,30 @@ class UsageTests(CommandTests):
     def test_the_broker_of_a_feed(self) -> None:
         usual = frozenset({"http-post", "https-post", "xml-rpc", "soap"})
         named = doctor._named_broker
-        self.assertIsNone(named(None, None, None, None))
+        self.assertIsNone(named(None, None, None))
         at = OwnBroker("https://b.example", usual, True)
-        self.assertEqual(named(None, None, None, "https://b.example/"), at)
+        self.assertEqual(named(None, None, "https://b.example/"), at)
         file = self.written(
             "c.toml",
             'public_url = "https://b.example"\n'
             "[notifiers.soap]\nenabled = false\n[front_doors.websub]\nenabled = false\n",
         )
         expected = OwnBroker("https://b.example", usual - {"soap"}, False)
-        self.assertEqual(named(file, None, None, None), expected)
+        self.assertEqual(named(file, None, None), expected)
+
+    def test_the_broker_of_a_feed_with_its_other_options(self) -> None:
+        """They mean what they mean where the broker itself is examined."""
+        named, file = doctor._named_broker, self.written("c.toml", "")
+        for public_url, options, url in (
+            ("HTTPS://b.example/", {}, "https://b.example"),
+            (None, {"listen": ("tcp:8080",)}, "http://localhost:8080"),
+            ("https://b.example", {"local": True}, "https://b.example"),
+        ):
+            found = named(file, public_url, None, **options)
+            self.assertEqual(found and found.url, url)
+        feed = ("http://feeds.example/", "--config", file)
+        told = self.complaint_of("doctor", *feed, "--public-url", "b.example")
+        self.assertIn("must be a whole http or https URL", told)
 
 
 class RunTests(ProcessTests):
