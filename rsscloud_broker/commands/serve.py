@@ -32,7 +32,7 @@ def _serve(**given: Any) -> None:
         option = f"--{name.replace('_', '-')}"
         if value is True:
             arguments.append(option)
-        elif value:
+        elif value not in (None, False):
             values = [value] if isinstance(value, str) else value
             arguments += [f"{option}={each}" for each in values]
     options: Any = twistd.ServerOptions()  # type: ignore[attr-defined] # that of the platform

@@ -16,6 +16,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker import __version__
 from rsscloud_broker.commands.serve import serve
+from rsscloud_broker.config import ConfigError
 from rsscloud_broker.runtime.command_line import Options
 from tests.commands.cases import CommandTests
 from tests.e2e.fixture import TIMEOUT, request, until
@@ -47,6 +48,16 @@ class ServeOptionsTests(CommandTests):
                 "public-url": "https://broker.example",
             },
         )
+
+    def test_an_option_without_a_value_is_passed_on(self) -> None:
+        """Such as ``--data "$DATA"``, where that variable is not set."""
+        self.output_of("serve", "--data", "", "--public-url", "", "--listen", "")
+        (options,) = self.started
+        self.assertEqual(
+            (options["data"], options["public-url"], options["listen"]), ("", "", [""])
+        )
+        with self.assertRaisesRegex(ConfigError, "must not be empty"):
+            options.configuration()
 
     def test_each_option_is_explained(self) -> None:
         text = self.output_of("serve", "--help")
