@@ -187,6 +187,15 @@ class SystemdTests(DeploymentTests):
         # twistd sends no readiness message, so systemd must not wait for one.
         self.assertIn(service["Type"], {"simple", "exec"})
 
+    def test_the_access_log_of_the_manual(self) -> None:
+        """The service may write where the manual puts the access log."""
+        manual = (TAP.parent / "docs" / "operating" / "logs.rst").read_text(encoding="utf-8")
+        (file,) = re.findall(r'^ +access = "(.+)"$', manual, re.MULTILINE)
+        for name in ("rsscloud-broker.service", "rsscloud-broker@.service"):
+            service = unit(name)["Service"]
+            self.assertEqual(Path(file).parent, Path("/var/log", service["LogsDirectory"]))
+            self.assertEqual(service["LogsDirectoryMode"], "0750")
+
     def line_of_service(self) -> list[str]:
         """The service's command line, with the paths of this test."""
         config = self.written("broker.toml", "")
