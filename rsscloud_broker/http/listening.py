@@ -118,15 +118,18 @@ def _with_backlog(description: str) -> str:
     return f"{description}:backlog={BACKLOG}"
 
 
-def check_endpoints(descriptions: Iterable[str], reactor: Any) -> None:
+def check_endpoints(
+    descriptions: Iterable[str], reactor: Any, *, beside: Iterable[str] = ()
+) -> None:
     """Check that texts are endpoints that the broker can use, without listening.
 
     The sockets that systemd gives to the service alone are missing here, which is no fault.
 
+    :param beside: endpoints that the broker listens on already, and goes on to.
     :raises ConfigError: some are not; the text has a line for each.
     """
     descriptions = list(descriptions)
-    problems = list(_conflicts(descriptions))
+    problems = list(_conflicts([*beside, *descriptions]))
     for description in descriptions:
         try:
             listener(description, Factory(), reactor)

@@ -107,7 +107,8 @@ class Reloading:
             # The broker listens at its present endpoints already, so only new ones are checked.
             running = (*self._running["listen"], *self._running["[metrics] listen"])
             new = [each for each in config.all_listen if each not in running]
-            check_endpoints(new, self._reactor)
+            kept = [each for each in config.all_listen if each in running]
+            check_endpoints(new, self._reactor, beside=kept)
         except ConfigError as error:
             faults.append(str(error))
         renewed = []

@@ -207,6 +207,12 @@ class ReloadingTests(SynchronousTestCase):
         self.assertEqual(said[3:], ["error: Nothing was changed: the broker goes on as it was."])
         self.assertEqual((self.told(), self.certificate.used), ([], []))
 
+    def test_an_endpoint_at_a_port_that_is_taken_changes_nothing(self) -> None:
+        listen = (*Config().listen, "tcp:5337:interface=127.0.0.1")
+        self.make().reload(lambda: Config(listen=listen, limits=RateLimitOptions(pings_burst=7)))
+        self.assertIn("is the port at which 'tcp:5337' listens already", self.said()[1])
+        self.assertEqual(self.told(), [])
+
     def test_an_endpoint_that_is_new_needs_a_restart(self) -> None:
         self.make().reload(lambda: Config(listen=("tcp:80",)))
         self.assertIn("warn: What has changed in these keys needs a restart: listen.", self.said())
