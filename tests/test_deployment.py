@@ -24,6 +24,7 @@ from twisted.trial.unittest import SynchronousTestCase
 import rsscloud_broker
 from rsscloud_broker import config
 from rsscloud_broker.runtime.command_line import Options
+from rsscloud_broker.runtime.data_lock import address_of
 from rsscloud_broker.runtime.plugin_discovery import discover, faults
 from tests.e2e.fixture import until
 from tests.e2e.programs import program
@@ -248,6 +249,8 @@ class SystemdTests(DeploymentTests):
         self.assertRegex(answer, rb"^HTTP/1\.1 (200|503) ")
         self.assertEqual(broker.wait_for(LISTENS)[1], str(port))
         self.assertEqual(status_and_body(f"http://127.0.0.1:{port}/")[0], 200)
+        # It is where the link to sign in leads.
+        self.assertEqual(address_of(str(self.directory / "data")), f"http://localhost:{port}")
 
     def test_signals_after_the_first_one_change_nothing(self) -> None:
         broker = Process(

@@ -80,7 +80,11 @@ class _AdoptingReactor:
 
     :param certificates: the list to which the endpoint's certificate is added, if it listens
         with TLS.
+    :ivar adopted_port: the port of a socket of TCP that systemd has opened, once the broker uses
+        it; 0 for all others.
     """
+
+    adopted_port = 0
 
     def __init__(self, reactor: Any, description: str, certificates: list[Certificate]) -> None:
         self._reactor = reactor
@@ -107,7 +111,15 @@ class _AdoptingReactor:
         if addressFamily == socket.AF_UNIX:
             return AdoptedPort.adopt(fileDescriptor, factory, self._reactor)
         port: IListeningPort = self._reactor.adoptStreamPort(fileDescriptor, addressFamily, factory)
+        where: Any = port.getHost()
+        self.adopted_port = where.port
         return port
+
+
+def adopted_port(service: Any) -> int:
+    """The port of the socket of TCP that systemd has opened for a listener; 0 for all others."""
+    reactor = getattr(getattr(service, "endpoint", None), "reactor", None)
+    return reactor.adopted_port if isinstance(reactor, _AdoptingReactor) else 0
 
 
 def _with_backlog(description: str) -> str:

@@ -21,7 +21,7 @@ from rsscloud_broker import __version__
 from rsscloud_broker.config import Config
 from rsscloud_broker.delivery.options import STOP_TIMEOUT
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.http.listening import sentence
+from rsscloud_broker.http.listening import SYSTEMD, adopted_port, sentence
 from rsscloud_broker.interfaces import AppTables
 from rsscloud_broker.runtime import data_lock, file_descriptors, memory
 from rsscloud_broker.runtime.start_checks import (
@@ -139,7 +139,7 @@ class BrokerService(MultiService):
             self._check_start()
         try:
             Path(self._config.data, "public").mkdir(parents=True, exist_ok=True)
-            self._lock = data_lock.hold(self._config.data, self._config.local_address)
+            self._lock = data_lock.hold(self._config.data, self._local_address())
         except BlockingIOError as error:
             raise CannotStart(
                 f"another broker runs with the data in {self._config.data}; --data names others"
@@ -159,6 +159,14 @@ class BrokerService(MultiService):
         self.log.info(
             "rsscloud-broker {version} at {url}/", version=__version__, url=self._config.address
         )
+
+    def _local_address(self) -> str:
+        """The URL for a browser on this machine, once the broker listens."""
+        address = self._config.local_address
+        if not self._config.listen[0].startswith(SYSTEMD):
+            return address
+        port = next(filter(None, map(adopted_port, self)), 0)
+        return f"{address}:{port}" if port else address
 
     def allow_descriptors(self, needed: int) -> None:
         """Raise the limit of file descriptors to ``needed``; log a warning if that fails."""
