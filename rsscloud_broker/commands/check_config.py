@@ -8,9 +8,8 @@ from typing import Any
 
 import click
 from attrs import evolve
-from sqlalchemy import make_url
 
-from rsscloud_broker import config
+from rsscloud_broker import config, storage
 from rsscloud_broker.commands.configured import config_option, data_option, plain_errors
 from rsscloud_broker.commands.output import print_table
 from rsscloud_broker.http.listening import SYSTEMD, check_endpoints
@@ -41,10 +40,9 @@ def check_config(config_file: str | None, public_url: str | None, **others: Any)
         click.echo(f"Warning: {warning}", err=True)
     if found.faults:
         raise click.ClickException("\n".join(found.faults))
-    database = make_url(settings.database_url).render_as_string(hide_password=True)
     lines = {
         "data": f"{settings.data} ({found.data})",
-        "database": f"{database} ({found.database})",
+        "database": f"{storage.shown(settings.database_url)} ({found.database})",
         "listen": ", ".join(settings.listen),
         "metrics": _metrics_in_words(settings.metrics),
         "public_url": settings.public_url or f"{settings.address} (derived from listen)",

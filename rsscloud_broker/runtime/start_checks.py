@@ -143,7 +143,8 @@ def file_faults(config: Config) -> list[str]:
 
 def has_password(url: str) -> bool:
     """Whether an SQLAlchemy URL contains a password."""
-    return bool(make_url(url).password)
+    parsed = make_url(url)
+    return bool(parsed.password or parsed.query.get("password"))
 
 
 def log_faults(file: Path) -> list[str]:

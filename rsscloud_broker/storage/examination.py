@@ -60,7 +60,10 @@ def database_file(url: str) -> Path | None:
 
 def shown(url: str) -> str:
     """A database URL for people, without its password."""
-    return make_url(url).render_as_string(hide_password=True)
+    parsed = make_url(url)
+    if "password" in parsed.query:  # libpq takes it there, too
+        parsed = parsed.update_query_dict({"password": "..."})
+    return parsed.render_as_string(hide_password=True)
 
 
 def libpq_arguments(url: str) -> tuple[str, str]:

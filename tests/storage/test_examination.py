@@ -11,7 +11,7 @@ from sqlalchemy import create_engine, make_url, text
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.storage import UnfitDatabase, database_file, examine, migrate
+from rsscloud_broker.storage import UnfitDatabase, database_file, examine, migrate, shown
 from rsscloud_broker.storage.upgrade import LATEST_REVISION
 from tests.notes import FIRST, SECOND
 from tests.postgresql import borrowed_database, empty_database
@@ -234,6 +234,14 @@ class PostgresqlTests(SynchronousTestCase):
         name = make_url(url).database
         self.run_as_owner(url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
         self.assertIn("it takes no changes", self.refusal(url))
+
+
+class ShownTests(SynchronousTestCase):
+    def test_no_password_is_shown(self) -> None:
+        for place in ("me:sesame@h/x?sslmode=require", "me@h/x?sslmode=require&password=sesame"):
+            said = shown(f"postgresql+psycopg://{place}")
+            self.assertNotIn("sesame", said)
+            self.assertIn("sslmode=require", said)
 
 
 class AdviceTests(SynchronousTestCase):

@@ -71,6 +71,7 @@ class DataTests(DoctorTestCase):
             ),
             ({"metrics": Metrics(token="t" * 16), "front_doors": {}}, "the token of the metrics"),
             ({"database": "postgresql+psycopg://me:sesame@h/x", "metrics": Metrics()}, "password"),
+            ({"database": "postgresql+psycopg://me@h/x?password=sesame"}, "password"),
         ):
             self.change(**values)
             results = await self.results(machine.data(self.patient(config_file=str(file))))
