@@ -19,9 +19,11 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from textwrap import dedent
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from treq.testing import StubTreq
+from twisted.internet.defer import Deferred, succeed
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
@@ -35,7 +37,7 @@ from rsscloud_broker.interfaces import (
     INotifier,
     NotifierParts,
 )
-from rsscloud_broker.model import Callback, Intent, Notification, Outcome, Ping
+from rsscloud_broker.model import Callback, Content, Intent, Notification, Outcome, Ping
 from rsscloud_broker.runtime.plugin_building import make_all
 from rsscloud_broker.runtime.plugin_discovery import Makers
 from rsscloud_broker.testing import FakeBroker, FakeOutbound, front_door_parts, reply, sink_parts
@@ -458,3 +460,33 @@ class ManualTests(SynchronousTestCase):
             contracts,
             ["HelloPingContract", "JsonPostContract", "LineLogContract", "NoticesContract"],
         )
+
+
+class NoticesTests(ExampleTestCase):
+    module = "notices"
+
+    def test_two_at_the_same_moment(self) -> None:
+        """The content that is published with the second one has the first one, too."""
+        stored: list[str] = []
+        published: list[tuple[bytes, Deferred[None]]] = []
+
+        def publish(url: str, content: Content, store: object, source: str) -> Deferred[None]:
+            published.append((content.body, Deferred()))
+            return published[-1][1]
+
+        parts = SimpleNamespace(
+            public_url="http://broker.example",
+            callers=SimpleNamespace(caller=lambda _: succeed(SimpleNamespace(session=None))),
+            database=SimpleNamespace(read=lambda _: succeed(stored[::-1])),
+            publisher=SimpleNamespace(publish=publish),
+        )
+        self.patch(self.example, "client_address", lambda _: "")
+        self.patch(self.example, "parameter", lambda request, _: request)
+        board = self.example.Notices(self.example.NoticesOptions(), parts)
+        answers = [Deferred.fromCoroutine(board.add(text)) for text in ("one", "two")]
+        for number, text in enumerate(("one", "two")):
+            stored.append(text)
+            published[number][1].callback(None)
+        self.assertEqual([body for body, _ in published], [b"one\n", b"two\none\n"])
+        for answer in answers:
+            self.assertEqual(self.successResultOf(answer).status, 200)

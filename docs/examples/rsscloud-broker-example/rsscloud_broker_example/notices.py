@@ -12,6 +12,7 @@ from functools import partial
 from attrs import field, frozen
 from attrs.validators import ge
 from sqlalchemy import Column, Connection, Table, Text, insert, select
+from twisted.internet.defer import DeferredLock
 from twisted.web.server import Request
 from zope.interface import implementer
 
@@ -72,6 +73,7 @@ class Notices(RoutesOnly):
         self._options = options
         self._parts = parts
         self.url = f"{parts.public_url}/notices"
+        self._lock = DeferredLock()
 
     def routes(self) -> Sequence[Route]:
         return [
@@ -91,11 +93,13 @@ class Notices(RoutesOnly):
         caller = await self._parts.callers.caller(request)
         if caller is None or caller.session is not None:
             return Answer(b"Send an API token, please.\n", PLAIN, 401)
-        content = _content([text, *await self._newest()][: self._options.shown])
         source = client_address(request)
         try:
-            # The notice is stored, and the work of notifying begins, in one transaction.
-            await self._parts.publisher.publish(self.url, content, partial(add, text=text), source)
+            async with self._lock:  # so that no notice of the same moment is missing in the content
+                content = _content([text, *await self._newest()][: self._options.shown])
+                # The notice is stored, and the work of notifying begins, in one transaction.
+                store = partial(add, text=text)
+                await self._parts.publisher.publish(self.url, content, store, source)
         except Forbidden as error:
             return Answer(f"This was not accepted: {error}.\n".encode(), PLAIN, 403)
         return Answer(b"Thanks for the notice.\n", PLAIN)
