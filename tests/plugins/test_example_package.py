@@ -465,28 +465,36 @@ class ManualTests(SynchronousTestCase):
 class NoticesTests(ExampleTestCase):
     module = "notices"
 
-    def test_two_at_the_same_moment(self) -> None:
-        """The content that is published with the second one has the first one, too."""
-        stored: list[str] = []
-        published: list[tuple[bytes, Deferred[None]]] = []
-
-        def publish(url: str, content: Content, store: object, source: str) -> Deferred[None]:
-            published.append((content.body, Deferred()))
-            return published[-1][1]
-
+    def setUp(self) -> None:
+        super().setUp()
+        self.stored: list[str] = []
+        self.published: list[tuple[bytes, Deferred[None]]] = []
+        self.caller = SimpleNamespace(session=None, scopes={"publish"})
         parts = SimpleNamespace(
             public_url="http://broker.example",
-            callers=SimpleNamespace(caller=lambda _: succeed(SimpleNamespace(session=None))),
-            database=SimpleNamespace(read=lambda _: succeed(stored[::-1])),
-            publisher=SimpleNamespace(publish=publish),
+            callers=SimpleNamespace(caller=lambda _: succeed(self.caller)),
+            database=SimpleNamespace(read=lambda _: succeed(self.stored[::-1])),
+            publisher=SimpleNamespace(publish=self.publish),
         )
         self.patch(self.example, "client_address", lambda _: "")
         self.patch(self.example, "parameter", lambda request, _: request)
-        board = self.example.Notices(self.example.NoticesOptions(), parts)
-        answers = [Deferred.fromCoroutine(board.add(text)) for text in ("one", "two")]
+        self.board = self.example.Notices(self.example.NoticesOptions(), parts)
+
+    def publish(self, url: str, content: Content, store: object, source: str) -> Deferred[None]:
+        self.published.append((content.body, Deferred()))
+        return self.published[-1][1]
+
+    def test_a_token_for_something_else(self) -> None:
+        self.caller.scopes = {"metrics"}
+        answer = self.successResultOf(Deferred.fromCoroutine(self.board.add("one")))
+        self.assertEqual((answer.status, self.published), (403, []))
+
+    def test_two_at_the_same_moment(self) -> None:
+        """The content that is published with the second one has the first one, too."""
+        answers = [Deferred.fromCoroutine(self.board.add(text)) for text in ("one", "two")]
         for number, text in enumerate(("one", "two")):
-            stored.append(text)
-            published[number][1].callback(None)
-        self.assertEqual([body for body, _ in published], [b"one\n", b"two\none\n"])
+            self.stored.append(text)
+            self.published[number][1].callback(None)
+        self.assertEqual([body for body, _ in self.published], [b"one\n", b"two\none\n"])
         for answer in answers:
             self.assertEqual(self.successResultOf(answer).status, 200)

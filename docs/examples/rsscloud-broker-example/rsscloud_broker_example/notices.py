@@ -1,7 +1,8 @@
 """An application: a board of notices, which is a topic that others can subscribe to.
 
 ``GET /notices`` shows the newest notices as plain text, and ``POST /notices`` with ``text`` adds
-one, for programs that send an API token in ``Authorization: Bearer TOKEN``.
+one, for programs that send an API token with the scope ``publish`` in ``Authorization: Bearer
+TOKEN``.
 """
 
 from __future__ import annotations
@@ -93,6 +94,8 @@ class Notices(RoutesOnly):
         caller = await self._parts.callers.caller(request)
         if caller is None or caller.session is not None:
             return Answer(b"Send an API token, please.\n", PLAIN, 401)
+        if "publish" not in caller.scopes:
+            return Answer(b"The token needs the scope publish.\n", PLAIN, 403)
         source = client_address(request)
         try:
             async with self._lock:  # so that no notice of the same moment is missing in the content
