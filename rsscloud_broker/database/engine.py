@@ -28,6 +28,9 @@ _WRITES = "rsscloud_broker_writes"
 #: The SQLSTATE with which PostgreSQL says that its disk is full.
 _DISK_FULL = "53100"
 
+#: The one with which it says that the role lacks a right (insufficient_privilege).
+_MAY_NOT = "42501"
+
 
 def open_engine(
     url: str,
@@ -88,6 +91,11 @@ def as_unavailable(error: BaseException) -> StoreUnavailable | None:
     # For a damaged file the driver raises the base class itself.
     if not is_unusable and type(error) is not DatabaseError:
         return None
+    return _unavailable(error)
+
+
+def _unavailable(error: BaseException) -> StoreUnavailable:
+    """The error to raise instead of one of the database."""
     reason = error.orig if isinstance(error, DBAPIError) else error
     kind = DiskFull if _is_full(reason) else StoreUnavailable
     unavailable = kind(
@@ -113,11 +121,12 @@ def _is_full(reason: BaseException | None) -> bool:
 
 @contextmanager
 def database_errors() -> Iterator[None]:
-    """Turn failures of the database into ``StoreUnavailable``."""
+    """Turn failures of the database, and rights that are missing, into ``StoreUnavailable``."""
     try:
         yield
     except Exception as error:
-        unavailable = as_unavailable(error)
+        lacks_right = getattr(getattr(error, "orig", None), "sqlstate", "") == _MAY_NOT
+        unavailable = _unavailable(error) if lacks_right else as_unavailable(error)
         if unavailable is None:
             raise
         raise unavailable from error

@@ -137,6 +137,10 @@ _ADVICE: Final = (
         "Correct the user and the password in the URL, or have the server let them in (createuser, "
         "pg_hba.conf).",
     ),
+    (
+        ("permission denied", "must be owner"),
+        "Use the role that owns the tables, or grant this one the rights that check-config names.",
+    ),
     (("resolve host", "translate host name"), "Correct the host in the URL."),
     (
         ("too many clients", "connection slots"),

@@ -210,6 +210,11 @@ class PostgresqlTests(SynchronousTestCase):
             f"the role {self.role} may make no tables in it; grant CREATE on the schema",
         )
 
+    def test_a_command_of_a_role_that_may_do_nothing(self) -> None:
+        said = str(self.assertRaises(Unavailable, migrate, self.borrowed()))
+        self.assertIn("permission denied for table", said)
+        self.assertIn("Use the role that owns the tables", said)
+
     def test_a_role_that_would_have_to_migrate(self) -> None:
         url = self.borrowed(
             "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public",
