@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from pathlib import Path
+from time import sleep
 from typing import IO
 
 
@@ -21,7 +22,11 @@ def hold(data: str, address: str = "") -> IO[bytes]:
     """
     # Without a buffer nothing is left to be written, and to fail, when the file is closed.
     file = Path(data, "lock").open("ab", buffering=0)  # noqa: SIM115 # open as long as it locks
-    flock(file, LOCK_EX | LOCK_NB)
+    try:
+        flock(file, LOCK_EX | LOCK_NB)
+    except BlockingIOError:  # perhaps somebody only looks whether it is held
+        sleep(0.1)
+        flock(file, LOCK_EX | LOCK_NB)
     with suppress(OSError):  # the disk may be full, and a broker can do without
         file.truncate(0)
         file.write(address.encode())

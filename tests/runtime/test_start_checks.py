@@ -6,6 +6,7 @@ import os
 import socket
 import sqlite3
 from contextlib import closing
+from fcntl import LOCK_SH, flock
 from pathlib import Path
 from pwd import getpwuid
 from tempfile import TemporaryDirectory
@@ -262,6 +263,16 @@ class DataLockTests(SynchronousTestCase):
             self.assertTrue(data_lock.is_held(data))
             self.assertRaises(BlockingIOError, data_lock.hold, data)
         self.assertFalse(data_lock.is_held(data))
+
+    def test_a_start_while_somebody_looks(self) -> None:
+        """A command that looks whether a broker runs has the lock for a moment."""
+        data = self.mktemp()
+        Path(data).mkdir()
+        looking = self.enterContext(Path(data, "lock").open("ab"))
+        flock(looking, LOCK_SH)
+        self.patch(data_lock, "sleep", lambda _: looking.close())
+        with data_lock.hold(data):
+            self.assertTrue(data_lock.is_held(data))
 
     def test_where_the_broker_is(self) -> None:
         data = self.mktemp()
