@@ -75,7 +75,11 @@ async def call_soap(
     :raises ClientError: the call failed.
     """
     headers = _XML | {"SOAPAction": f'"{action}"'}
-    reply = await web.post(url, headers, soap.encode_call(operation, parameters))
+    try:
+        body = soap.encode_call(operation, parameters)
+    except ValueError:  # a feed may name any operation
+        raise ClientError(f"{url}: {operation!r} cannot be the name of an operation") from None
+    reply = await web.post(url, headers, body)
     if reply.status != 500:  # a fault has this status
         _require_success(url, reply)
     try:

@@ -198,6 +198,14 @@ class ListenTests(ProcessTests):
         self.assertEqual(await command.ended, 0)
         self.assertNotIn(b"BrokenPipe", command.errors)
 
+    async def test_an_operation_that_cannot_be(self) -> None:
+        feed = self.serve_feed(SmallCloud(), "rssCloud.please notify", "soap", "/soap")
+        command = self.start("listen", feed)
+        self.assertEqual(await command.ended, 1)
+        said = command.errors.decode()
+        self.assertIn("'please notify' cannot be the name of an operation", said)
+        self.assertEqual(said.count("\n"), 1, said)
+
     async def test_a_registration_that_fails(self) -> None:
         refusal = b'<notifyResult success="false" msg="Not today."/>'
         broker = self.serve(Server(Answer(refusal)))
