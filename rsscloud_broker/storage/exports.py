@@ -148,10 +148,15 @@ def _time_or_none(micros: int | None) -> str | None:
 def write_file(path: str, text: Iterable[str]) -> None:
     """Write a text to a file that only its owner may read.
 
-    An existing file is replaced only when the whole text is on the disk.
+    An existing file is replaced only when the whole text is on the disk.  A pipe or a device is
+    written to, and not replaced.
 
     :raises OSError: the file cannot be written.
     """
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, "w", encoding="utf-8") as other:
+            other.writelines(text)
+        return
     target = os.path.realpath(path)  # so that a symbolic link is kept
     with NamedTemporaryFile(
         "w", encoding="utf-8", dir=os.path.dirname(target), prefix=".export-", delete=False

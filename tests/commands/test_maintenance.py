@@ -162,6 +162,15 @@ class DatabaseTests(CommandTests):
         self.assertIn("backup does not exist; name a file that backup has made", told)
         self.assertFalse(other.exists())
 
+    def test_export_to_a_pipe(self) -> None:
+        """As the shell names it, for instance: export >(gzip > FILE)."""
+        self.output_of("import", "--data", self.data, self.written("d.json", json.dumps(OLD)))
+        reader, writer = os.pipe()
+        self.output_of("export", "--data", self.data, f"/dev/fd/{writer}")
+        os.close(writer)
+        with open(reader, "rb") as pipe:
+            self.assertIn("topics", json.load(pipe))
+
     def test_backup_of_postgresql(self) -> None:
         url = "postgresql+psycopg://me:secret@db.example/broker"
         file = self.written("c.toml", f"database = '{url}'\n")
