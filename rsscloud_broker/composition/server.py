@@ -376,9 +376,9 @@ class Server(Foundation):
 
     def _local_sign_in(self) -> LocalSignIn:
         """What prints the link to sign in: it leads to the authoring tool, if that runs."""
-        here = self.config.local_address  # others may reach it at another one
         next_path = "/write" if "writing" in self.names("apps") else "/"
-        return LocalSignIn(self.account_store, self.clock, here, next_path, write_to_terminal)
+        parts = (self.account_store, self.clock, self.config.local_address, next_path)
+        return LocalSignIn(*parts, write_to_terminal, self.config.data)
 
     @part
     def service(self) -> BrokerService:

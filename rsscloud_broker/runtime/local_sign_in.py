@@ -7,6 +7,7 @@ Each start prints a new link, which works once, in a browser on this machine: se
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 
 from rsscloud_broker.accounts import digest_of, new_secret
+from rsscloud_broker.config import Config
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import Account, IClock
 from rsscloud_broker.storage import AccountStore
@@ -38,6 +40,7 @@ class LocalSignIn(Service):
     :param broker: the URL of the broker for a browser on this machine.
     :param next_path: where the link leads after signing in.
     :param say: writes a text to the terminal, and returns whether there is one.
+    :param data: the data directory of the broker.
     """
 
     name = "local sign-in"
@@ -48,6 +51,7 @@ class LocalSignIn(Service):
     _broker: str
     _next_path: str
     _say: Callable[[str], bool]
+    _data: str = Config().data
     _offer_call: Deferred[None] | None = field(default=None, init=False)
 
     def startService(self) -> None:
@@ -67,7 +71,7 @@ class LocalSignIn(Service):
             expires_at = self._clock.wall_seconds() + LINK_LIFE
             if account and await self._store.add_link(account.id, digest_of(secret), expires_at):
                 link = link_to(self._broker, secret, self._next_path)
-                if not self._say(invitation(link, account.name)):
+                if not self._say(invitation(link, account.name, self._data)):
                     self.log.info(
                         "Sign in as {name}, once and on this machine: {link}",
                         name=account.name,
@@ -98,12 +102,13 @@ class LocalSignIn(Service):
         )
 
 
-def invitation(link: str, name: str) -> str:
-    """What is printed beside a link."""
+def invitation(link: str, name: str, data: str) -> str:
+    """What is printed beside a link to an account of the broker with a data directory."""
+    where = "" if data == Config().data else f" --data {shlex.quote(data)}"
     return (
         f"\nSign in as {name} with this link, in a browser on this machine:\n\n    {link}\n\n"
         f"It works once, within {LINK_LIFE // 60} minutes.  To get another one: "
-        f"{command()} account link {name}\n\n"
+        f"{command()} account link {name}{where}\n\n"
     )
 
 

@@ -37,8 +37,9 @@ class LocalSignInTests(SynchronousTestCase):
             self.said.append(text)
         return self.has_terminal
 
-    def start(self, next_path: str = "/write") -> LocalSignIn:
-        service = LocalSignIn(self.store, self.clock, "http://localhost:5337", next_path, self.say)
+    def start(self, data: str = Config().data) -> LocalSignIn:
+        known = (self.store, self.clock, "http://localhost:5337", "/write", self.say)
+        service = LocalSignIn(*known, data)
         service.startService()
         return service
 
@@ -65,7 +66,11 @@ class LocalSignInTests(SynchronousTestCase):
         self.assertTrue(made.is_admin)
         stored = self.successResultOf(self.store.stored_password(NAME))
         self.assertEqual(stored.hash, "")
-        self.assertIn(f"account link {NAME}", self.said[0])
+        self.assertIn(f"account link {NAME}\n", self.said[0])
+
+    def test_the_command_names_other_data(self) -> None:
+        self.start("other data")
+        self.assertIn(f"account link {NAME} --data 'other data'\n", self.said[0])
 
     def test_the_command_can_be_pasted(self) -> None:
         """Unless it is on the path, it is named by where it is."""
