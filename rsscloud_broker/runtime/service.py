@@ -30,7 +30,7 @@ from rsscloud_broker.runtime.start_checks import (
     database_state,
     file_faults,
 )
-from rsscloud_broker.storage import UnfitDatabase, migrate
+from rsscloud_broker.storage import UnfitDatabase, database_file, migrate
 from rsscloud_broker.util.deferreds import returns_deferred
 
 #: Seconds that all else has to stop in, when the notifications under way have ended.
@@ -87,7 +87,7 @@ class BrokerService(MultiService):
         self.app_tables = app_tables
         self._observer = observer
         self._changes_user = os.geteuid() == 0 if changes_user is None else changes_user
-        self._lock: IO[bytes] | None = None
+        self._locks: list[IO[bytes]] = []
         self._workers: Sequence[IService] = ()
 
     def add_parts(
@@ -139,7 +139,10 @@ class BrokerService(MultiService):
             self._check_start()
         try:
             Path(self._config.data, "public").mkdir(parents=True, exist_ok=True)
-            self._lock = data_lock.hold(self._config.data, self._local_address())
+            self._locks.append(data_lock.hold(self._config.data, self._local_address()))
+            if (file := database_file(url)) is not None:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                self._locks.append(data_lock.hold(str(file.parent), name=f"{file.name}.lock"))
         except BlockingIOError as error:
             raise CannotStart(
                 f"another broker runs with the data in {self._config.data}; --data names others"
@@ -182,7 +185,7 @@ class BrokerService(MultiService):
 
     @returns_deferred
     async def stopService(self) -> None:
-        """Stop the parts in turn, and give the lock back unless a part hangs."""
+        """Stop the parts in turn, and give the locks back unless a part hangs."""
         self.running = 0
         until = self._clock.seconds() + STOP_WITHIN
         hanging: list[str] = []
@@ -197,8 +200,9 @@ class BrokerService(MultiService):
                 "next start.",
                 parts=", ".join(hanging),
             )
-        elif self._lock is not None:  # a hanging part may still write, so keep the lock then
-            self._lock.close()
+            return  # a hanging part may still write, so keep the locks
+        for lock in self._locks:
+            lock.close()
 
     def _in_turn(self) -> Iterator[Sequence[IService]]:
         """The parts in the order in which they stop; the workers together, at the first of them."""

@@ -134,8 +134,11 @@ def file_faults(config: Config) -> list[str]:
         other = "'database' in the configuration names another file"
         faults.extend(_faults_of_directory(database.parent, other))
         if not faults:
-            beside = (Path(f"{database}{suffix}") for suffix in ("-wal", "-shm"))
+            beside = (Path(f"{database}{suffix}") for suffix in ("-wal", "-shm", ".lock"))
             faults.extend(_faults_of_files((database, *beside), other))
+        is_used = data_lock.is_held(str(database.parent), f"{database.name}.lock")
+        if is_used and not data_lock.is_held(config.data):
+            faults.append(f"a broker with other data works on {database}: stop it, or {other}")
     if config.log.access not in {"", "-"}:
         faults.extend(_faults_of_log(Path(config.log.access)))
     return faults

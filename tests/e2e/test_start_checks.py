@@ -291,6 +291,19 @@ class BesideTests(EndToEndTestCase):
         self.assertNotIn("#warn", broker.log)
         self.assertNotIn("#error", broker.log)
 
+    def test_its_database_with_other_data(self) -> None:
+        broker = self.own_broker()
+        broker.start()
+        home = self.directory()
+        file = home / "broker.toml"
+        file.write_text(f"database = 'sqlite:///{broker.data}/broker.sqlite'\n")
+        options = ["--local", "--config", file, "--data", home / "data"]
+        for command in ("serve", "check-config"):
+            done = run("rsscloud-broker", command, *options, "--listen", "tcp:0")
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("a broker with other data works on", done.stdout + done.stderr)
+        broker.ping(self.origin().feed())
+
     def test_what_somebody_else_has(self) -> None:
         port = self.origin().port
         listen = f"tcp:{port}:interface=127.0.0.1"

@@ -75,6 +75,19 @@ class DataTests(StartChecksTestCase):
         self.assertIn(f"{file} is no directory", fault)
         self.assertIn("'database' in the configuration names another", fault)
 
+    def test_a_database_of_a_broker_with_other_data(self) -> None:
+        migrate(self.config.database_url)
+        other = self.home / "other"
+        other.mkdir()
+        beside = evolve(self.config, data=str(other), database=self.config.database_url)
+        with data_lock.hold(str(self.data), name="broker.sqlite.lock"):
+            with data_lock.hold(str(self.data)):
+                self.assertEqual(self.faults(), [])  # it is the broker itself that runs
+            self.config = beside
+            (fault,) = self.faults()
+            self.assertIn(f"a broker with other data works on {self.data}/broker.sqlite", fault)
+        self.assertEqual(self.faults(), [])
+
     def test_of_another_database_there_is_no_file(self) -> None:
         self.config = evolve(self.config, database="sqlite://")
         self.assertEqual(file_faults(self.config), [])
