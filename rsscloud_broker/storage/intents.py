@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    and_,
+    delete,
+    func,
+    literal,
+    or_,
+    select,
+    update,
+)
 
 from rsscloud_broker.database.columns import insert_missing, to_micros, to_seconds_or_none
 from rsscloud_broker.errors import ClaimLost
 from rsscloud_broker.model import Callback, Intent
 from rsscloud_broker.model.work import PendingIntent
 from rsscloud_broker.storage.schema import intent, options_from_text, options_to_text
+from rsscloud_broker.storage.topic_urls import same
 
 
 def add_intent(
@@ -29,8 +41,7 @@ def add_intent(
         "protocol": wanted.callback.protocol,
         "procedure": wanted.callback.procedure,
     }
-    replaced = conn.execute(delete(intent).filter_by(**identity)).rowcount
-    if not replaced:
+    if not drop_intent(conn, wanted.topic, wanted.callback):
         kept = conn.execute(select(func.count()).select_from(intent)).scalar_one()
         if kept >= limit:
             return None
@@ -46,8 +57,22 @@ def add_intent(
     }
     while not (made := insert_missing(conn, intent, [values], intent.c.id)):
         # Another node has just stored such an intent, which this one replaces.
-        conn.execute(delete(intent).filter_by(**identity))
+        drop_intent(conn, wanted.topic, wanted.callback)
     return PendingIntent(made.pop(), wanted)
+
+
+def drop_intent(conn: Connection, topic: str, callback: Callback) -> bool:
+    """Remove the intent with a topic and a callback, as a later request is to count.
+
+    :returns: whether one waited.
+    """
+    waiting = delete(intent).where(
+        same(conn, intent.c.topic, literal(topic)),
+        same(conn, intent.c.callback_url, literal(callback.url)),
+        intent.c.protocol == callback.protocol,
+        intent.c.procedure == callback.procedure,
+    )
+    return conn.execute(waiting).rowcount > 0
 
 
 def _is_not_others(key: int, node: int | None) -> ColumnElement[bool]:

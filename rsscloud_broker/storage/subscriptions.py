@@ -31,6 +31,7 @@ from rsscloud_broker.database.many_values import RowBatch
 from rsscloud_broker.model import Callback, Lease, Subscription
 from rsscloud_broker.storage.checks import request_content
 from rsscloud_broker.storage.contents import is_kept
+from rsscloud_broker.storage.intents import drop_intent
 from rsscloud_broker.storage.polls import make_due
 from rsscloud_broker.storage.schema import (
     options_from_text,
@@ -73,7 +74,8 @@ def put_subscription(
     """Store a subscription, in place of one with the same topic and callback.
 
     The errors of the replaced subscription are cleared, and its pending notification is
-    due at once.
+    due at once.  An intent of the same topic and callback that still waits is removed: it is
+    from before.
 
     A renewed subscription keeps its id.
 
@@ -86,6 +88,7 @@ def put_subscription(
     :raises ClaimLost: that intent was replaced meanwhile, or another node has claimed it.
         Then nothing is stored.
     """
+    drop_intent(conn, wanted.topic, wanted.callback)
     lock_topic(conn, wanted.topic)
     row = topic_row(conn, wanted.topic)
     identity: dict[str, Any] = {
@@ -152,9 +155,12 @@ def of_subscription(key: int, column: ColumnElement[Any]) -> ScalarSelect[Any]:
 def remove_subscription(conn: Connection, topic_url: str, callback: Callback) -> bool:
     """Remove a subscription, and return whether there was one.
 
+    An intent that still waits is removed too, as by ``put_subscription``.
+
     :param intent_key: as for ``put_subscription``.
     :raises ClaimLost: as for ``put_subscription``.
     """
+    drop_intent(conn, topic_url, callback)
     key = _find_id(conn, topic_url, callback)
     if key is not None:
         conn.execute(delete(subscription).where(subscription.c.id == key))

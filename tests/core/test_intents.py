@@ -208,6 +208,24 @@ class AcceptTests(IntentsTestCase):
         self.intents.startService()
         self.addCleanup(self.intents.stopService)
 
+    def test_later_request_that_was_verified_at_once_counts(self) -> None:
+        """What the subscriber asked for before, and did not confirm yet, is not verified again."""
+        for earlier in (evolve(WANTED, options={}), GOODBYE):
+            self.answer(NO_ANSWER)
+            self.accept(earlier)
+            self.answer(Outcome(True))
+            self.result(self.broker.subscribe(WANTED))
+            self.clock.advance(1000)
+            (stored,) = self.subscriptions()
+            self.assertEqual(stored.options, {"secret": "s"})
+        self.answer(NO_ANSWER)
+        self.accept()
+        self.answer(Outcome(True))
+        self.result(self.broker.unsubscribe(GOODBYE))
+        self.clock.advance(1000)
+        self.assertEqual((self.subscriptions(), self.waiting()), ([], []))
+        self.assertEqual(self.flushLoggedErrors(), [])
+
     def test_attempts_and_time_outlive_a_restart(self) -> None:
         self.answer(NO_ANSWER)
         self.accept()

@@ -123,6 +123,7 @@ class StoreMachine(PingsAndTopics):
             topic, callback, Lease(self.now, seconds), options=options, wants_content=wants_content
         )
         stored = self.call(self.store.put_subscription, wanted, known)
+        self.model.intents = self._intents_of_others(topic, callback)
         before = self._id_of(topic, callback)
         if before is None:
             assert stored.id > max((one.id for one in self.known_subscriptions), default=0)
@@ -146,6 +147,14 @@ class StoreMachine(PingsAndTopics):
         assert stored == self.model.subscription(stored.id)
         self.known_subscriptions.append(stored)
 
+    def _intents_of_others(self, topic: str, callback: Callback) -> list[PendingIntent]:
+        """The intents with another topic or callback."""
+        return [
+            kept
+            for kept in self.model.intents
+            if (kept.intent.topic, kept.intent.callback) != (topic, callback)
+        ]
+
     def _id_of(self, topic: str, callback: Callback) -> int | None:
         for key, one in self.model.subscriptions.items():
             if (one.topic, one.callback) == (topic, callback):
@@ -159,6 +168,7 @@ class StoreMachine(PingsAndTopics):
         assert removed == (key is not None)
         if key is not None:
             self.model.drop(key)
+        self.model.intents = self._intents_of_others(topic, callback)
 
     @rule(topic=topics, callback=_callbacks)
     def has_subscription(self, topic: str, callback: Callback) -> None:
@@ -228,11 +238,7 @@ class StoreMachine(PingsAndTopics):
         limit: int,
     ) -> None:
         intent = Intent(topic, callback, seconds, challenge, source, options, unsubscribe)
-        others = [
-            kept
-            for kept in self.model.intents
-            if (kept.intent.topic, kept.intent.callback) != (topic, callback)
-        ]
+        others = self._intents_of_others(topic, callback)
         added = self.call(self.store.add_intent, intent, limit)
         if len(others) == len(self.model.intents) >= limit:
             assert added is None
