@@ -202,10 +202,11 @@ def _encoding_of(document: bytes, charset: str | None, *, marked_utf_8: bool) ->
         return None
     declared = _DECLARES_ENCODING.match(document)
     if declared is None:
-        return charset or "utf-8"
+        return (_python_name(charset) or charset) if charset else "utf-8"
     return _python_name(declared[1].decode("ascii"))
 
 
+@lru_cache(maxsize=64)  # nearly all clients name one of a few
 def _python_name(declared: str) -> str | None:
     """Python's name for an encoding that lxml does not know by its declared name, or None.
 
@@ -213,7 +214,7 @@ def _python_name(declared: str) -> str | None:
     """
     try:
         etree.XMLParser(encoding=declared)
-    except LookupError:
+    except (LookupError, ValueError):
         return codec_of(declared)  # if it is None, the parser will say that it is unknown
     return None
 

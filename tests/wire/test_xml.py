@@ -45,6 +45,7 @@ class EncodingTests(SynchronousTestCase):
             ),
             ("<?xml version='1.0' encoding='koi8-r'?><a>ж</a>".encode("koi8-r"), None, "ж"),
             ("<?xml version='1.0' encoding='latin-1'?><a>é</a>".encode("latin-1"), None, "é"),
+            ("<a>é</a>".encode("latin-1"), "latin-1", "é"),
             ("<a>ж</a>".encode(), "no-such-charset", "ж"),
             ("<a>ж</a>".encode(), "rot13", "ж"),
             ("<a>ж</a>".encode(), "", "ж"),
