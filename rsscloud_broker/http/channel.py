@@ -20,8 +20,10 @@ _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 
 _NAME = re.compile(_TOKEN)
 
-#: RFC 9112, section 3.  Twisted takes these bytes in a target.
-_REQUEST_LINE = re.compile(_TOKEN + rb" [\x21-\xb0]+ HTTP/1\.[01]")
+#: RFC 9112, section 3.
+_REQUEST_LINE = re.compile(_TOKEN + rb" [\x21-\x7e]+ HTTP/1\.[01]")
+
+_BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
 
 _CHUNKED_ONLY = "The only Transfer-Encoding of a request is chunked, in HTTP/1.1."
 
@@ -41,6 +43,9 @@ class Channel(HTTPChannel):
 
     def lineReceived(self, line: bytes) -> None:
         """Pass a line of a head on to Twisted, unless the request is refused."""
+        if not self.requests:  # this is a first line; programs may not have encoded its target
+            method, blank, rest = line.partition(b" ")
+            line = method + blank + _BEYOND_ASCII.sub(lambda byte: b"%%%02X" % ord(byte[0]), rest)
         if not self.transport.refused and self._check_line(line):
             super().lineReceived(line)
 

@@ -317,6 +317,14 @@ class PageTests(_PingTests):
         self.assert_thanks(self.house.get(f"/?name=Caf%E9+%80&url={HOME}"))
         self.assert_stored(Ping("Café €", HOME, NOON))
 
+    def test_what_is_not_percent_encoded(self) -> None:
+        """Programs send it if people write such a URL into them."""
+        for encoding in ("utf-8", "windows-1252"):
+            exchange = self.fresh().connect()
+            exchange.send(f"GET /?name=Café&url={HOME} HTTP/1.0\r\n\r\n".encode(encoding))
+            self.assert_thanks(exchange.answer())
+            self.assert_stored(Ping("Café", HOME, NOON))
+
     def test_everything_is_escaped(self) -> None:
         name, url = "<script>alert('x')</script>&amp;amp;", f"{HOME}?<b>&\"'"
         answer = self.house.get("/pingSiteForm", name=name, url=url)

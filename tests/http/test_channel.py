@@ -39,6 +39,7 @@ GOOD = {
     "another method": b"PUT /docs HTTP/1.1\r\n\r\n",
     "an unlikely method": b"get /docs HTTP/1.1\r\n\r\n",
     "a whole URL": b"GET http://b/docs HTTP/1.1\r\n\r\n",
+    "a target beyond ASCII": b"GET /docs?\xd0\xb6=\xe9 HTTP/1.1\r\n\r\n",
     "a star": b"OPTIONS * HTTP/1.1\r\n\r\n",
     "a body too large": POST + b"Content-Length: 2000\r\n\r\n" + b"x" * 2000,
     "a length too long": POST + b"Content-Length: %s\r\n\r\n" % (b"0" * 99) + HELLO,
@@ -79,6 +80,7 @@ BAD = {
     "gzip": POST + b"Transfer-Encoding: gzip\r\n\r\n",
     "HTTP/2": b"GET /docs HTTP/2.0\r\n\r\n",
     "no version": b"GET /docs\r\n\r\n",
+    "a method beyond ASCII": b"G\xc3\x89T /docs HTTP/1.1\r\n\r\n",
     "two spaces": b"GET  /docs HTTP/1.1\r\n\r\n",
     "a tab": b"GET\t/docs HTTP/1.1\r\n\r\n",
 }
