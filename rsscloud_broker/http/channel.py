@@ -14,6 +14,7 @@ from twisted.web.http import HTTPChannel, Request
 from twisted.web.http_headers import Headers
 
 from rsscloud_broker.http.connections import Connection
+from rsscloud_broker.http.requests import header
 
 #: RFC 9110, section 5.6.2.
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
@@ -24,6 +25,8 @@ _NAME = re.compile(_TOKEN)
 _REQUEST_LINE = re.compile(_TOKEN + rb" [\x21-\x7e]+ HTTP/1\.[01]")
 
 _BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
+
+_CLOSE = re.compile(r"(?:^|,)[ \t]*close[ \t]*(?:,|$)", re.IGNORECASE)
 
 _CHUNKED_ONLY = "The only Transfer-Encoding of a request is chunked, in HTTP/1.1."
 
@@ -128,6 +131,9 @@ class Channel(HTTPChannel):
         if version != b"HTTP/1.1" and request.requestHeaders.hasHeader(b"transfer-encoding"):
             self.transport.refuse(400, _CHUNKED_ONLY)
             return False
+        # Twisted finds no "close" before a comma, as in "close, TE", which curl sends.
+        if _CLOSE.search(header(request, "connection")):
+            request.requestHeaders.setRawHeaders(b"connection", [b"close"])
         persistent: bool = super().checkPersistence(request, version)
         return persistent
 

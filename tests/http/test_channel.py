@@ -148,6 +148,20 @@ class ChannelTests(SynchronousTestCase):
         self.assertEqual(len(STATUS.findall(b"\n".join(lines))), 4)
         self.assertTrue(stays)
 
+    def test_which_request_is_the_last(self) -> None:
+        """RFC 9110, section 7.6.1: the header is a list, perhaps in several lines."""
+        for value, is_last in (
+            (b"close", True),
+            (b"close, TE", True),
+            (b"TE ,\tClose", True),
+            (b"keep-alive\r\nConnection: close", True),
+            (b"keep-alive", False),
+            (b"TE, closed", False),
+        ):
+            request = b"GET /docs HTTP/1.1\r\nConnection: %s\r\n\r\n" % value
+            lines, stays = self.outcome([request])
+            self.assertEqual((stays, b"Connection: close" in lines), (not is_last, is_last), value)
+
     def test_what_follows_the_last_request_is_ignored(self) -> None:
         lines, _ = self.outcome([GOOD["the last one"] + b"no request\r\n\r\n"])
         self.assertEqual(len(STATUS.findall(b"\n".join(lines))), 1)
