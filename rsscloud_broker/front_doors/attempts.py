@@ -2,7 +2,8 @@
 
 A registration of many topics must not make the broker call many hosts for somebody who does not
 answer.  So the topics are tried one after the other until the callback has confirmed one of them,
-and then some at a time.  Once the callback has failed, the rest fails without a call.
+and then some at a time.  Once the callback has failed, the rest fails without a call; but one that
+has confirmed a topic, and then says no to another, may still want the rest.
 
 A topic that does not answer must not keep the others from being tried.  So after ``ONE_BY_ONE``
 seconds some are tried at a time in any case, and after ``WITHIN`` seconds the caller is answered.
@@ -40,7 +41,14 @@ Attempt: TypeAlias = Callable[[], Coroutine[Any, Any, BadRegistration | None]]
 
 
 class CallbackProblem(BadRegistration):
-    """The callback failed, and so it would for any topic."""
+    """The callback failed, and so it would for any topic, unless it has answered.
+
+    :ivar answered: whether it has answered; then it may have said no to that topic alone.
+    """
+
+    def __init__(self, sentence: str, reason: str = "", *, answered: bool = False) -> None:
+        super().__init__(sentence, reason)
+        self.answered = answered
 
 
 class RegistrationAttempts:
@@ -74,10 +82,16 @@ class RegistrationAttempts:
         for attempt in self._left:
             problem = self._verdict or await _problem_of(attempt)
             self._problems.append(problem)
-            if isinstance(problem, Exception) and _concerns_all(problem):
+            if isinstance(problem, Exception) and self._concerns_all(problem):
                 self._verdict = problem
             if alone and problem is None:
                 return
+
+    def _concerns_all(self, problem: Exception) -> bool:
+        """Whether the topics that are left would fail as well."""
+        if isinstance(problem, CallbackProblem):
+            return not (problem.answered and None in self._problems)
+        return not isinstance(problem, BadRegistration)
 
     async def _wait_at_most(self, working: Iterable[Deferred[None]], seconds: float) -> None:
         """Wait for work for some seconds at most; what is not over then goes on."""
@@ -104,11 +118,6 @@ def require_one_success(problems: Sequence[Exception | None]) -> None:
             raise problem
     if failed and len(failed) == len(problems):
         raise failed[0]
-
-
-def _concerns_all(problem: Exception) -> bool:
-    """Whether the topics that are left would fail as well."""
-    return isinstance(problem, CallbackProblem) or not isinstance(problem, BadRegistration)
 
 
 async def _problem_of(attempt: Attempt) -> Exception | None:

@@ -122,7 +122,9 @@ class RssCloud:
         except UnsupportedProtocol as error:
             sentence = rsscloud.unsupported_protocol(error.protocol)
         except CallbackFailed as error:
-            return CallbackProblem(rsscloud.callback_failed(_refusal_rule(error)), str(error))
+            sentence = rsscloud.callback_failed(_refusal_rule(error))
+            answered = not error.refused and error.retry_after is None
+            return CallbackProblem(sentence, str(error), answered=answered)
         except TooMany as error:
             sentence = rsscloud.limited("subscription", error.reason, error.retry_after)
             return Limited(sentence, error.retry_after)

@@ -65,6 +65,20 @@ class AttemptsTests(SynchronousTestCase):
         self.assertEqual(len(self.begun), 1 + AT_A_TIME)
         self.successResultOf(self.over)
 
+    def test_callback_that_does_not_want_one_of_them(self) -> None:
+        """It says so by a status, or does not repeat the challenge (the implementor's guide)."""
+        self.end()
+        self.begun[1].callback(CallbackProblem("not this one", answered=True))
+        while not self.over.called:
+            self.end()
+        self.assertEqual(len(self.begun), MANY)
+        self.successResultOf(self.over)
+
+    def test_callback_that_wants_none_is_called_once(self) -> None:
+        self.end(CallbackProblem("no", answered=True))
+        self.assertEqual(len(self.begun), 1)
+        self.assertEqual(str(self.failureResultOf(self.over, BadRegistration).value), "no")
+
     def test_topic_that_does_not_answer(self) -> None:
         self.clock.advance(ONE_BY_ONE)
         self.assertEqual(len(self.begun), 1 + AT_A_TIME)

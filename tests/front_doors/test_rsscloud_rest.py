@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from urllib.parse import quote_plus
 
+from attrs import evolve
 from twisted.internet.defer import fail
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.errors import Forbidden, StoreUnavailable
 from rsscloud_broker.front_doors import rsscloud as rsscloud_door
 from rsscloud_broker.front_doors.rsscloud import RssCloudOptions
+from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
 from rsscloud_broker.model import Callback
 from rsscloud_broker.testing.clock import About
 from rsscloud_broker.wire.rsscloud import MAX_OF_HOST, MAX_TOPICS
 from tests.front_doors.exchange import Answer
-from tests.front_doors.fixture import FEED, NOON, OTHER_FEED, House
+from tests.front_doors.fixture import FEED, NOON, OTHER_FEED, House, Subscribers
 
 REGISTERED = (
     "Thanks for the registration. It worked. When the resource updates we'll notify you. "
@@ -153,6 +156,22 @@ class RegistrationTests(_RestTests):
     def test_one_of_several_topics_suffices(self) -> None:
         self.callback_of(url1=MISSING, url2=FEED)
         self.assertEqual(self.house.subscriptions(MISSING), [])
+
+    def test_callback_that_rejects_one_of_several_topics(self) -> None:
+        topics = {f"url{number}": f"http://feeds.example/{number}" for number in range(20)}
+        self.house.topics.pages = dict.fromkeys(topics.values(), b"<rss/>")
+        repeat, unwanted = Subscribers.request, quote_plus(topics["url1"])
+
+        async def answer(callback: Subscribers, request: OutboundRequest) -> OutboundReply:
+            status = 404 if f"url={unwanted}&" in request.url else 200
+            return evolve(await repeat(callback, request), status=status)
+
+        self.patch(Subscribers, "request", answer)
+        fields = {**FIELDS, **topics, "domain": "r.example"}
+        answer_to_all = self.house.form("/rsscloud/pleaseNotify", fields)
+        self.assert_answer(answer_to_all, "notifyResult", "true", REGISTERED)
+        stored = {url for url in topics.values() if self.house.subscriptions(url)}
+        self.assertEqual(set(topics.values()) - stored, {topics["url1"]})
 
     def test_chunked_form(self) -> None:
         body = b"port=80&path=/n&protocol=http-post&url1=http%3A%2F%2Ffeeds.example%2Frss.xml"
