@@ -191,8 +191,10 @@ class BoundedRequest(TracedRequest):
             super().process()
 
     def _answer_plainly(self, status: int, text: str) -> None:
-        """Answer with an error as text; the connection stays open."""
-        body = plain(self, status, text)
+        """Answer with an error as text, which scripts of all sites may read: it says nothing but
+        what is wrong with the request.  The connection stays open.
+        """
+        body = plain(self, status, text, access_control_allow_origin="*")
         self.setHeader("content-length", str(len(body)))
         self.write(body)
         self.finish()

@@ -191,6 +191,10 @@ class RoutesTests(SynchronousTestCase):
         for name in ("authorization", "content-type"):
             self.assertIn(name, answer.headers["access-control-allow-headers"])
         self.assertIn("location", answer.headers["access-control-expose-headers"])
+        # JavaScript sends a FormData so.
+        form = {"Content-Type": "multipart/form-data; boundary=B"}
+        answer = house.ask("POST", "/rsscloud/ping", b"--B--", form)
+        self.assertEqual((answer.status, answer.headers["access-control-allow-origin"]), (415, "*"))
         for path in ("/docs", "/websub"):
             for method in ("GET", "OPTIONS"):
                 answer = house.ask(method, path)
