@@ -198,10 +198,12 @@ class RssCloud:
                 raise PingTooSoon(self._pause)
             self._last_pings[topic] = now
         try:
-            await self._broker.ping_topic(url, source, again=again, origin=origin)
+            news = await self._broker.ping_topic(url, source, again=again, origin=origin)
         except (Forbidden, TooMany, Unavailable):
             self._last_pings.pop(topic, 0.0)  # else a stranger could keep the publisher's out
             raise
+        if origin and not news:  # nor by one that is ignored, as it says that it was here before
+            self._last_pings.pop(topic, 0.0)
 
 
 class RssCloudProcedures(XMLRPC):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from urllib.parse import quote_plus
+from urllib.parse import quote_plus, urlencode
 
 from attrs import evolve
 from twisted.internet.defer import fail
@@ -16,8 +16,8 @@ from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
 from rsscloud_broker.model import Callback
 from rsscloud_broker.testing.clock import About
 from rsscloud_broker.wire.rsscloud import MAX_OF_HOST, MAX_TOPICS
-from tests.front_doors.exchange import Answer
-from tests.front_doors.fixture import FEED, NOON, OTHER_FEED, House, Subscribers
+from tests.front_doors.exchange import FORM, Answer
+from tests.front_doors.fixture import FEED, NOON, OTHER_FEED, PUBLIC_URL, House, Subscribers
 
 REGISTERED = (
     "Thanks for the registration. It worked. When the resource updates we'll notify you. "
@@ -457,6 +457,15 @@ class PingTests(_RestTests):
             self.assertNotIn(b'"true"', house.form("/rsscloud/ping", {"url": FEED}).body)
             patched.restore()
             self.assert_thanked(house.form("/rsscloud/ping", {"url": FEED}))
+
+    def test_pings_that_are_ignored_begin_no_pause(self) -> None:
+        """Anybody can send one that says that it has passed this broker before."""
+        house = House(self, options={"rsscloud": RssCloudOptions(ping_pause=60)})
+        body = urlencode({"url": FEED}).encode()
+        house.ask("POST", "/rsscloud/ping", body, {"Content-Type": FORM, "Ping-Via": PUBLIC_URL})
+        self.assertEqual(house.topics.fetched, [])
+        self.assert_thanked(house.form("/rsscloud/ping", {"url": FEED}))
+        self.assertEqual(house.topics.fetched, [FEED])
 
     def test_old_pauses_are_forgotten(self) -> None:
         """Many URLs must not fill the memory, and the pause is only a courtesy."""
