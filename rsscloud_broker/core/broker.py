@@ -132,13 +132,17 @@ class Broker:
         if ping.origin:  # it may have come by a list already, with a time in whole seconds
             repeat_window = max(repeat_window, 1.0)
         has_room = self._detector.has_room(source, topics)
-        record = await self._store.add_ping(ping, repeat_window, bucket_of(source), has_room)
+        way, now = Way.WEBLOG_UPDATES, self._clock.wall_seconds()
+        # Not by the time of the ping: the clock of the broker that passes it on may be behind.
+        record = await self._store.add_ping(
+            ping, repeat_window, bucket_of(source), has_room, way, now
+        )
         if record.repeat:
             self._counters.repeats.inc()
         else:
             self._counters.pings.inc()
             self._bus.publish(PingReceived(record.ping))
-        named, way = ping.rss_url or ping.url, Way.WEBLOG_UPDATES
+        named = ping.rss_url or ping.url
         self._publish_ping_accepted(named, source, ping.origin, way, repeated=record.repeat)
         for topic, state in zip(record.watched, record.states, strict=True):
             self._detector.schedule(topic, state, source=source, cause=ChangeSource(way))

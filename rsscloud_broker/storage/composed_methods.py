@@ -76,9 +76,13 @@ class ComposedMethods(SharedWork):
         source: str = "",
         claim: bool = False,
         way: Way = Way.WEBLOG_UPDATES,
+        at: float | None = None,
     ) -> Deferred[PingRecord]:
-        """Record a ping unless it is a repeat, and request checks of the topics that it names."""
-        asked = ping_rows.AskedPing(ping, repeat_window, source, claim, way)
+        """Record a ping unless it is a repeat, and request checks of the topics that it names.
+
+        :param at: as for ``add_pings``.
+        """
+        asked = ping_rows.AskedPing(ping, repeat_window, source, claim, way, at)
         return self._database.write(Batched(self._add_pings, asked))
 
     def add_pings(

@@ -377,6 +377,16 @@ class PingTests(BrokerTestCase):
         self.result(self.broker.ping(self.ping, 60, CALLER))
         self.assertEqual(self.bus.events.count(TopicChanged(FEED, NOW)), 2)
 
+    def test_fetch_before_a_ping_does_not_answer_it_though_its_clock_is_behind(self) -> None:
+        self.subscribe()
+        self.fetcher.held = []
+        self.result(self.broker.ping(self.ping, 60, CALLER))
+        self.clock.advance(2)
+        passed_on = evolve(self.ping, origin="http://other.example", received_at=NOW - 100.0)
+        self.result(self.broker.ping(passed_on, 60, CALLER))
+        self.fetcher.held[0].callback(None)
+        self.assertEqual(self.due(), [FEED], "the feed may have changed after it was read")
+
     def test_store_that_is_unavailable_takes_nothing(self) -> None:
         self.unavailable.add("add_ping")
         self.refusal(self.broker.ping(self.ping, 60, CALLER), Unavailable)
