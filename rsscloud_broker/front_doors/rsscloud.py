@@ -313,15 +313,16 @@ class RssCloudDoor:
         }
 
     def soap_services(self) -> Sequence[SoapService]:
-        register = SoapOperation(self._soap_please_notify, rsscloud.REGISTRATION_FIELDS)
+        fields = rsscloud.REGISTRATION_FIELDS
+        old = SoapOperation(partial(self._soap_please_notify, old=True), fields)
         return [
             SoapService(
                 action="/rssCloud",
                 aliases=("/xmlStorageSystem",),
                 operations={
-                    "pleaseNotify": register,
-                    "rssPleaseNotify": register,
-                    "requestNotification": register,
+                    "pleaseNotify": SoapOperation(self._soap_please_notify, fields),
+                    "rssPleaseNotify": old,
+                    "requestNotification": old,
                     "ping": SoapOperation(self._soap_ping, ("url",), takes_request=True),
                 },
                 description=SoapDescription(RSSCLOUD, rsscloud.SOAP_PATHS, rsscloud_wsdl),
@@ -353,12 +354,22 @@ class RssCloudDoor:
 
         return await rest_answer(request, "result", ping, self._pages.ping_result)
 
-    async def _soap_please_notify(self, values: Mapping[str, Any], caller: str) -> bool:
-        """Register by SOAP: true, or Refused, which becomes a fault."""
+    async def _soap_please_notify(
+        self, values: Mapping[str, Any], caller: str, *, old: bool = False
+    ) -> bool:
+        """Register by SOAP: true, or Refused, which becomes a fault.
+
+        :param old: whether it is called by an old name; then it is false if the registration fails,
+            as in ``OldProcedures``.
+        """
+        well_formed = False
         try:
             fields, topics = rsscloud.fields_from_values(values)
+            well_formed = values.keys() >= {"port", "path", "protocol", "urlList"}
             await self._rss_cloud.register(fields, topics, caller)
         except BadRegistration as error:
+            if old and well_formed:
+                return False
             raise Refused(str(error)) from error
         return True
 

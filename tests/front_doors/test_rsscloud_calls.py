@@ -271,10 +271,17 @@ class SoapTests(SynchronousTestCase):
 
     def test_old_names(self) -> None:
         for name in ("rssPleaseNotify", "requestNotification"):
-            answer = self.house.soap(
-                name, {**FIELDS, "urlList": [FEED]}, action='"/xmlStorageSystem"'
-            )
-            self.assertIs(self.house.result(answer), True)
+            for topic in (FEED, MISSING):
+                members = {**FIELDS, "urlList": [topic]}
+                answer = self.house.soap(name, members, action='"/xmlStorageSystem"')
+                self.assertIs(self.house.result(answer), topic is FEED)
+            malformed: list[Mapping[str, str | Sequence[str]]] = [
+                FIELDS,
+                {**FIELDS, "port": ["80"], "urlList": [FEED]},
+            ]
+            for one in malformed:
+                answer = self.house.soap(name, one, action='"/xmlStorageSystem"')
+                self.assertEqual(self.house.soap_fault(answer)[0], "Client")
 
     def test_a_ping_of_a_feed_and_a_ping_of_a_weblog(self) -> None:
         """Both are called ping: SOAPAction, path and parameters decide, in this order."""
