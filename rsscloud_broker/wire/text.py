@@ -90,16 +90,13 @@ def text_of(value: object) -> str | None:
     """The text that a client meant by a parameter of a call; None if it cannot be a text.
 
     Some clients choose the type of a text by its form: they send a text that is not ASCII as
-    base64, and a text of digits as a number.  Bytes are read as UTF-8, or else as Latin-1.
+    base64, and a text of digits as a number.  Bytes are read as fields of forms are.
     """
     match value:
         case str():
             return value
         case bytes():
-            try:
-                return value.decode("utf-8")
-            except UnicodeDecodeError:
-                return value.decode("latin-1")
+            return decode(value)
         case bool():
             return None
         case int() | float():

@@ -200,9 +200,13 @@ class SoapTests(_PingTests):
 
     def test_names_that_are_not_typed_as_strings(self) -> None:
         """Perl's clients send numbers as int, and text that is not ASCII as base64."""
-        for kind, text in ((b"int", b"7"), (b"base64Binary", b64encode("Zoë".encode()))):
+        for kind, text in (
+            (b"int", b"7"),
+            (b"base64Binary", b64encode("Zoë".encode())),
+            (b"base64", b64encode("“Zoë”".encode("windows-1252"))),
+        ):
             self.house.ask("POST", "/weblogUpdates", _typed(kind, text))
-        self.assert_stored(Ping("7", HOME, NOON), Ping("Zoë", HOME, NOON))
+        self.assert_stored(*(Ping(name, HOME, NOON) for name in ("7", "Zoë", "“Zoë”")))
 
 
 def _typed(kind: bytes, text: bytes) -> bytes:
