@@ -257,7 +257,8 @@ class SourceFiles:
             self._archives(known.entries) if paths is None else self._described(sorted(paths), {})
         )
         checked = known.entries if paths is None else map(self.url, paths)
-        gone = [url for url in sorted(checked) if url in known.entries and url not in found]
+        missing = known.entries.keys() & set(checked) - found.keys()
+        gone = sorted(filter(self._is_gone, missing))
         changes = [ResourceEntry(url, change="deleted", datetime=at) for url in gone]
         for url, entry in found.items():
             before = known.entries.get(url)
@@ -267,6 +268,10 @@ class SourceFiles:
         for change in changes:
             _apply(known.entries, change)
         return changes
+
+    def _is_gone(self, url: str) -> bool:
+        """Whether the archive at a URL was deleted by the operator."""
+        return not self.file(url.removeprefix(self.public_url)).exists()
 
     def _archives(self, known: dict[str, ResourceEntry]) -> dict[str, ResourceEntry]:
         """The entries of all archives on the disk, by URL; the newest, if there are too many.

@@ -270,6 +270,17 @@ class RestartTests(ResourceSyncTestCase):
         )
         self.assertEqual(len(self.pushed), 2)
 
+    def test_the_oldest_of_too_many_is_not_deleted(self) -> None:
+        self.patch(resourcesync, "MAX_RESOURCES", 2)
+        self.put(FIRST)
+        self.put(SECOND)
+        self.restart()
+        self.put(THIRD)
+        self.restart()
+        self.assertEqual(
+            (self.resources(), self.changes()), ([SECOND, THIRD], [(THIRD, "created")])
+        )
+
     def test_a_crash_between_the_lists(self) -> None:
         """The resource list is updated by the changes; none is listed twice."""
         sink = self.start()
