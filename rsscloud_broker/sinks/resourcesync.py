@@ -19,6 +19,7 @@ push, clients are notified when the next archive is written.
 
 If several nodes share a database, one of them does this for all.  Each learns which archives
 another one has made (``FileCopied``).  A node copies the present lists before it makes new ones.
+What is in the database, and it has yet to copy, is not taken for deleted.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 from contextlib import suppress
+from functools import partial
 from hashlib import file_digest
 from os import fstat
 from pathlib import Path
@@ -118,7 +120,9 @@ class ResourceSyncSink(PeriodicClusterJob):
         now = self._parts.clock.wall_seconds()
         to_check = None if self._check_all else paths
         try:
-            documents, notification = await self._parts.in_thread(self._source.make, to_check, now)
+            shared = await self._shared_files() if self._check_all else ()
+            making = partial(self._source.make, to_check, now, shared)
+            documents, notification = await self._parts.in_thread(making)
             for path, content in documents:
                 await self._publish(path, content, self.name)
         except Exception:
@@ -129,6 +133,13 @@ class ResourceSyncSink(PeriodicClusterJob):
             for path in (CHANGE_LIST, RESOURCE_LIST):
                 tell_published(self._parts, self._source.file(path))
             self._to_push = notification
+
+    async def _shared_files(self) -> Collection[str]:
+        """The paths of the files in the database, some of which this node may have yet to copy."""
+        paths: list[str] = []
+        while documents := await self._parts.store.documents_since(0.0, (paths or [""])[-1], 1000):
+            paths += (one.name for one in documents)
+        return paths
 
     async def _publish(self, path: str, content: bytes, job: str = "") -> None:
         file = self._source.file(path)
@@ -197,12 +208,13 @@ class SourceFiles:
         )
 
     def make(
-        self, paths: Collection[str] | None, now: float
+        self, paths: Collection[str] | None, now: float, shared: Collection[str]
     ) -> tuple[list[tuple[str, bytes]], bytes | None]:
         """Make the documents that are not up to date.  Blocks.
 
         :param paths: the paths of archives that may have changed; None for every archive.
         :param now: the time of the changes, in seconds since the epoch.
+        :param shared: the paths of files that need not be here, as other nodes have them.
         :returns: the paths and contents of these documents, in the order in which they are to be
             written; and the notification to push, None if nothing has changed.
         :raises OSError: a file cannot be read.
@@ -212,7 +224,7 @@ class SourceFiles:
         changes: list[ResourceEntry] = []
         change_of_list = "updated"
         if known is not None:
-            changes = self._changes(known, paths, at)
+            changes = self._changes(known, paths, at, shared)
         else:  # the change list begins with what is there now
             known = _Known(self._archives({}), [], at, behind=True)
             change_of_list = "created"
@@ -247,18 +259,19 @@ class SourceFiles:
         return document if document.link("up") == self.url(CAPABILITY_LIST) else None
 
     def _changes(
-        self, known: _Known, paths: Collection[str] | None, at: str
+        self, known: _Known, paths: Collection[str] | None, at: str, shared: Collection[str]
     ) -> list[ResourceEntry]:
         """The changes since the lists were written.  They are applied to ``known``, too.
 
         :param paths: the files that may have changed; None for all archives.
+        :param shared: see ``make``.
         """
         found = (
             self._archives(known.entries) if paths is None else self._described(sorted(paths), {})
         )
         checked = known.entries if paths is None else map(self.url, paths)
         missing = known.entries.keys() & set(checked) - found.keys()
-        gone = sorted(filter(self._is_gone, missing))
+        gone = sorted(filter(self._is_gone, missing - set(map(self.url, shared))))
         changes = [ResourceEntry(url, change="deleted", datetime=at) for url in gone]
         for url, entry in found.items():
             before = known.entries.get(url)
@@ -270,7 +283,7 @@ class SourceFiles:
         return changes
 
     def _is_gone(self, url: str) -> bool:
-        """Whether the archive at a URL was deleted by the operator."""
+        """Whether there is no archive at a URL on the disk."""
         return not self.file(url.removeprefix(self.public_url)).exists()
 
     def _archives(self, known: dict[str, ResourceEntry]) -> dict[str, ResourceEntry]:

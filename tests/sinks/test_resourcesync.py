@@ -63,14 +63,9 @@ class ResourceSyncTestCase(SynchronousTestCase):
         return self._push(url, content, at)
 
     def make(self, **parts: Any) -> ResourceSyncSink:
-        mine: dict[str, Any] = {
-            "store": self.store,
-            "bus": self.bus,
-            "clock": self.clock,
-            "public_directory": self.directory,
-            "has_hub": True,
-        }
-        return ResourceSyncSink(NoOptions(), sink_parts(**(mine | parts)))
+        mine = {"store": self.store, "bus": self.bus, "clock": self.clock}
+        where = {"public_directory": self.directory, "has_hub": True}
+        return ResourceSyncSink(NoOptions(), sink_parts(**{**mine, **where, **parts}))
 
     def start(self, **parts: Any) -> ResourceSyncSink:
         sink = self.make(**parts)
@@ -277,9 +272,19 @@ class RestartTests(ResourceSyncTestCase):
         self.restart()
         self.put(THIRD)
         self.restart()
-        self.assertEqual(
-            (self.resources(), self.changes()), ([SECOND, THIRD], [(THIRD, "created")])
-        )
+        self.assertEqual(self.resources(), [SECOND, THIRD])
+        self.assertEqual(self.changes(), [(THIRD, "created")])
+
+    def test_an_archive_that_this_node_has_yet_to_copy(self) -> None:
+        self.put(FIRST)
+        self.put(SECOND)
+        self.restart()
+        for path in (FIRST, SECOND):
+            self.path(path).remove()
+        key = self.successResultOf(self.store.begin_document(FIRST, NOON))
+        self.successResultOf(self.store.finish_document(key, 1, 1))
+        self.restart()
+        self.assertEqual((self.resources(), self.changes()), ([FIRST], [(SECOND, "deleted")]))
 
     def test_a_crash_between_the_lists(self) -> None:
         """The resource list is updated by the changes; none is listed twice."""
