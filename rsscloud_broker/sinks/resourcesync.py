@@ -173,6 +173,11 @@ class _Known:
     since: str
     behind: bool
 
+    @property
+    def latest(self) -> str:
+        """The time of the last change."""
+        return self.changes[-1].datetime if self.changes else self.since
+
 
 @frozen
 class SourceFiles:
@@ -224,7 +229,8 @@ class SourceFiles:
         changes: list[ResourceEntry] = []
         change_of_list = "updated"
         if known is not None:
-            changes = self._changes(known, paths, at, shared)
+            # If the clock was set back: a change list is in the order of its times.
+            changes = self._changes(known, paths, max(at, known.latest), shared)
         else:  # the change list begins with what is there now
             known = _Known(self._archives({}), [], at, behind=True)
             change_of_list = "created"

@@ -209,6 +209,15 @@ class DocumentsTests(ResourceSyncTestCase):
         self.publish(sink, FIRST)
         self.assertEqual((self.resources(), self.changes()), ([], []))
 
+    def test_changes_after_the_clock_was_set_back(self) -> None:
+        sink = self.start()
+        for path in (FIRST, SECOND):
+            self.put(path)
+            self.publish(sink, path)
+            self.clock.set_wall(-3600)
+        times = [entry.datetime for entry in self.read(CHANGE_LIST).entries]
+        self.assertEqual(times, [iso_time(NOON + 30)] * 2)
+
     def test_the_lists_are_told_of(self) -> None:
         sink = self.start()
         self.bus.events.clear()
