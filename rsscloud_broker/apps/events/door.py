@@ -125,31 +125,38 @@ class EventsDoor(RoutesOnly, Service):
         super().startService()
         self._cutter.startService()
 
-    def stopService(self) -> Deferred[None] | None:
+    def stopService(self) -> Deferred[None]:
         """Stop; the Deferred fires when the present rows are cut."""
         super().stopService()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        return self._cutter.stopService()
+        return Deferred.fromCoroutine(self._stop(self._cutter.stopService()))
+
+    async def _stop(self, cutting: Deferred[None] | None) -> None:
+        if cutting is not None:
+            await cutting
+        self._publish_waiting()
 
     def _note_new_entries(self, names: Sequence[str]) -> None:
         """Take note that feeds have new entries; their subscribers are notified soon."""
         self._documents.forget_recent(names)
-        if not self.running:
-            return
         # How many feeds may wait for such a notification.
         self._to_notify.update(names[: 10_000 - len(self._to_notify)])
-        if self._timer is None:
+        if self.running and self._timer is None:
             self._notify_subscribers()
 
     def _notify_subscribers(self) -> None:
         """Notify the subscribers of the feeds that have changed, and again after a pause."""
         self._timer = None
-        waiting, self._to_notify = self._to_notify, set()
-        if waiting:
+        if self._to_notify:
             # Seconds between two notifications of the subscribers of a feed, at least.
             self._timer = self._parts.clock.callLater(5.0, self._notify_subscribers)
+        self._publish_waiting()
+
+    def _publish_waiting(self) -> None:
+        """Notify the subscribers of the feeds that have changed."""
+        waiting, self._to_notify = self._to_notify, set()
         for name in sorted(waiting):
             self._parts.published(recent_path(name))
 

@@ -353,6 +353,15 @@ class NotifyingTests(SynchronousTestCase):
         self.house.wait(60)
         self.assertEqual(len(self.house.published), 3)
 
+    def test_subscribers_are_notified_of_the_last_entries_when_the_broker_stops(self) -> None:
+        self.house.ping("a")
+        self.house.wait()
+        self.house.ping("b")
+        self.house.wait()
+        self.house.change()
+        self.house.stop()
+        self.assertEqual(self.house.published, ["/events/pings/recent"] * 2)
+
     def test_subscribers_get_the_recent_document(self) -> None:
         self.house.ping("a", "b", "c", "d")
         self.house.wait()
