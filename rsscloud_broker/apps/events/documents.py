@@ -179,7 +179,10 @@ class EventDocuments(Answers):
             wanted = requested_document(parts.path, parts.query)
         except RequestError:
             return None
-        found = await self._feeds.recent(wanted.name) if wanted.number is None else None
+        if wanted.number is not None:
+            return None
+        self._feeds.changed(wanted.name)  # perhaps by another process, just now
+        found = await self._feeds.recent(wanted.name)
         return None if found is None else Content(found.body, MEDIA_TYPE)
 
     def render(self, request: Request) -> int:

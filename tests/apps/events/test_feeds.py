@@ -372,3 +372,14 @@ class NotifyingTests(SynchronousTestCase):
             self.assertEqual(content.content_type, "application/atom+xml")
         for path in ("/events/pings/documents/1", "/events/nothing", "/events/topic?url=http://n/"):
             self.assertIsNone(self.house.result(served.read(URL + path)))
+
+    def test_document_that_another_process_has_changed_is_read_anew(self) -> None:
+        path = "/events/pings/recent"
+        (here,) = self.house.door.topics
+        self.house.stop()
+        self.house.result(here.read(URL + path))
+        self.house.new_door()
+        self.house.ping("a")
+        self.house.start()
+        content = self.house.result(here.read(URL + path))
+        self.assertEqual(content.body, self.house.ask(path).body)
