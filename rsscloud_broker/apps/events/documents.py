@@ -19,6 +19,7 @@ from attrs import frozen
 from twisted.web.server import NOT_DONE_YET, Request
 
 from rsscloud_broker.apps.events.names import CHANGES, HOST, PINGS, PREFIX, TOPIC, recent_path
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers, RequestError, send
 from rsscloud_broker.interfaces import FrontDoorParts
 from rsscloud_broker.model import Content, host_of
@@ -204,6 +205,8 @@ class EventDocuments(Answers):
             found = await self._find(wanted)
         except DocumentGone as error:
             return Answer(f"This is gone: {clean(str(error))}.\n".encode(), PLAIN, 410)
+        except OSError as error:
+            raise Unavailable(str(error)) from error
         if found is None:
             if wanted.number is None and wanted.name in _RECENT.values():
                 return _UNMADE

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from errno import ENOSPC
 from typing import Any
 
+from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.simplefeed import feeds
@@ -128,6 +131,16 @@ class DocumentTests(SynchronousTestCase):
         self.house.new_door()
         self.assertEqual(self.house.ask(FIRST).body, body)
         self.assertTrue(file.isfile())
+
+    def test_full_disk(self) -> None:
+        def full(_: int) -> None:
+            raise OSError(ENOSPC, "No space left on device")
+
+        self.patch(os, "fsync", full)
+        with capturedLogs() as logs:
+            answer = self.house.ask(FIRST)
+        self.assertEqual((answer.status, answer.headers["Retry-After"]), (503, "30"))
+        self.assertEqual([line for line in logs if "log_failure" in line], [])
 
     def test_process_that_did_not_cut_serves_the_same(self) -> None:
         body = self.house.ask(RECENT).body
