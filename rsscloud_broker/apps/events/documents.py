@@ -2,7 +2,8 @@
 
 The recent document of a feed is written at most once per change, however many ask for it.  It may
 change at any time, so caches keep it for a few seconds.  Archived documents never change, and
-caches keep them for a year.  They are files, which are made when somebody first asks for them.
+caches keep them for a year; those of a host or a topic for an hour, since its feed may be removed
+and made again.  They are files, which are made when somebody first asks for them.
 """
 
 from __future__ import annotations
@@ -32,9 +33,11 @@ from rsscloud_broker.web.feed_answers import FeedAnswers
 from rsscloud_broker.wire.links import hub_and_self
 from rsscloud_broker.wire.text import clean
 
-#: Seconds for which caches keep the recent document, and archived ones.
+#: Seconds for which caches keep the recent document, and archived ones; and archived ones of a feed
+#: that may be removed, and made again with other documents of the same numbers.
 RECENT: Final = "public, max-age=5"
 ARCHIVED: Final = "public, max-age=31536000, immutable"
+REMOVABLE: Final = "public, max-age=3600"
 
 #: How many bytes of documents are kept, and the most of one document with its compressed copy.
 BYTES, LARGEST = 32 * 1024 * 1024, 8 * 1024 * 1024
@@ -250,7 +253,8 @@ class EventDocuments(Answers):
         at += 1
         # So a document that is removed, as it is too old, may still be served for a minute.
         until = self._parts.clock.seconds() + 60.0
-        return self._make_answers(wanted, body, packed, tag, at, ARCHIVED, until)
+        kept = ARCHIVED if wanted.name in _RECENT.values() else REMOVABLE
+        return self._make_answers(wanted, body, packed, tag, at, kept, until)
 
     def _make_answers(
         self,

@@ -53,6 +53,13 @@ class DocumentTests(SynchronousTestCase):
         )
         self.assertNotIn("Link", first.headers)
 
+    def test_documents_of_a_feed_that_may_be_made_again_are_not_cached_for_long(self) -> None:
+        for _ in range(4):
+            self.house.change()
+        self.house.wait()
+        answer = self.house.ask(f"{HOST}&document=1")
+        self.assertEqual(answer.headers["Cache-Control"], "public, max-age=3600")
+
     def test_clients_that_have_it(self) -> None:
         self.house.wait(2)
         for path in (RECENT, FIRST):
