@@ -23,6 +23,9 @@ from rsscloud_broker.wire.times import exact_iso_time
 #: What a content becomes that cannot be written by the rules of its own media type.
 BYTES: Final = "application/octet-stream"
 
+#: How deep the elements of a content may nest: in a document, three more are around it.
+_DEPTH: Final = xml.FEED_DEPTH - 3
+
 _XML_TYPE: Final = re.compile(
     r"[^;]*(?:[+/]xml|/xml-dtd|/xml-external-parsed-entity)\s*(?:;.*)?", re.IGNORECASE | re.DOTALL
 )
@@ -136,7 +139,7 @@ def content_of(body: bytes, media_type: str) -> EntryContent:
 def _content_of_xml(body: bytes, kind: str, charset: str | None) -> EntryContent:
     """XML as elements; as bytes if it cannot stand in a feed."""
     try:
-        root = xml.parse(body, charset, max_depth=xml.FEED_DEPTH, max_elements=xml.FEED_ELEMENTS)
+        root = xml.parse(body, charset, max_depth=_DEPTH, max_elements=xml.FEED_ELEMENTS)
     except xml.MalformedXML:
         return EntryContent(type=BYTES, data=body)
     text = standing_alone(root)

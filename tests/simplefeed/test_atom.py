@@ -222,6 +222,11 @@ class ContentTests(SynchronousTestCase):
             body = f"<r>{inside}{more}</r>".encode()
             self.assertEqual(content_of(body, "text/xml").type, kind)
 
+    def test_very_deep_elements(self) -> None:
+        """A document whose elements nest deeper than those of a feed may is not read."""
+        for depth, form in ((197, "xml"), (198, "base64")):
+            self.assert_kept(b"<a>" * depth + b"</a>" * depth, "text/xml", form)
+
     def test_bytes(self) -> None:
         content = self.assert_kept(b"\x00\xff", "image/png", "base64")
         self.assertEqual((content.type, content.data), ("image/png", b"\x00\xff"))
