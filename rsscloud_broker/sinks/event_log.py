@@ -217,8 +217,9 @@ class EventLogSink(EachPeriod):
 
     async def _prune(self, due_at: float) -> None:
         """Remove old entries, in portions, so that no other operation waits long."""
-        before = self._wall_seconds() - self._options.days * 86_400.0
+        now, most = self._wall_seconds(), self._options.max_entries
+        before = now - self._options.days * 86_400.0
         for _ in range(PORTIONS):
-            removed = await self._store.prune_log(before, self._options.max_entries, PORTION)
+            removed = await self._store.prune_log(before, most, PORTION, now)
             if removed < PORTION or not self.running:
                 return

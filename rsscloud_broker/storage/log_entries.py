@@ -264,15 +264,18 @@ def _entry(row: Sequence[Any]) -> LogEntry:
     return LogEntry(*(kind, outcome, to_seconds(at), *others, numbers))
 
 
-def prune_log(conn: Connection, before: float, keep: int, limit: int) -> int:
+def prune_log(conn: Connection, before: float, keep: int, limit: int, now: float) -> int:
     """Remove the oldest entries that are from before a time, or beyond the newest ``keep``.
 
     :param limit: how many rows are looked at, so that nothing else waits long.
+    :param now: the present time.  Entries that a clock wrote which was ahead keep no later ones.
     :returns: how many were removed; if that is ``limit``, call again.
     """
     newest = conn.execute(select(func.max(_ROW.id))).scalar()
     if newest is None:
         return 0
-    oldest = select(_ROW.id).order_by(_ROW.id).limit(limit)
-    removable = (_ROW.at < to_micros(before)) | (_ROW.id <= newest - keep)
+    is_beyond = _ROW.id <= newest - keep
+    is_past = _ROW.at < to_micros(now)
+    oldest = select(_ROW.id).where(is_past | is_beyond).order_by(_ROW.id).limit(limit)
+    removable = (_ROW.at < to_micros(before)) | is_beyond
     return conn.execute(delete(log_entry).where(_ROW.id.in_(oldest), removable)).rowcount

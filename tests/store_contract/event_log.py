@@ -58,7 +58,7 @@ class EventLogContract(RecordsContract):
         await self.store.add_log_entries([])
         self.assertEqual(await self.times(), [])
         self.assertEqual(await self.times_after(0), [])
-        self.assertEqual(await self.store.prune_log(1000.0, 10, 10), 0)
+        self.assertEqual(await self.store.prune_log(1000.0, 10, 10, 1000.0), 0)
 
     async def test_pages_of_entries(self) -> None:
         await self.store.add_log_entries([an_entry(number) for number in range(1, 8)])
@@ -142,20 +142,28 @@ class EventLogContract(RecordsContract):
 
     async def test_old_entries_are_pruned_in_portions(self) -> None:
         await self.store.add_log_entries([an_entry(number) for number in range(1, 11)])
-        self.assertEqual(await self.store.prune_log(8.0, 1000, 4), 4)
+        self.assertEqual(await self.store.prune_log(8.0, 1000, 4, 1000.0), 4)
         self.assertEqual(await self.times_after(0), [5, 6, 7, 8, 9, 10])
-        self.assertEqual(await self.store.prune_log(8.0, 1000, 4), 3)
-        self.assertEqual(await self.store.prune_log(8.0, 1000, 4), 0)
+        self.assertEqual(await self.store.prune_log(8.0, 1000, 4, 1000.0), 3)
+        self.assertEqual(await self.store.prune_log(8.0, 1000, 4, 1000.0), 0)
         self.assertEqual(await self.times_after(0), [8, 9, 10])
+
+    async def test_entries_from_when_the_clock_was_ahead_keep_no_later_ones(self) -> None:
+        entries = [an_entry(number) for number in (90, 91, 92, 1, 2, 3)]
+        await self.store.add_log_entries(entries)
+        self.assertEqual(await self.store.prune_log(3.0, 1000, 2, 10.0), 2)
+        self.assertEqual(await self.times_after(0), [90, 91, 92, 3])
+        self.assertEqual(await self.store.prune_log(3.0, 4, 100, 10.0), 2)
+        self.assertEqual(await self.times_after(0), [92, 3])
 
     async def test_only_so_many_entries_are_kept(self) -> None:
         await self.store.add_log_entries([an_entry(number) for number in range(1, 11)])
-        self.assertEqual(await self.store.prune_log(0.0, 3, 100), 7)
+        self.assertEqual(await self.store.prune_log(0.0, 3, 100, 1000.0), 7)
         self.assertEqual(await self.times_after(0), [8, 9, 10])
 
     async def test_ids_of_pruned_entries_are_not_used_again(self) -> None:
         await self.store.add_log_entries([an_entry(1)])
         (first,) = await self.store.log_entries(EVERYTHING, None, 10)
-        self.assertEqual(await self.store.prune_log(2.0, 10, 10), 1)
+        self.assertEqual(await self.store.prune_log(2.0, 10, 10, 1000.0), 1)
         await self.store.add_log_entries([an_entry(3)])
         self.assertEqual(await self.times_after(first.id), [3])
