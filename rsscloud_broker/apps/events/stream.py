@@ -66,11 +66,15 @@ class StreamPosition:
 
 @frozen
 class _Line:
-    """An entry as JSON, or a gap (``kind``), with the position behind it."""
+    """An entry as JSON, or a gap (``kind``), with the position behind it.
+
+    :ivar of: the kind of the entry, or of the entries that are missing; empty if both are.
+    """
 
     kind: str
     position: StreamPosition
     data: bytes
+    of: str
 
 
 @frozen
@@ -90,7 +94,7 @@ class EntryPage:
         key = kind, as_lines
         if key not in self._made_bytes:
             make = _as_line if as_lines else _as_event
-            chosen = (one for one in self.lines if kind in ("", one.kind) or one.kind == "gap")
+            chosen = (one for one in self.lines if kind in ("", one.of) or not one.of)
             self._made_bytes[key] = b"".join(map(make, chosen))
         return self._made_bytes[key]
 
@@ -115,7 +119,7 @@ def read_page(conn: Connection, after: StreamPosition, until: StreamPosition) ->
     lines: list[_Line] = []
     start = _skip_gap(conn, after, until)
     if start != after:
-        lines.append(_make_line("gap", start, b"{}"))
+        lines.append(_make_line("gap", start, b"{}", _missing_kind(after, start)))
     changes = _read_entries(conn, CHANGES, start.changes, until.changes)
     pings = _read_entries(conn, PINGS, start.pings, until.pings)
     both = [("change", each) for each in changes] + [("ping", each) for each in pings]
@@ -125,7 +129,7 @@ def read_page(conn: Connection, after: StreamPosition, until: StreamPosition) ->
             position = evolve(position, changes=position.changes + 1)
         else:
             position = evolve(position, pings=position.pings + 1)
-        lines.append(_make_line(kind, position, encode_json(entry, "")))
+        lines.append(_make_line(kind, position, encode_json(entry, ""), kind))
     return EntryPage(lines, position)
 
 
@@ -141,6 +145,15 @@ def _skip_gap(conn: Connection, after: StreamPosition, until: StreamPosition) ->
     )
 
 
+def _missing_kind(after: StreamPosition, start: StreamPosition) -> str:
+    """The kind of the entries that are missing between two positions; empty if both may be."""
+    if start.changes == after.changes and start.pings > after.pings:
+        return "ping"
+    if start.pings == after.pings and start.changes > after.changes:
+        return "change"
+    return ""
+
+
 def _read_entries(conn: Connection, name: str, after: int, until: int) -> list[Entry]:
     """The entries of a log behind its first ``after`` ones, as many as fit on a page."""
     limit = min(PAGE, until - after)
@@ -148,10 +161,10 @@ def _read_entries(conn: Connection, name: str, after: int, until: int) -> list[E
     return [entry for _, entry in found or []]
 
 
-def _make_line(kind: str, position: StreamPosition, data: bytes) -> _Line:
+def _make_line(kind: str, position: StreamPosition, data: bytes, of: str) -> _Line:
     """A line whose JSON begins with its position and kind, followed by the members of ``data``."""
     head = b'{"position":"%s","kind":"%s"' % (str(position).encode(), kind.encode())
-    return _Line(kind, position, head + (b"," if data != b"{}" else b"") + data[1:])
+    return _Line(kind, position, head + (b"," if data != b"{}" else b"") + data[1:], of)
 
 
 @frozen

@@ -137,6 +137,18 @@ class StreamTests(SynchronousTestCase):
         self.assertEqual(reader.titles(), ["gap", "d"])
         self.assertEqual([line["position"] for line in reader.lines()], ["0-3", "0-4"])
 
+    def test_entries_of_the_other_kind_that_were_removed_are_no_gap(self) -> None:
+        self.house.ping("a", "b", "c", "d")
+        self.house.change()
+        self.house.wait()
+        self.successResultOf(
+            self.house.database.write(lambda conn: pruning.prune(conn, "pings", 1))
+        )
+        for only, kinds in (("changes", ["change"]), ("pings", ["gap", "ping"])):
+            reader = self.watch(f"{LINES}?after=0-0&only={only}")
+            self.house.wait()
+            self.assertEqual([line["kind"] for line in reader.lines()], kinds)
+
     def test_position_that_there_never_was(self) -> None:
         self.house.ping("a")
         self.house.wait()
