@@ -177,13 +177,17 @@ class EventDocuments(Answers):
             self._cache.drop(DocumentQuery(name))
 
     async def read(self, url: str) -> Content | None:
-        """The recent document at a URL of this broker, as a topic for the broker; or None."""
+        """The recent document at a URL of this broker, as a topic for the broker; or None.
+
+        It is a topic at one URL only, since its subscribers are notified of that.
+        """
         parts = urlsplit(url.removeprefix(self._parts.public_url))
         try:
             wanted = requested_document(parts.path, parts.query)
         except RequestError:
             return None
-        if wanted.number is not None:
+        own = normal_form(self._parts.public_url + recent_path(wanted.name))
+        if wanted.number is not None or url != own:
             return None
         self._feeds.changed(wanted.name)  # perhaps by another process, just now
         found = await self._feeds.recent(wanted.name)

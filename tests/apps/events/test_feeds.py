@@ -373,6 +373,17 @@ class NotifyingTests(SynchronousTestCase):
         for path in ("/events/pings/documents/1", "/events/nothing", "/events/topic?url=http://n/"):
             self.assertIsNone(self.house.result(served.read(URL + path)))
 
+    def test_document_is_a_topic_at_the_url_whose_subscribers_are_notified(self) -> None:
+        host = "/events/host?name=feeds.example"
+        self.house.change()
+        self.house.wait()
+        self.assertIn(host, self.house.published)
+        (served,) = self.house.door.topics
+        self.assertIsNotNone(self.house.result(served.read(URL + host)))
+        others = f"{host}&x=1", "/events/host?name=FEEDS.example", "/events/x?name=feeds.example"
+        for other in others:
+            self.assertIsNone(self.house.result(served.read(URL + other)), other)
+
     def test_document_that_another_process_has_changed_is_read_anew(self) -> None:
         path = "/events/pings/recent"
         (here,) = self.house.door.topics
