@@ -169,9 +169,11 @@ class EventDocuments(Answers):
         self._cache: ByteLimitedCache[DocumentQuery, ReadyDocument] = ByteLimitedCache(
             BYTES, LARGEST, lambda ready: ready.answers.size
         )
+        self._times_forgotten = 0  # what is read meanwhile may be older
 
     def forget_recent(self, names: Sequence[str]) -> None:
         """Forget the recent documents of logs that have new entries: they are written anew."""
+        self._times_forgotten += 1
         for name in names:
             self._feeds.changed(name)
             self._cache.drop(DocumentQuery(name))
@@ -207,7 +209,7 @@ class EventDocuments(Answers):
 
     async def _respond(self, request: Request) -> Answer | None:
         """Look a document up and send it; returns an answer, if there is none, that says why."""
-        wanted = _requested_by(request)
+        wanted, before = _requested_by(request), self._times_forgotten
         try:
             found = await self._find(wanted)
         except DocumentGone as error:
@@ -218,7 +220,8 @@ class EventDocuments(Answers):
             if wanted.number is None and wanted.name in _RECENT.values():
                 return _UNMADE
             return Answer(f"{await self._explain_missing(wanted)}\n".encode(), PLAIN, 404)
-        self._cache.keep(wanted, found)
+        if self._times_forgotten == before:
+            self._cache.keep(wanted, found)
         if request.channel is not None:  # None: it has hung up
             send(request, found.answers.answer_to(request))
         return None

@@ -6,6 +6,7 @@ import os
 from errno import ENOSPC
 from typing import Any
 
+from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -129,6 +130,21 @@ class DocumentTests(SynchronousTestCase):
             self.house.ask(RECENT)
             self.house.clock.advance(0.3)
         self.assertEqual(len(made), 1)
+
+    def test_recent_document_that_changes_while_it_is_read_is_read_anew(self) -> None:
+        gate: Deferred[None] = Deferred()
+
+        async def slow(function: Any, *args: Any) -> Any:
+            await gate
+            return function(*args)
+
+        self.patch(self.house.door._documents, "_in_thread", slow)
+        exchange = self.house.begin(RECENT)
+        self.house.ping("e")
+        self.house.wait()
+        gate.callback(None)
+        self.assertEqual(exchange.answer("GET").status, 200)
+        self.assertEqual(self.house.titles(RECENT), ["d", "e"])
 
     def test_archived_document_is_a_file_and_made_again(self) -> None:
         body = self.house.ask(FIRST).body
