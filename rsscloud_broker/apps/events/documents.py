@@ -15,11 +15,20 @@ from functools import lru_cache, partial
 from math import ceil
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
+from xml.sax.saxutils import escape
 
 from attrs import frozen
 from twisted.web.server import NOT_DONE_YET, Request
 
-from rsscloud_broker.apps.events.names import CHANGES, HOST, PINGS, PREFIX, TOPIC, recent_path
+from rsscloud_broker.apps.events.names import (
+    CHANGES,
+    HOST,
+    PINGS,
+    PREFIX,
+    TOPIC,
+    recent_path,
+    urls_of,
+)
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers, RequestError, send
 from rsscloud_broker.interfaces import FrontDoorParts
@@ -233,6 +242,9 @@ class EventDocuments(Answers):
             return None if written is None else await self._prepare_recent(wanted, written)
         found = await self._feeds.document(wanted.name, wanted.number)
         if isinstance(found, ArchivedFile):
+            own = urls_of(self._public_url, wanted.name).of(wanted.number)
+            if await self._in_thread(_remove_unless_at, found, own):
+                return await self._find(wanted)  # it is made again, with the present links
             return await self._prepare_archived(wanted, found)
         return None if found is None else await self._prepare_recent(wanted, found)
 
@@ -308,6 +320,18 @@ def _requested_by(request: Request) -> DocumentQuery:
 def _parse_target(path: bytes, query: bytes) -> DocumentQuery:
     """``requested_document`` of the bytes of a URL; cached, as most ask for the same few."""
     return requested_document(path.decode("utf-8", "replace"), query.decode("utf-8", "replace"))
+
+
+def _remove_unless_at(found: ArchivedFile, url: str) -> bool:
+    """Remove a file that was made while ``public_url`` was another one; whether it was removed.
+
+    Nobody could follow its links back.
+    """
+    written = escape(url, {'"': "&quot;"})
+    if f'href="{written}"'.encode() in found.file.getContent():
+        return False
+    found.file.remove()
+    return True
 
 
 def _read_file_and_copy(found: ArchivedFile) -> tuple[bytes, bytes, int]:

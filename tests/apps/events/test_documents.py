@@ -12,6 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.simplefeed import feeds
 from rsscloud_broker.simplefeed.atom import render
+from rsscloud_broker.util.atomic_files import publish_file
 from tests.apps.events.house import EventsHouse
 
 RECENT, FIRST = "/events/pings/recent", "/events/pings/documents/1"
@@ -154,6 +155,18 @@ class DocumentTests(SynchronousTestCase):
         self.house.new_door()
         self.assertEqual(self.house.ask(FIRST).body, body)
         self.assertTrue(file.isfile())
+
+    def test_archived_document_with_the_links_of_a_former_public_url_is_made_again(self) -> None:
+        for _ in range(4):
+            self.house.change()
+        self.house.wait()
+        for path in (FIRST, f"{HOST}&document=1"):
+            body = self.house.ask(path).body
+            for file in self.house.directory.walk():
+                if file.basename() == "1.atom":
+                    publish_file(file, file.getContent().replace(b"broker.example", b"localhost"))
+            self.house.new_door()
+            self.assertEqual(self.house.ask(path).body, body)
 
     def test_full_disk(self) -> None:
         def full(_: int) -> None:
