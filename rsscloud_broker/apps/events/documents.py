@@ -12,6 +12,7 @@ import gzip
 import re
 from collections.abc import Sequence
 from functools import lru_cache, partial
+from hashlib import blake2b
 from math import ceil
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
@@ -242,8 +243,8 @@ class EventDocuments(Answers):
             return None if written is None else await self._prepare_recent(wanted, written)
         found = await self._feeds.document(wanted.name, wanted.number)
         if isinstance(found, ArchivedFile):
-            own = urls_of(self._public_url, wanted.name).of(wanted.number)
-            if await self._in_thread(_remove_unless_at, found, own):
+            own = urls_of(self._parts.public_url, wanted.name).of(wanted.number)
+            if await self._parts.in_thread(_remove_unless_at, found, own):
                 return await self._find(wanted)  # it is made again, with the present links
             return await self._prepare_archived(wanted, found)
         return None if found is None else await self._prepare_recent(wanted, found)
@@ -267,7 +268,7 @@ class EventDocuments(Answers):
     async def _prepare_archived(self, wanted: DocumentQuery, found: ArchivedFile) -> ReadyDocument:
         """An archived document, read from its file and from the compressed twin of that."""
         body, packed, at = await self._parts.in_thread(_read_file_and_copy, found)
-        tag = f"{found.file.parent().basename()}-{found.file.basename()}"
+        tag = blake2b(body, digest_size=12).hexdigest()
         # Before it was archived, the same entries were at this URL, without the link to the next.
         at += 1
         # So a document that is removed, as it is too old, may still be served for a minute.

@@ -168,6 +168,15 @@ class DocumentTests(SynchronousTestCase):
             self.house.new_door()
             self.assertEqual(self.house.ask(path).body, body)
 
+    def test_archived_document_that_is_another_one_has_another_etag(self) -> None:
+        """The database may have been restored, and the document have got other entries."""
+        known = {"If-None-Match": self.house.ask(FIRST).headers["ETag"]}
+        (file,) = [each for each in self.house.directory.walk() if each.basename() == "1.atom"]
+        publish_file(file, file.getContent().replace(b"<title>a<", b"<title>z<"))
+        self.house.new_door()
+        self.assertEqual(self.house.ask(FIRST, known).status, 200)
+        self.assertEqual(self.house.titles(FIRST), ["z", "b", "c"])
+
     def test_full_disk(self) -> None:
         def full(_: int) -> None:
             raise OSError(ENOSPC, "No space left on device")
