@@ -215,10 +215,16 @@ class ForkServer:
                 forked = self._asked.popleft()
                 forked.pid = pid
                 self._started[pid] = forked
-                if forked.is_unwanted:
-                    os.kill(pid, signal.SIGKILL)
             elif pid in self._started:
                 self._started.pop(pid).exited(_in_words(outcome))
+        self._kill_unwanted()
+
+    def _kill_unwanted(self) -> None:
+        """End those that were to end before they started, unless they have ended by themselves."""
+        for pid, forked in self._started.items():
+            if forked.is_unwanted:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
 
 def _in_words(status: int) -> str:

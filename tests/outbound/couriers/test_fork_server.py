@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 
 from twisted.internet.task import deferLater
 from twisted.logger import capturedLogs, formatEvent
+from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.errors import Interrupted, Unavailable
 from rsscloud_broker.outbound.couriers import courier as module
 from rsscloud_broker.outbound.couriers.crew import Crew
-from rsscloud_broker.outbound.couriers.fork_server import ForkServer
+from rsscloud_broker.outbound.couriers.fork_server import _NOTICE, _STARTED, Forked, ForkServer
 from rsscloud_broker.outbound.couriers.spawning import COMMAND, Limits, megabytes
 from tests.outbound.couriers.fixture import REACTOR, CrewTestCase, parent_of, privately
 
@@ -134,3 +136,33 @@ class NoProcessTests(CrewTestCase):
         said = [str(formatEvent(event)) for event in events if "reason" in event]
         self.assertEqual(len(said), 2)
         self.assertIn(f"it cannot be started: {os.strerror(11)}", said[0])
+
+
+class NoticesTests(SynchronousTestCase):
+    """What the broker does at the notices of the server."""
+
+    def setUp(self) -> None:
+        self.server = ForkServer(REACTOR)
+        self.server._socket, theirs = socket.socketpair()
+        for each in (self.server._socket, theirs):
+            each.setblocking(False)
+            self.addCleanup(each.close)
+        self.tell = theirs.send
+        self.ended: list[str] = []
+        self.killed: list[int] = []
+        self.patch(os, "kill", lambda pid, number: self.killed.append(pid))
+
+    def test_unwanted_one_is_ended_as_it_starts(self) -> None:
+        self.server._asked.append(unwanted := Forked(self.ended.append, self.server))
+        unwanted.is_unwanted = True
+        self.tell(_NOTICE.pack(4711, _STARTED))
+        self.server.doRead()
+        self.assertEqual((self.killed, self.ended), ([4711], []))
+
+    def test_unwanted_one_that_has_ended_by_itself_is_left_alone(self) -> None:
+        """Its number may be that of another process by now, or of none."""
+        self.server._asked.append(unwanted := Forked(self.ended.append, self.server))
+        unwanted.is_unwanted = True
+        self.tell(_NOTICE.pack(4711, _STARTED) + _NOTICE.pack(4711, 0))
+        self.server.doRead()
+        self.assertEqual((self.killed, self.ended), ([], ["exit status 0"]))
