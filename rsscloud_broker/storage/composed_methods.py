@@ -230,7 +230,7 @@ class ComposedMethods(SharedWork):
             return Deferred.fromCoroutine(self._claim_due_of_others(now, limit, busy))
 
         def claim(conn: Connection, node: int) -> list[Subscription]:
-            return due.claim_found(conn, due.find_due(conn, now, limit, ()).keys, node)
+            return due.claim_found(conn, due.find_due(conn, now, limit, ()).keys, node, now)
 
         return self._database.write(self._claiming(claim))
 
@@ -244,5 +244,5 @@ class ComposedMethods(SharedWork):
         if not found.keys:
             return []
         return await self._database.write(
-            self._claiming(lambda conn, node: due.claim_found(conn, found.keys, node))
+            self._claiming(lambda conn, node: due.claim_found(conn, found.keys, node, now))
         )

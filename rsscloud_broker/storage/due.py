@@ -122,14 +122,14 @@ def find_due(
     return Due(keys, after)
 
 
-def claim_found(conn: Connection, keys: Sequence[int], node: int) -> list[Subscription]:
-    """Claim those of some pending notifications that are free.
+def claim_found(conn: Connection, keys: Sequence[int], node: int, now: float) -> list[Subscription]:
+    """Claim those of some pending notifications that are free, and still due.
 
     :param keys: the ids of their subscriptions.
     """
     free = (
         select(pending.c.subscription_id)
-        .where(pending.c.subscription_id.in_(keys), _FREE)
+        .where(pending.c.subscription_id.in_(keys), _FREE, pending.c.due_at <= to_micros(now))
         .order_by(pending.c.subscription_id)
     )
     held = set(conn.execute(free.with_for_update(skip_locked=True)).scalars()) if keys else set()

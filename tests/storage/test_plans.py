@@ -108,7 +108,7 @@ def _walk(conn: Connection, one: Subscription, node: int) -> None:
     found = due.find_due(conn, NOW, 10, ())
     conn.execute(due.WAITED_FOR, {"now": 1, "most": 9, "after": ""})
     conn.execute(due.OF_HOST, {"now": 1, "most": 9, "of_host": "a"})
-    due.claim_found(conn, found.keys, node)
+    due.claim_found(conn, found.keys, node, NOW)
     done = Delivery(one, Outcome(True, ""), at=NOW)
     deliveries.record_deliveries(conn, [done], node)
     run = run_on(conn)

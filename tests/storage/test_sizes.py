@@ -141,10 +141,10 @@ class SizeTests(SynchronousTestCase):
             keys = find_due(conn, NOW, 10, [BUSY]).keys
             self.assertEqual(sorted(keys), [1501, 1502, 1503, 1504])
             self.assertEqual(len(find_due(conn, NOW, 2, [BUSY, "a.example"]).keys), 2)
-            claimed = claim_found(conn, keys, node)
+            claimed = claim_found(conn, keys, node, NOW)
             self.assertEqual({one.id for one in claimed}, set(keys))
             self.assertEqual(find_due(conn, NOW, 10, [BUSY]).keys, [])
-            self.assertEqual(claim_found(conn, keys, node), [])
+            self.assertEqual(claim_found(conn, keys, node, NOW), [])
             # Without busy hosts the longest due come first.
             self.assertEqual(find_due(conn, NOW, 3, []).keys, [1, 2, 3])
 

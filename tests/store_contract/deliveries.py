@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TypeVar
 
 from attrs import evolve
 
+from rsscloud_broker.database.methods import Operation
 from rsscloud_broker.model import Callback, Subscription
 from rsscloud_broker.model.work import Delivery, HostState, PollPlan
 from rsscloud_broker.storage.deliveries import record_deliveries
@@ -25,6 +27,8 @@ from tests.store_contract.published import PublishedContract
 from tests.store_contract.pushed import PushedContract
 from tests.store_contract.relaying import RelayingContract
 from tests.store_contract.statistics import StatisticsContract
+
+T = TypeVar("T")
 
 
 class DeliveriesContract(
@@ -324,6 +328,21 @@ class DeliveriesContract(
         claimed = await self.store.claim_due(3000, 10, busy)
         self.assertEqual([one.id for one in claimed], [second.id])
         self.assertEqual(await self.due(3000), [first.id, third.id])
+
+    async def test_what_is_put_off_while_it_is_searched_for_is_not_claimed(self) -> None:
+        """A walk has called the subscriber meanwhile, and that has asked for a later call."""
+        (one,) = await self.stored(1)
+        await self.store.record_deliveries([waits(one, 3000)])
+        read = self.store._database.read
+
+        async def read_late(operation: Operation[T]) -> T:
+            found = await read(operation)
+            await self.store.record_deliveries([waits(one, 9000, attempts=2)])
+            return found
+
+        self.patch(self.store._database, "read", read_late)
+        self.assertEqual(await self.store.claim_due(3000, 10, ["busy.example"]), [])
+        self.assertEqual(await self.due(9000), [one.id])
 
     async def test_what_waits_is_due_at_once_after_a_renewal(self) -> None:
         (one,) = await self.stored(1)
