@@ -167,13 +167,12 @@ class Attempts:
     def _put_off_expired(self, attempt: Attempt) -> Delivery:
         """What to store if a subscription has expired, which the sweeper deletes within the hour.
 
-        Its subscriber may renew it until then, and is to be notified then.
+        Its subscriber may renew it until then, and is to be notified then.  It may have done so
+        since a walk read the subscription, so that is read once more at once.
         """
         subscription = attempt.subscription
-        if subscription.claim is None:
-            return Delivery(subscription, None, self._clock.wall_seconds())
-        # Its pending notification was claimed, and nobody would find it any more.
-        return self._put_off(subscription, AFTER_LEASE, attempt.content_id)
+        pause = 0.0 if subscription.claim is None else AFTER_LEASE
+        return self._put_off(subscription, pause, attempt.content_id)
 
     def withdraw(self, attempt: Attempt, seconds: float = SOON) -> None:
         """Put an attempt off for ``seconds``, unless it has begun."""

@@ -561,6 +561,21 @@ class RenewedTests(EngineTestCase):
         self.advance(1)
         self.assertEqual((self.told(), self.waiting()), ([{}, {}, {"secret": "new"}], {}))
 
+    def test_lease_that_ends_after_its_slice_was_read(self) -> None:
+        urls = self.subscribe_many(3)
+        self.notifier.holds = {urls[0]}
+        self.start(slice_size=1, in_flight=1, max_slow=0)
+        self.advance(90_000 - 20, 600.0)
+        self.change()
+        lease = Lease(self.clock.wall_seconds(), 90_000)
+        renewed = evolve(self.subscriptions()[2], lease=lease)
+        self.hint(SubscriptionStored(self.successResultOf(self.store.put_subscription(renewed))))
+        self.advance(25)
+        self.notifier.holds.clear()
+        self.notifier.end()
+        self.advance(1)
+        self.assertEqual((self.called(), self.waiting()), (urls, {}))
+
     def test_renewal_with_the_same_terms_puts_nothing_off(self) -> None:
         urls = self.subscribe_many(2, host="slow.example")
         self.notifier.holds = {"slow.example"}
