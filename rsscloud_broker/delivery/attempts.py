@@ -380,8 +380,12 @@ class Attempts:
         """
         if delivery.retry_at is not None:
             return delivery
-        pause = 0.0 if outcome.success else SOON * self._outcomes.stretch()
-        return evolve(delivery, attempts=0, retry_at=delivery.at + pause)
+        if outcome.success:
+            return evolve(delivery, attempts=0, retry_at=delivery.at)
+        asked = outcome.retry_after
+        retry_at = delivery.at + max(SOON, asked or 0.0) * self._outcomes.stretch()
+        not_before = None if asked is None else delivery.at + asked
+        return evolve(delivery, attempts=0, retry_at=retry_at, not_before=not_before)
 
     def _finish(self, attempt: Attempt, delivery: Delivery) -> None:
         """End an attempt and its followers, and say of each what to store."""

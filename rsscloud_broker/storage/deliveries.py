@@ -218,11 +218,17 @@ def _put_off_renewed(conn: Connection, deliveries: Sequence[Delivery]) -> list[D
     rows = conn.execute(select(subscription.c.id, subscription.c.granted_at).where(among))
     renewed = {key for key, at in rows if at != granted[key]}
     return [
-        evolve(one, outcome=None, attempts=0, retry_at=max(one.at, one.not_before or 0.0))
-        if one.subscription.id in renewed and _has_failed(one)
-        else one
+        _begun_anew(one) if one.subscription.id in renewed and _has_failed(one) else one
         for one in deliveries
     ]
+
+
+def _begun_anew(delivery: Delivery) -> Delivery:
+    """What to store of an attempt that failed while its subscriber renewed."""
+    if delivery.not_before is None:
+        return evolve(delivery, outcome=None, attempts=0, retry_at=delivery.at)
+    # As the first attempt, so that no change of the topic comes before the time asked for.
+    return evolve(delivery, attempts=1, retry_at=max(delivery.at, delivery.not_before))
 
 
 def _has_failed(delivery: Delivery) -> bool:

@@ -569,6 +569,15 @@ class SameSubscriptionTests(AttemptsTestCase):
         again = self.delivered[0]
         self.assertEqual((again.outcome, again.attempts, again.retry_at), (REFUSED, 0, NOW + SOON))
 
+    def test_change_during_the_last_attempt_waits_for_the_time_that_was_asked_for(self) -> None:
+        self.notifier.outcomes[HOST] = Outcome(False, "status 503", retry_after=600.0)
+        self.submit(evolve(subscription(), attempts=3), changed=False)
+        self.submit()
+        self.notifier.end()
+        again = self.delivered[0]
+        self.assertEqual((again.attempts, again.retry_at), (0, NOW + 600))
+        self.assertEqual(again.not_before, NOW + 600)
+
     def test_failure_of_one_that_is_followed_counts_once(self) -> None:
         self.notifier.outcomes[HOST] = REFUSED
         waiting = evolve(subscription(), attempts=3)
