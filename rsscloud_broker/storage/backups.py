@@ -31,6 +31,10 @@ from rsscloud_broker.util.atomic_files import PART
 _DATABASE: Final = "broker.sqlite"
 _DIRECTORIES: Final = ("public", "apps")
 
+#: What the broker makes again of the database.  Of another database, documents with the same
+#: numbers would be others.
+_MADE_AGAIN: Final = "feeds"
+
 
 class BackupError(Exception):
     """A backup cannot be made or restored.  The text says why, and what to do."""
@@ -87,7 +91,7 @@ def restore_backup(source: Path, database: Path, data: Path) -> int:
     for path in (database, *(Path(f"{database}{end}") for end in ("-wal", "-shm"))):
         if path.exists():
             raise _exists_error(path)
-    for path in (data / name for name in _DIRECTORIES):
+    for path in (data / name for name in (*_DIRECTORIES, _MADE_AGAIN)):
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise _exists_error(path)
     unfinished = Path(f"{database}{PART}")

@@ -87,6 +87,14 @@ class BackupTests(SynchronousTestCase):
             self.assertIn("exists already", str(self.assertRaises(BackupError, again)))
         self.assertFalse(self.other.exists())
 
+    def test_documents_of_a_lost_database_are_no_part_of_the_restored_one(self) -> None:
+        """As both count their documents, and one that has a file is not made again."""
+        self.save()
+        (self.other / "feeds" / "b8f7").mkdir(parents=True)
+        (self.other / "feeds" / "b8f7" / "2.atom").touch()
+        self.assertIn("exists already", str(self.assertRaises(BackupError, self.restore)))
+        self.assertFalse((self.other / "broker.sqlite").exists())
+
     def test_file_systems_without_hard_links(self) -> None:
         """Such as those of USB sticks and some network drives, whose errors differ."""
         for number in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS):
