@@ -282,10 +282,16 @@ def _make_due(keys: Collection[int], at: int, conn: Connection) -> bool:
     return conn.execute(made).rowcount > 0
 
 
-#: The columns with times at which work is due, or was requested, by their tables.
+#: The columns with times at which work is due, or was requested, and with those by which topics are
+#: forgotten, by their tables.
 _COLUMNS_OF_TIMES: dict[Table, tuple[Column[Any], ...]] = {
     pending: (pending.c.due_at,),
-    topic: (topic.c.check_requested_at, topic.c.check_due_at, topic.c.next_poll_at),
+    topic: (
+        topic.c.check_requested_at,
+        topic.c.check_due_at,
+        topic.c.next_poll_at,
+        topic.c.idle_at,
+    ),
     host_state: (host_state.c.retry_at,),
     intent: (intent.c.retry_at,),
 }

@@ -54,6 +54,14 @@ class BoundsContract(TestCase):
             await self.read(number, at)
         self.assertEqual(await self.known(*feeds), [feeds[0], feeds[3], feeds[4]])
 
+    async def test_topics_that_were_read_before_the_clock_was_set_back_are_forgotten(self) -> None:
+        for number in range(IDLE):
+            await self.read(number, 5000 + number)
+        await self.store.set_back(3000.0, 2010.0)
+        await self.read(3, 2011)
+        await self.read(4, 2012)
+        self.assertEqual(await self.known(*map(feed, range(5))), [feed(2), feed(3), feed(4)])
+
     async def test_topics_with_subscriptions_are_kept(self) -> None:
         feeds = [feed(number) for number in range(8)]
         for number in range(4):
