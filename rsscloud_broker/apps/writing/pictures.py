@@ -58,9 +58,14 @@ def is_medium(item: OutlineItem) -> bool:
 def with_media(new: NewPost, media: Iterable[MarkupLink], *, captioned: bool = False) -> NewPost:
     """A message with exactly these pictures, sounds and films.
 
+    If it has them already, it stays as it is: its author has made the outline.
+
     :param captioned: whether the enclosure gets an item for its text, too.
     """
-    links = list({link.url: link for link in media}.values())
+    by_url = {link.url: link for link in media}
+    if _texts(by_url.values()) == _texts(media_in(new)):
+        return new
+    links = list(by_url.values())
     first, rest = links[:1], links[1:]
     described = [link for link in first if captioned and link.text] + rest
     items = [item for item in new.items if not is_medium(item)]
@@ -69,6 +74,11 @@ def with_media(new: NewPost, media: Iterable[MarkupLink], *, captioned: bool = F
     ]
     url, text = (first[0].url, first[0].text) if first else ("", "")
     return evolve(new, enclosure_url=url, enclosure_text=text, items=tuple(items))
+
+
+def _texts(links: Iterable[MarkupLink]) -> dict[str, str]:
+    """The texts that stand for some files, by their URLs."""
+    return {link.url: link.text or _NAMES[medium_of(link.url)] for link in links}
 
 
 def html_of(post: Post) -> str:
@@ -85,7 +95,11 @@ def _quoted(text: str) -> str:
 
 
 def with_html(
-    new: NewPost, html: str, media: list[tuple[str, MarkupLink]] | None = None
+    new: NewPost,
+    html: str,
+    media: Iterable[tuple[str, MarkupLink]] = (),
+    *,
+    captioned: bool = False,
 ) -> NewPost:
     """A message whose text and pictures are those of some HTML.
 
@@ -94,12 +108,14 @@ def with_html(
 
     :param media: what the message had before.  Sounds, films and unknown files stay, since editors
         do not show them in their HTML.
+    :param captioned: see ``with_media``.
     :raises TooMuchMarkup: the HTML is too long.
     """
     content = read_html(html)
-    kept = [link for kind, link in media or () if kind != "image"]
+    kept = [link for kind, link in media if kind != "image"]
     new = evolve(new, text=content.text, title=new.title or content.title)
-    return with_links(with_media(new, [*kept, *content.media]), content)
+    new = with_media(new, [*kept, *content.media], captioned=captioned)
+    return with_links(new, content)
 
 
 def with_links(new: NewPost, content: MarkupContent) -> NewPost:

@@ -19,7 +19,7 @@ from attrs import evolve
 
 from rsscloud_broker.apps.writing.markup import MarkupLink
 from rsscloud_broker.apps.writing.model import InvalidPost, NewPost, Post
-from rsscloud_broker.apps.writing.pictures import media_in, media_of, with_html, with_media
+from rsscloud_broker.apps.writing.pictures import media_of, with_html, with_media
 from rsscloud_broker.wire.times import iso_time
 
 #: The values of each property.
@@ -89,18 +89,18 @@ def html_in(properties: Properties) -> str:
 def new_post(properties: dict[str, list[Any]], old: Post | None = None) -> NewPost:
     """The message with some properties.
 
-    :param old: the message until now.  The items of its outline are kept, except for those that
-        stand for pictures, sounds and films, and so is its enclosure, if it is still among these.
+    :param old: the message until now.  The items of its outline are kept; those that stand for
+        pictures, sounds and films are made anew if these change.  Its enclosure is kept if it is
+        still among these.
     :raises InvalidPost: a value is of a wrong type or cannot be kept.
     """
     _check_visibility(properties)
     about = next((name for name in _LINKS if properties.get(name)), "")
-    new = NewPost(
-        text="",
+    new = evolve(
+        old.as_new() if old else NewPost(""),
         title=_text(properties, "name"),
         link=_text(properties, about) if about else "",
         categories=tuple(_texts(properties, "category")),
-        items=old.items if old else (),
         is_draft=_is_draft(properties),
     )
     media = [
@@ -114,8 +114,7 @@ def new_post(properties: dict[str, list[Any]], old: Post | None = None) -> NewPo
         case str():
             new = evolve(with_media(new, media, captioned=True), text=content)
         case {"html": str(html)}:
-            new = with_html(new, html)
-            new = with_media(new, [*media, *media_in(new)], captioned=True)
+            new = with_html(new, html, [("", link) for link in media], captioned=True)
         case {"value": str(text)}:
             new = evolve(with_media(new, media, captioned=True), text=text)
         case _:

@@ -130,6 +130,14 @@ class MetaWeblogTests(EditorTestCase):
         self.assertEqual(len(self.call("metaWeblog.getRecentPosts", "1", *WHO, 10**6)), 3)
         self.assertEqual(len(self.call("metaWeblog.getRecentPosts", "1", *WHO)), 3)
 
+    def test_an_outline_with_pictures_stays(self) -> None:
+        items = (OutlineItem("Map", link=PICTURE), OutlineItem("Then we went home"))
+        post = self.add("Hello", self.dave, items=items)
+        self.edit_entry("1", **self.get("1") | {"title": "A trip"})
+        after = self.only_post()
+        self.assertEqual((after.title, after.text), ("A trip", "Hello"))
+        self.assertEqual((after.items, after.enclosure), (post.items, None))
+
     def test_categories(self) -> None:
         self.new(description="x", categories=["news"], mt_keywords="cats, news ,")
         got = self.call("metaWeblog.getCategories", "1", *WHO)

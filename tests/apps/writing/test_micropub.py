@@ -213,6 +213,22 @@ class RocksUpdateTests(MicropubTestCase):
         post = self.only_post()
         self.assertEqual((post.enclosure, post.items), (None, (sub,)))
 
+    def test_the_outline_stays_where_nothing_is_said_of_files(self) -> None:
+        """Items that link to pictures keep their places, and make no enclosure."""
+        items = (OutlineItem("Map", link=PHOTO), OutlineItem("Then we went home"))
+        picture = self.upload_file(GIF, "a.gif", self.dave)
+        for enclosure, text in (("", ""), (picture, "a.gif")):
+            post = self.add(
+                text, self.dave, enclosure_url=enclosure, enclosure_text=text, items=items
+            )
+            url = self.writing.feeds.page_url(post)
+            self.update(url, add={"category": ["trips"]})
+            self.update(url, replace={"content": [{"html": "<p>Home</p>"}]})
+            after = self.posts()[0]
+            self.assertEqual((after.text, after.categories), ("Home", ("trips",)))
+            self.assertEqual((after.items, after.enclosure), (post.items, post.enclosure))
+        self.assertEqual(self.web.requests, [])  # no server of a picture is asked
+
     def test_what_a_message_is_about(self) -> None:
         one, two = "https://page.example/1", "https://page.example/2"
         url = self.create(**{"content": ["x"], "in-reply-to": [one]})
