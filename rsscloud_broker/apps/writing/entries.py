@@ -9,7 +9,7 @@ they are.  Dates are not kept: a message is dated when it is published.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from attrs import evolve
@@ -19,17 +19,12 @@ from rsscloud_broker.apps.writing.arguments import FaultCode, struct_in, text_in
 from rsscloud_broker.apps.writing.editors import Editors
 from rsscloud_broker.apps.writing.model import NewPost, Post
 from rsscloud_broker.apps.writing.pictures import html_of
+from rsscloud_broker.apps.writing.rules import check_date
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.interfaces import Caller
 
-#: Members with a date, and how far in the future it may be: the clocks of people go wrong, and a
-#: ``dateCreated`` may be in any time zone.
-_DATES: Final = {
-    "date_created_gmt": timedelta(minutes=30),
-    "post_date_gmt": timedelta(minutes=30),
-    "dateCreated": timedelta(hours=15),
-    "post_date": timedelta(hours=15),
-}
+#: Members with a date.
+_DATES: Final = ("date_created_gmt", "post_date_gmt", "dateCreated", "post_date")
 
 _EMPTY: Final = NewPost("")
 
@@ -45,9 +40,6 @@ async def read_entry(
     :raises Fault: a member is of a wrong type or cannot be kept.
     """
     entry = struct_in(sent, "the message")
-    now = editors.parts.clock.wall_seconds()
-    # Editors send back the date that they got; the clock may have been set back since.
-    check_date(entry, max(now, old.created_at) if old else now)
     new = old.as_new() if old else _EMPTY
     if "title" in entry:
         new = evolve(new, title=text_in(entry["title"], "title"))
@@ -57,6 +49,10 @@ async def read_entry(
         categories=_categories(entry, new.categories),
         is_draft=is_draft(entry.get("post_status"), publish, new.is_draft),
     )
+    if not new.is_draft:
+        now = editors.parts.clock.wall_seconds()
+        # Editors send back the date that they got; the clock may have been set back since.
+        _check_dates(entry, max(now, old.created_at) if old else now)
     enclosure = _enclosure_url(entry)
     if "description" in entry or "mt_text_more" in entry:
         html = "".join(
@@ -111,24 +107,13 @@ def is_draft(status: Any, publish: bool | None, otherwise: bool) -> bool:
     )
 
 
-def check_date(entry: Mapping[str, Any], now: float) -> None:
-    """Check that a message shall not be published later: that is not offered here.
-
-    :raises Fault: its date is in the future.
-    """
-    today = datetime.fromtimestamp(int(now), UTC)
-    for name, tolerance in _DATES.items():
+def _check_dates(entry: Mapping[str, Any], now: float) -> None:
+    """Check that a message shall not be published later: see ``rules.check_date``."""
+    for name in _DATES:
         date = entry.get(name)
         if isinstance(date, datetime):
-            date = date if date.tzinfo else date.replace(tzinfo=UTC)
-            # Nothing is subtracted from the date: programs for .NET send the first of all dates,
-            # 0001-01-01T00:00:00, for none.
-            if date > today + tolerance:
-                raise Fault(
-                    FaultCode.BAD_REQUEST,
-                    f"Messages are published at once here, not later: {name} is in the future. "
-                    "Save it as a draft.",
-                )
+            in_utc = name.endswith("_gmt") and not date.tzinfo
+            check_date(name, date.replace(tzinfo=UTC) if in_utc else date, now)
 
 
 def entry_of(writing: Writing, post: Post) -> dict[str, Any]:

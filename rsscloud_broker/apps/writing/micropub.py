@@ -31,6 +31,7 @@ from rsscloud_broker.apps.writing.model import InvalidPost, NewPost, Post
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.properties import (
     apply_update,
+    check_published,
     html_in,
     new_post,
     properties_of,
@@ -160,7 +161,12 @@ class Micropub:
     ) -> NewPost:
         """The message with some properties: see ``new_post``.  Another process reads large HTML."""
         html = html_in(properties)
-        return await call_with_html(self._parts, caller, html, new_post, properties, old)
+        new = await call_with_html(self._parts, caller, html, new_post, properties, old)
+        if not new.is_draft:
+            now = self._parts.clock.wall_seconds()
+            # An old message has its own date; the clock may have been set back since.
+            check_published(properties, max(now, old.created_at) if old else now)
+        return new
 
     def _check_with_files(self, new: NewPost, files: Sequence[tuple[str, str, bytes]]) -> None:
         """Check a message before its files are stored, which would be left over otherwise.

@@ -3,7 +3,7 @@
 Properties have a list of values each.  A value is a text, or an object such as ``{"html": "..."}``
 for ``content`` and ``{"value": URL, "alt": "..."}`` for ``photo``.  What becomes of which is in
 ``docs/applications/posting.rst``.  All others are ignored; but a ``visibility`` other than
-``public`` is refused.
+``public`` is refused, and so is a ``published`` in the future.
 
 Sources: W3C Micropub; https://microformats.org/wiki/h-entry; ``post-status`` and ``visibility`` as
 in https://indieweb.org/Micropub-extensions.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final, TypeAlias
 
 from attrs import evolve
@@ -20,6 +21,7 @@ from attrs import evolve
 from rsscloud_broker.apps.writing.markup import MarkupLink
 from rsscloud_broker.apps.writing.model import InvalidPost, NewPost, Post
 from rsscloud_broker.apps.writing.pictures import media_of, with_html, with_media
+from rsscloud_broker.apps.writing.rules import check_date
 from rsscloud_broker.wire.times import iso_time
 
 #: The values of each property.
@@ -122,6 +124,18 @@ def new_post(properties: dict[str, list[Any]], old: Post | None = None) -> NewPo
     if about and old is None and not new.text and not new.title:
         new = evolve(new, text=f"{_LINKS[about]} {new.link}")
     return new
+
+
+def check_published(properties: Properties, now: float) -> None:
+    """Check that a message shall not be published later: see ``rules.check_date``.
+
+    Other dates, and what is no date, are ignored.
+    """
+    try:
+        date = datetime.fromisoformat(_first(properties, "published"))
+    except (TypeError, ValueError):
+        return
+    check_date("published", date, now)
 
 
 def properties_of(post: Post, url: str) -> dict[str, list[Any]]:

@@ -7,6 +7,7 @@ flag, a family of emoji or a letter with its accents is one.
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import regex
@@ -104,6 +105,25 @@ def _check_url(url: str, what: str) -> str:
             "https://"
         )
     return url
+
+
+def check_date(name: str, date: datetime, now: float) -> None:
+    """Check that a message shall not be published later, which is not offered here.
+
+    :param name: what the date is called.
+    :param date: one without a time zone may be in any.
+    :param now: seconds since the epoch.
+    :raises InvalidPost: the date is in the future.
+    """
+    # The clocks of people go wrong.
+    tolerance = timedelta(minutes=30) if date.tzinfo else timedelta(hours=15)
+    # Nothing is subtracted from the date: programs for .NET send the first of all dates,
+    # 0001-01-01T00:00:00, for none.
+    if date.replace(tzinfo=date.tzinfo or UTC) > datetime.fromtimestamp(int(now), UTC) + tolerance:
+        raise InvalidPost(
+            f"messages are published at once here, not later: {name} is in the future; save it as "
+            "a draft"
+        )
 
 
 def _tidy_categories(given: tuple[str, ...]) -> tuple[str, ...]:

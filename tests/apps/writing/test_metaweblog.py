@@ -261,6 +261,7 @@ class FaultTests(EditorTestCase):
         for name in ("dateCreated", "date_created_gmt"):
             entry = {"description": "x", name: DateTime("20991231T00:00:00")}
             self.assert_fault(400, "draft", "metaWeblog.newPost", "1", *WHO, entry, True)
+            self.new(publish=False, **entry)  # as the fault says
         self.new(description="x", dateCreated="no date", date_created_gmt=1)
         # What programs for .NET send for no date.
         self.new(description="x", dateCreated=DateTime("00010101T00:00:00"))

@@ -11,6 +11,7 @@ from rsscloud_broker.apps.writing.model import OutlineItem
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.interfaces import SignIn
 from rsscloud_broker.model.administration import Block
+from rsscloud_broker.wire.units import DAY
 from tests.accounts.fixture import PASSWORD
 from tests.apps.writing.house import BROKER, FEED
 from tests.apps.writing.posting_house import GIF, JPEG, PNG, PostingTestCase
@@ -604,6 +605,29 @@ class ClientTests(MicropubTestCase):
         )
         self.assert_created(self.form(body))
         self.assertEqual(self.only_post().link, page)
+
+    def test_dates(self) -> None:
+        """No message is published later; all other dates are ignored."""
+        late = "2099-12-31T00:00:00Z"
+        for sent in (late, late[:-1], late[:10], "2099-12-31T00:00:00+01:00"):
+            answer = self.form(f"content=x&published={quote(sent)}")
+            self.assert_error(answer, 400, "invalid_request", "published is in the future")
+        self.assertEqual(self.posts(), [])
+        url = self.create(**{"content": ["x"], "published": [late], "post-status": ["draft"]})
+        replaced = {"post-status": ["published"]}
+        self.update(url, replace=replaced)
+        self.update(url, replace=replaced | {"published": ["2001-01-01T00:00:00Z"]})
+        answer = self.json({"action": "update", "url": url, "replace": {"published": [late]}})
+        self.assert_error(answer, 400, "invalid_request", "published is in the future")
+        for other in (["0001-01-01T00:00:00"], ["now"], [7], [[]]):
+            self.create(content=["y"], published=other)
+
+    def test_the_date_of_a_message_from_before_the_clock_was_set_back(self) -> None:
+        self.clock.set_wall(DAY)
+        url = self.create(content=["Ahead"])
+        self.clock.set_wall(-DAY)
+        self.update(url, replace={"content": ["Edited"]})
+        self.assertEqual(self.only_post().text, "Edited")
 
     def test_html_in_a_form(self) -> None:
         html = quote('<p>See <a href="https://a.example/">this</a></p>')
