@@ -54,10 +54,10 @@ async def read_entry(
         # Editors send back the date that they got; the clock may have been set back since.
         _check_dates(entry, max(now, old.created_at) if old else now)
     enclosure = _enclosure_url(entry)
-    if "description" in entry or "mt_text_more" in entry:
-        html = "".join(
-            text_in(entry.get(name, ""), name) for name in ("description", "mt_text_more")
-        )
+    more = text_in(entry.get("mt_text_more", ""), "mt_text_more")
+    if "description" in entry or more:
+        before = html_of(old) if old else ""
+        html = text_in(entry.get("description", before), "description") + more
         return await editors.with_html(caller, new, html, old, enclosure)
     if enclosure is None or enclosure == new.enclosure_url:
         return new

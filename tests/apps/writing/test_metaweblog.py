@@ -130,6 +130,13 @@ class MetaWeblogTests(EditorTestCase):
         self.assertEqual(len(self.call("metaWeblog.getRecentPosts", "1", *WHO, 10**6)), 3)
         self.assertEqual(len(self.call("metaWeblog.getRecentPosts", "1", *WHO)), 3)
 
+    def test_the_text_stays_if_only_what_follows_is_sent(self) -> None:
+        number = self.new(description="<p>Hello</p>")
+        self.edit_entry(number, title="T", mt_text_more="")
+        self.assertEqual(self.only_post().text, "Hello")
+        self.edit_entry(number, mt_text_more="<p>and more</p>")
+        self.assertEqual(self.only_post().text, "Hello\n\nand more")
+
     def test_an_outline_with_pictures_stays(self) -> None:
         items = (OutlineItem("Map", link=PICTURE), OutlineItem("Then we went home"))
         post = self.add("Hello", self.dave, items=items)
