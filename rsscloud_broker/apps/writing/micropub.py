@@ -39,6 +39,7 @@ from rsscloud_broker.apps.writing.properties import (
     properties_of_json,
 )
 from rsscloud_broker.apps.writing.rules import check_and_tidy
+from rsscloud_broker.apps.writing.upload_rows import StoredUpload
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.http.answering import Answer, Answers
 from rsscloud_broker.http.requests import client_address, media_type, parameter, respond
@@ -48,7 +49,7 @@ from rsscloud_broker.wire.text import decode, parse_number
 ENDPOINT: Final = "/micropub"
 MEDIA_ENDPOINT: Final = "/micropub/media"
 
-#: How many messages a query returns at most, and how many if it does not say.
+#: How many messages or files a query returns at most, and how many if it does not say.
 _MAX_POSTS, _POSTS = 100, 20
 
 #: What errors are called that every front door answers alike, by their status.
@@ -220,12 +221,10 @@ class Micropub:
 
     async def _newest_posts(self, caller: Caller, request: Request) -> dict[str, Any]:
         """The newest messages, or those before the one that ``after`` names."""
-        limit = min(max(_number_of(request, "limit", _POSTS), 1), _MAX_POSTS)
-        after = _number_of(request, "after", 0) or None
+        limit, after = _part_of_list(request)
         posts = await self._writing.store.all_posts(caller.account.id, limit, after)
         items = [{"type": ["h-entry"], "properties": self._properties(post)} for post in posts]
-        more = {"paging": {"after": str(posts[-1].id)}} if len(posts) == limit else {}
-        return {"items": items, **more}
+        return _list_answer(items, posts, limit)
 
     def _properties(self, post: Post) -> dict[str, list[Any]]:
         return properties_of(post, self._writing.feeds.page_url(post))
@@ -261,15 +260,19 @@ class Micropub:
         caller = await self._requests.caller(request)
         match parameter(request, "q"):
             case "source":
-                limit = min(max(_number_of(request, "limit", _POSTS), 1), _MAX_POSTS)
-                return _json_answer({"items": await self._newest_files(caller, limit)})
+                limit, after = _part_of_list(request)
+                return _json_answer(await self._newest_files(caller, limit, after))
             case "last":
-                return _json_answer(next(iter(await self._newest_files(caller, 1)), {}))
+                return _json_answer(next(iter((await self._newest_files(caller, 1))["items"]), {}))
         raise InvalidPost("q must be source or last")
 
-    async def _newest_files(self, caller: Caller, limit: int) -> list[dict[str, str]]:
-        uploads = await self._writing.store.uploads(caller.account.id, limit)
-        return [{"url": self._writing.files.url(caller.name, upload)} for upload in uploads]
+    async def _newest_files(
+        self, caller: Caller, limit: int, after: int | None = None
+    ) -> dict[str, Any]:
+        """The newest files, or those before the one that ``after`` names."""
+        uploads = await self._writing.store.uploads(caller.account.id, limit, before=after)
+        items = [{"url": self._writing.files.url(caller.name, upload)} for upload in uploads]
+        return _list_answer(items, uploads, limit)
 
 
 def _wanted_properties(request: Request) -> list[str]:
@@ -298,6 +301,20 @@ def _number_of(request: Request, name: str, otherwise: int) -> int:
     if number is None:
         raise InvalidPost(f"{name} must be a number")
     return number
+
+
+def _part_of_list(request: Request) -> tuple[int, int | None]:
+    """How many entries of a list a query wants, and the id after which they begin, if any."""
+    limit = min(max(_number_of(request, "limit", _POSTS), 1), _MAX_POSTS)
+    return limit, _number_of(request, "after", 0) or None
+
+
+def _list_answer(
+    items: Sequence[Any], listed: Sequence[Post | StoredUpload], limit: int
+) -> dict[str, Any]:
+    """A part of a list, with what leads to the next one if there may be one."""
+    more = {"paging": {"after": str(listed[-1].id)}} if len(listed) == limit else {}
+    return {"items": items, **more}
 
 
 def _no_such_post() -> Refusal:

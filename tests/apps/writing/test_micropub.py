@@ -348,6 +348,17 @@ class RocksMediaTests(MicropubTestCase):
         listed = self.query("q=source&limit=2", "/micropub/media")["items"]
         self.assertEqual([last, len(listed)], [listed[0], 2])
 
+    def test_lists_of_files(self) -> None:
+        """Each part leads to the next one, as with messages."""
+        urls = [self.upload_file(b"%d" % number, "x", self.dave) for number in range(5)]
+        found, query = [], "q=source&limit=2"
+        while query:
+            part = self.query(query, "/micropub/media")
+            found += [each["url"] for each in part["items"]]
+            after = part.get("paging", {}).get("after")
+            query = f"q=source&limit=2&after={after}" if after else ""
+        self.assertEqual(found, urls[::-1])
+
     def test_nothing_uploaded(self) -> None:
         self.assertEqual(self.query("q=last", "/micropub/media"), {})
         self.assertEqual(self.query("q=source", "/micropub/media"), {"items": []})
