@@ -176,8 +176,9 @@ class MovableTypeAPI(EditorAPI):
         if not isinstance(chosen, list):
             raise Fault(FaultCode.BAD_REQUEST, "The categories must be an array of structs.")
         used = await self._writing.store.categories(call.caller.account.id)
-        by_number = {str(number_of(each)): each for each in (*post.categories, *used)}
-        categories = merged([_category_in(each, by_number) for each in chosen])
+        names = (*post.categories, *used)
+        known = {each: each for each in names} | {str(number_of(each)): each for each in names}
+        categories = merged([_category_in(each, known) for each in chosen])
 
         async def edited(old: Post) -> NewPost:
             if old.categories == categories:
@@ -189,12 +190,15 @@ class MovableTypeAPI(EditorAPI):
         return True
 
 
-def _category_in(value: Any, by_number: dict[str, str]) -> str:
-    """The name of a category that a client means by its id, or by its name in place of one."""
+def _category_in(value: Any, known: dict[str, str]) -> str:
+    """The name of a category that a client means by its id, or by its name in place of one.
+
+    :param known: the names of those that there are, by both.
+    """
     category = struct_in(value, "a category")
     sent = text_in(category.get("categoryId", category.get("categoryName", "")), "categoryId")
-    if sent in by_number:
-        return by_number[sent]
+    if sent in known:
+        return known[sent]
     if not sent or sent.isdigit():
         raise Fault(FaultCode.BAD_REQUEST, f"You have no category with the id {sent[:40]!r}.")
     return sent

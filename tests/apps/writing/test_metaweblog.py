@@ -405,6 +405,13 @@ class MovableTypeTests(EditorTestCase):
         self.call("mt.setPostCategories", number, *WHO, [{"categoryName": "a"}])
         self.assertEqual(self.only_post().as_new(), NewPost("y", categories=("a",)))
 
+    def test_a_category_that_is_called_by_a_number(self) -> None:
+        self.new(description="x", categories=["2024"])
+        number = self.new(description="y")
+        chosen = [{"categoryId": "2024"}]
+        self.call("mt.setPostCategories", number, *WHO, chosen)
+        self.assertEqual(self.posts()[0].categories, ("2024",))
+
     def test_categories_that_a_message_has_already(self) -> None:
         number = self.new(description="x", categories=["a"])
         before = self.only_post()
