@@ -125,10 +125,11 @@ class RiverPageDoor(RoutesOnly):
         newest = await self._store.newest_id()
         if after is not None:
             found = await self._store.items_after(account_id, after, ON_PAGE + 1)
-            if len(found) <= ON_PAGE:
-                return redirect("/river")  # they are the newest
             # Oldest first, so the page ends with those next to ``after``.
-            items, has_older = _fit_on_page(found[:ON_PAGE])[::-1], True
+            fitting = _fit_on_page(found[:ON_PAGE])
+            if len(fitting) == len(found):
+                return redirect("/river")  # they are the newest
+            items, has_older = fitting[::-1], True
         else:
             found = await self._store.items(account_id, before, ON_PAGE + 1)
             items = _fit_on_page(found[:ON_PAGE])

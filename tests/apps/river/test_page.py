@@ -198,6 +198,12 @@ class PagingTests(PageCase):
         self.patch(page, "WEIGHT_ON_PAGE", 120)  # a text weighs 55 or 56
         self.assertEqual(self.ids(), self.all[:-3:-1])
         self.assertEqual(self.ids(self.link("next")), self.all[-3:-5:-1])
+        self.assertEqual(self.ids(self.link("next")), self.all[-5:-7:-1])
+        for page_before in (self.all[-3:-5:-1], self.all[:-3:-1]):  # and back, without a gap
+            newer = self.link("prev")
+            answer = self.dave.get(newer)
+            at_top = answer.status == 303
+            self.assertEqual(self.ids(answer.headers["location"] if at_top else newer), page_before)
         self.patch(page, "WEIGHT_ON_PAGE", 1)
         self.assertEqual(self.ids(), self.all[:-2:-1])
 
