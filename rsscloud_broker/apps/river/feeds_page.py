@@ -98,9 +98,10 @@ class FeedsPage:
             raise  # another site sent it: there is no page for it
         except Refused as error:
             status = 429 if isinstance(error, TooMany) else 400
-            typed = parameter(request, "url")[:2048]
+            # What was typed, or pasted, comes back to be corrected.
+            typed, text = parameter(request, "url")[:2048], parameter(request, "text")
             return await self._render(
-                caller, problem=sentence(str(error)), typed=typed, status=status
+                caller, problem=sentence(str(error)), typed=typed, text=text, status=status
             )
 
     async def _subscribe(self, request: Request, caller: Caller) -> Answer:
@@ -151,10 +152,14 @@ class FeedsPage:
         problem: str = "",
         done: Tag | str = "",
         typed: str = "",
+        text: str = "",
         failed: Sequence[tuple[str, str]] = (),
         status: int = 200,
     ) -> Answer:
-        """Render the page: what a form has done, what went wrong, and ``typed`` to correct."""
+        """Render the page: what a form has done, and what went wrong.
+
+        :param typed, text: an address and an OPML document to correct.
+        """
         feeds = await self._river.feeds(caller.account.id)
         is_public = await self._river.store.is_public(caller.account.id)
         page = await self._parts.pages.render(
@@ -166,6 +171,7 @@ class FeedsPage:
             problem=problem,
             done=done,
             typed=typed,
+            text=text,
             failed=[
                 tags.li(strangers_text(url, _TITLE), f": {reason}")
                 for url, reason in failed[:_NAMED]

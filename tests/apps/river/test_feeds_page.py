@@ -196,6 +196,11 @@ class ImportTests(FeedsCase):
         self.dave.post("/river/feeds", {"csrf": csrf, "do": "import", "text": OPML.decode()})
         self.assertEqual(self.river.documents, [OPML, OPML])
 
+    def test_a_text_that_is_refused_comes_back(self) -> None:
+        text = '<opnl text="Café">\n</textarea>'
+        self.assertEqual(self.upload(self.csrf(), ("text", "", text.encode())).status, 400)
+        self.assertEqual(self.dave.page.xpath("string(//textarea[@name='text'])"), text)
+
     def test_a_text_that_declares_another_encoding(self) -> None:
         """A browser sends it in UTF-8, and a program the bytes as they are in the file."""
         csrf = self.csrf()
