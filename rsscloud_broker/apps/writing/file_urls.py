@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from typing import Final
-from urllib.parse import urlsplit
 
 from attrs import evolve, frozen
 
@@ -106,8 +105,7 @@ class FileUrls:
 
         :param url: however it is spelled: see ``urls.normal_form``.
         """
-        rest = self._rest_of_own_url(url)
-        return self.parse_path(urlsplit(rest).path) if rest.startswith("/") else None
+        return self.parse_path(re.split("[?#]", self._rest_of_own_url(url), maxsplit=1)[0])
 
     def as_stored(self, url: str) -> str:
         """A URL as messages store it: one of a file here is spelled as ``url`` spells it."""

@@ -113,6 +113,8 @@ class NamesTests(SynchronousTestCase):
             url.replace("aaa", "AAA"),
             f"{BROKER}.evil/people/dave/files/{digest}.png",
             f"{BROKER}/people/dave/files/../../x",
+            f"{BROKER}//x/people/dave/files/{digest}.png",
+            f"{BROKER}//[",
         ):
             self.assertIsNone(files.parse_url(other), other)
 
