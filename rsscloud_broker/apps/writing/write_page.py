@@ -163,10 +163,13 @@ class WritePage:
         old = await self._writing.post(caller, number) if number else None
         if file is not None and any(file):
             upload = await self._writing.upload(caller, *file, client_address(request))
+            before = self._writing.files.parse_url(parameter(request, "enclosure"))
+            former = await self._writing.store.upload_named(*before) if before else None
             # The form, if it comes back, has the address of the file.
             assert request.args is not None  # there were fields
             request.args[b"enclosure"] = [self._writing.files.url(caller.name, upload).encode()]
-            if not parameter(request, "enclosure_text").strip():
+            # The name of the file that was there stood for that one only.
+            if parameter(request, "enclosure_text").strip() in ("", former and former.name):
                 request.args[b"enclosure_text"] = [upload.name.encode()]
         return old, self._new_post(request, old)
 

@@ -369,6 +369,18 @@ class WritePageTests(SiteTestCase):
         self.assertEqual(post.as_new().enclosure_text, "A cat on a boat")
         self.assertEqual(self.send(text="a", enclosure_text="x" * 1001).status, 400)
 
+    def test_another_picture_has_its_own_name(self) -> None:
+        """The name of the one before, which nobody has typed, does not stand for it."""
+        self.send(text="a", file=("boat.gif", GIF))
+        for text, name in (("boat.gif", "cat.gif"), ("My pet", "My pet")):
+            file = self.posts()[0].enclosure
+            assert file is not None
+            picture = ("cat.gif", GIF + name.encode())
+            self.send(id="1", text="a", enclosure=file.url, enclosure_text=text, file=picture)
+            file = self.posts()[0].enclosure
+            assert file is not None
+            self.assertEqual(file.text, name)
+
     def test_pictures_that_would_be_active_are_only_linked(self) -> None:
         self.send(text="x", file=("a.svg", SVG))
         self.browser.get("/people/dave")
