@@ -55,6 +55,9 @@ _DONE: Final = {
 #: The same of a message that everybody can read, before its title.
 _PUBLIC: Final = {"posted": "Published", "changed": "Changed"}
 
+#: What is done by buttons outside the form for a message.
+_BUTTONS: Final = frozenset({"discard", "delete", "delete-file"})
+
 JSON: Final = "application/json"
 
 
@@ -86,19 +89,39 @@ class WritePage:
         post = await self._writing.post(caller, number) if number else None
         if number and post is None:
             text = "You have no such message; it may have been deleted."
-            return await self._render(request, caller, None, {}, problem=text, status=404)
-        kept = await self._writing.store.unsent_of(caller.account.id, number)
-        fields = kept[0] if kept else _fields_of(post)
-        restored: Flattenable = ""
-        if kept:
-            restored = moment(kept[1], self._parts.clock.wall_seconds())
+            return await self._show_kept(request, caller, None, problem=text, status=404)
         done, about = parameter(request, "done"), number_parameter(request, "about")
         message: Flattenable = _DONE.get(done, "")
         what = _PUBLIC.get(done, "")
         if what and about and (made := await self._writing.post(caller, about)):
             url = urlsplit(self._writing.feeds.page_url(made)).path
             message = [f"{what}: ", tags.a(clipped(title_of(made), 60), href=url)]
-        return await self._render(request, caller, post, fields, done=message, restored=restored)
+        return await self._show_kept(request, caller, post, done=message)
+
+    async def _show_kept(
+        self,
+        request: Request,
+        caller: Caller,
+        post: Post | None,
+        *,
+        problem: str = "",
+        done: Flattenable = "",
+        status: int = 200,
+    ) -> Answer:
+        """The page with what somebody was typing there, or else with the message as it is."""
+        number = post.id if post else 0
+        kept = await self._writing.store.unsent_of(caller.account.id, number)
+        fields = kept[0] if kept else _fields_of(post)
+        return await self._render(
+            request,
+            caller,
+            post,
+            fields,
+            problem=problem,
+            done=done,
+            restored=moment(kept[1], self._parts.clock.wall_seconds()) if kept else "",
+            status=status,
+        )
 
     async def act(self, request: Request, caller: Caller) -> Answer:
         """Do what a form asks for, which may have a file in it; or show why not.
@@ -108,7 +131,8 @@ class WritePage:
         form = await file_forms.spread_fields(request, self._parts.in_thread)
         file = form.file if form is not None else None
         self._parts.callers.check_form(request, caller)
-        action = self._actions.get(parameter(request, "do"))
+        do = parameter(request, "do")
+        action, is_typed = self._actions.get(do), do not in _BUTTONS
         try:
             if action is None:
                 raise InvalidPost("this form asks for nothing known here")
@@ -117,6 +141,10 @@ class WritePage:
             problem, status = str(error), Failure.of(error).status
         except DiskFull:
             problem, status = DiskFull.public_text.removesuffix("."), 503
+        if not is_typed:
+            return await self._show_kept(
+                request, caller, None, problem=sentence(problem), status=status
+            )
         return await self._render_again(request, caller, problem, status)
 
     async def _render_again(

@@ -295,6 +295,19 @@ class WritePageTests(SiteTestCase):
         self.assertEqual(answer.status, 400)
         self.assertIn("nothing known here", self.browser.said())
 
+    def test_a_refused_button_leaves_the_form_alone(self) -> None:
+        """The form is not about the message that could not be deleted, and has what was typed."""
+        self.send(text="a")
+        self.type(text="half")
+        self.disk.full = True
+        self.browser.get("/write")
+        self.assertEqual(self.browser.send("Delete this message").status, 503)
+        form = self.browser.page.get_element_by_id("message")
+        self.assertEqual((form.fields["id"], form.fields["text"]), ("", "half"))
+        self.browser.get("/write?id=99")
+        form = self.browser.page.get_element_by_id("message")
+        self.assertEqual(form.fields["text"], "half")
+
     # --- what is typed
 
     def type(self, browser: Browser | None = None, **fields: str) -> Any:
