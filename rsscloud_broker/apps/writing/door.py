@@ -58,7 +58,7 @@ class WritingDoor:
         style = Asset(_FILES.child("write.css"), "text/css; charset=utf-8")
         limit = options.max_upload_bytes + _FORM_BYTES
         with_files = frozenset({"multipart/form-data"})
-        act = for_signed_in(parts.callers, page.act)
+        act = Answers(page.act)
         self._routes = (
             Route("/people", "GET", Answers(self._people.list_authors)),
             Route("/people/*", "GET", Answers(self._answer_below_people), for_everybody=True),

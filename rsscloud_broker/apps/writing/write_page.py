@@ -26,11 +26,11 @@ from rsscloud_broker.apps.writing.rules import POINTS_PER_GRAPHEME, graphemes, t
 from rsscloud_broker.apps.writing.write_lists import Lists
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.errors import DiskFull, Forbidden, ForgedForm, TooMany
-from rsscloud_broker.http.answering import Answer, Failure
+from rsscloud_broker.http.answering import Answer, Failure, plain
 from rsscloud_broker.http.requests import client_address, number_parameter, parameter
 from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.web import file_forms
-from rsscloud_broker.web.callers import NO_STORE, redirect
+from rsscloud_broker.web.callers import NO_STORE, check_sender, origin_of, redirect
 from rsscloud_broker.web.words import clipped, counted, moment
 from rsscloud_broker.wire.text import sentence
 
@@ -58,6 +58,12 @@ _PUBLIC: Final = {"posted": "Published", "changed": "Changed"}
 #: What is done by buttons outside the form for a message.
 _BUTTONS: Final = frozenset({"discard", "delete", "delete-file"})
 
+_ANEW: Final = "you have signed in anew since you opened this page"
+_SIGNED_OUT: Final = (
+    "You are not signed in any more, so nothing was stored. Sign in at /signin in another tab. "
+    "Then load this page again: your browser sends once more what you have typed."
+)
+
 JSON: Final = "application/json"
 
 
@@ -68,6 +74,7 @@ class WritePage:
         self._writing = writing
         self._people = people
         self._parts = parts
+        self._origin = origin_of(parts.public_url)
         self._lists = Lists(parts, writing)
         self._keeps = PerMinuteLimit(
             parts.clock, _KEEPS_PER_MINUTE, "requests to keep what is typed"
@@ -123,16 +130,28 @@ class WritePage:
             status=status,
         )
 
-    async def act(self, request: Request, caller: Caller) -> Answer:
+    async def act(self, request: Request) -> Answer:
         """Do what a form asks for, which may have a file in it; or show why not.
 
-        Only forms of people who have signed in are parsed, since a file may be large.
+        Only forms of people who have signed in are parsed, since a file may be large.  Who is not
+        signed in any more is not led away from the answer: a browser that loads it again sends the
+        form once more, with all that was typed.
         """
+        caller = await self._parts.callers.caller(request)
+        if caller is None or caller.session is None:
+            return plain(403, _SIGNED_OUT, NO_STORE)
         form = await file_forms.spread_fields(request, self._parts.in_thread)
         file = form.file if form is not None else None
-        self._parts.callers.check_form(request, caller)
         do = parameter(request, "do")
         action, is_typed = self._actions.get(do), do not in _BUTTONS
+        try:
+            self._parts.callers.check_form(request, caller)
+        except ForgedForm:
+            if not is_typed:
+                raise
+            check_sender(request, self._origin)  # of another site nothing is shown
+            problem = f"{_ANEW}, as {caller.name}; look at what is in it, and send it again"
+            return await self._render_again(request, caller, problem, 403)
         try:
             if action is None:
                 raise InvalidPost("this form asks for nothing known here")
@@ -248,8 +267,8 @@ class WritePage:
         try:
             self._parts.callers.check_form(request, caller)
             self._keeps.take(caller.account.id)
-        except ForgedForm as error:
-            return _not_kept(403, str(error))
+        except ForgedForm:
+            return _not_kept(403, f"{_ANEW}; press Preview, and go on from there")
         except TooMany as error:
             return _not_kept(429, str(error))
         number = number_parameter(request, "id")

@@ -65,12 +65,12 @@ class WritePageTests(SiteTestCase):
 
     def test_only_for_who_has_signed_in(self) -> None:
         stranger = Browser(self)
-        for answer in (
-            stranger.get("/write?id=3"),
-            stranger.post("/write", {"do": "post", "text": "x"}),
-        ):
-            self.assertEqual(answer.status, 303)
-            self.assertIn("/signin?next=/write", answer.headers["location"])
+        answer = stranger.get("/write?id=3")
+        self.assertEqual(answer.status, 303)
+        self.assertIn("/signin?next=/write", answer.headers["location"])
+        answer = stranger.post("/write", {"do": "post", "text": "x"})
+        self.assertEqual(answer.status, 403)
+        self.assertIn("sends once more what you have typed", stranger.page.text_content())
         kept = stranger.post("/write/unsent", {"text": "x"})
         self.assertEqual((kept.status, json.loads(kept.body)["kept"]), (403, False))
 
@@ -78,7 +78,8 @@ class WritePageTests(SiteTestCase):
         """A broken form gets the answer that every stranger gets."""
         broken = {"Content-Type": "multipart/form-data; boundary=x"}
         answer = Browser(self).ask("POST", "/write", b"broken", broken)
-        self.assertEqual((answer.status, answer.headers["location"]), (303, "/signin?next=/write"))
+        self.assertEqual(answer.status, 403)
+        self.assertIn("You are not signed in", answer.text)
         self.assertEqual(self.browser.ask("POST", "/write", b"broken", broken).status, 400)
 
     def test_a_full_disk(self) -> None:
@@ -294,6 +295,24 @@ class WritePageTests(SiteTestCase):
         answer = self.browser.post("/write", {"csrf": self.csrf(), "do": "format"})
         self.assertEqual(answer.status, 400)
         self.assertIn("nothing known here", self.browser.said())
+
+    def test_who_signs_in_anew_loses_nothing(self) -> None:
+        """The form of the session before comes back, unless another site has sent it."""
+        self.browser.get("/write")
+        fields = {"csrf": self.csrf(), "do": "post", "id": "", "text": "Long work", "title": "T"}
+        self.browser = self.signed_in()
+        kept = json.loads(self.browser.post("/write/unsent", fields).body)
+        self.assertIn("press Preview", kept["problem"])
+        answer = self.browser.post("/write", fields, {"Sec-Fetch-Site": "cross-site"})
+        self.assertEqual(answer.status, 403)
+        self.assertNotIn("Long work", answer.text)
+        self.assertEqual(self.browser.post("/write", fields).status, 403)
+        self.assertIn("signed in anew since you opened this page, as dave", self.browser.said())
+        self.assertEqual(self.browser.page.xpath("string(//textarea[@name='text'])"), "Long work")
+        self.assertEqual(self.posts(), [])
+        self.browser.post("/write", fields | {"csrf": self.csrf()})
+        self.assertEqual([each.title for each in self.posts()], ["T"])
+        self.assertEqual(self.browser.post("/write", fields | {"do": "delete"}).status, 403)
 
     def test_a_refused_button_leaves_the_form_alone(self) -> None:
         """The form is not about the message that could not be deleted, and has what was typed."""
