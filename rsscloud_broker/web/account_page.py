@@ -129,10 +129,15 @@ class AccountPage:
             return await self._page(caller, request, problem=sentence(problem))
 
     async def _end_session(self, request: Request, caller: Caller) -> Answer:
-        """End one session of the account, and lead back to the page."""
+        """End one session of the account, and lead back to the page; or to the form to sign
+        in, if it is that of this browser.
+        """
         session = number_parameter(request, "id")
         if session:
             await self._accounts.end_session(caller, session)
+        if caller.session is not None and session == caller.session.id:
+            self._cookies.remove(request, SESSION)
+            return redirect("/signin")
         return redirect("/account?done=session")
 
     async def _end_sessions(self, request: Request, caller: Caller) -> Answer:

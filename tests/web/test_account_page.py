@@ -156,6 +156,11 @@ class AccountPageTests(SynchronousTestCase):
         self.assertIn("ended", self.followed(self.browser.send("End this session")))
         self.assertEqual(len(self.rows("sessions")), 1)
         self.assertEqual(other.get("/account").status, 303)
+        (row,) = self.browser.page.xpath("//h2[@id='sessions']/following-sibling::ul[1]/li")
+        fields = {each.get("name"): each.get("value") for each in row.xpath(".//input")}
+        answer = self.browser.post("/account", fields)  # "Sign out"
+        self.assertEqual(answer.headers["location"], "/signin")
+        self.assertNotIn(SESSION, self.browser.cookies)
 
     def test_names_of_browsers_are_escaped(self) -> None:
         bad = "<script>alert(1)</script><bdo dir=rtl>"
