@@ -23,7 +23,7 @@ from rsscloud_broker.http.answering import Answer, Answers
 from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import Caller, FrontDoorParts, Route
 from rsscloud_broker.model import TopicOverview
-from rsscloud_broker.model.hosts import canonical_host
+from rsscloud_broker.model.hosts import canonical_host, host_of
 from rsscloud_broker.model.log_entry import LogEntry
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.web.callers import private, redirect, viewer_of
@@ -75,7 +75,9 @@ class LookUp:
             link = tags.p(tags.a("What the broker can say of this address", href=page))
         begins = beginning_of(wanted)
         topics = await self._find_topics(begins)
-        name = begins.rpartition("://")[2].partition("/")[0]
+        written = begins.rpartition("://")[2].partition("/")[0]
+        is_bare = written.count(":") > 1 and "[" not in written  # an IPv6 address
+        name = host_of(f"http://[{written}]" if is_bare else f"http://{written}")
         hosts = dict.fromkeys(map(_host_of, topics))
         if name and self._shows_entries and await self._entries.get(name):
             hosts = {name: None} | hosts

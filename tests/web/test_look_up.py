@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -120,6 +121,21 @@ class LookUpTests(SynchronousTestCase):
         )
         for name in ("Bücher.example", "xn--bcher-kva.example.", "2001:db8::1", "[2001:DB8::0:1]"):
             self.assertIn("Books", self.page("/host", name=name).xpath("string(//main)"))
+
+    def test_a_search_for_a_host_as_people_write_it(self) -> None:
+        for host, *queries in (
+            (
+                "reader.example",
+                "reader.example:8080",
+                "Reader.example.",
+                "http://reader.example:1/n",
+            ),
+            ("2001:db8::1", "2001:DB8::0:1", "[2001:db8::1]", "http://[2001:db8::1]:81/n"),
+        ):
+            self.log.kept = [LogEntry("notification", "failed", NOON - 60, topic=FEED, host=host)]
+            for query in queries:
+                link = f"/host?name={quote(host, safe='')}"
+                self.assertIn(link, self.links("/search", q=query), query)
 
     def test_a_host_that_is_not_called(self) -> None:
         """That stands first, as long as it is so."""
