@@ -172,6 +172,19 @@ class KeyboardTests(BrowserTestCase):
         expect(tab.get_by_alt_text("A cat")).to_be_visible()
         self.assertEqual(self.watch.faults, [])
 
+    def test_a_picture_in_place_of_an_address(self) -> None:
+        """The tab does not put the address back that the form had when it was sent."""
+        tab = self.signed_in()
+        tab.context.route("**/write/unsent", lambda route: route.abort())
+        tab.click("summary:text('A picture')")
+        tab.fill("[name=enclosure]", "https://a.example/old.gif")
+        picture = {"name": "cat.gif", "mimeType": "image/gif", "buffer": GIF}
+        tab.set_input_files("[name=file]", picture)  # type: ignore[arg-type] # a dict will do
+        tab.fill("#text", "Look")
+        with tab.expect_navigation():
+            tab.click("text=Preview")
+        self.assertIn("/people/dave/files/", tab.locator("[name=enclosure]").input_value())
+
     def feed(self) -> bytes:
         return request(f"{self.broker.url}/people/dave/rss.xml").body
 

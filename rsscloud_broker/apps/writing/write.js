@@ -194,9 +194,11 @@
     navigator.sendBeacon("/write/unsent", body());
   });
 
-  // A page that says what was done says also that the server has what was sent.
+  // A page that says what was done says also that the server has what was sent; one that refuses or
+  // shows it has it in the form.
   const sent = sessionStorage.getItem("sent");
-  if (sent && new URLSearchParams(location.search).has("done")) {
+  if (sent && (new URLSearchParams(location.search).has("done")
+    || (sent === KEY && document.querySelector(".preview, .notice.error")))) {
     sessionStorage.removeItem(sent);
     sessionStorage.removeItem("sent");
   }
