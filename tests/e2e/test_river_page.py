@@ -213,6 +213,56 @@ class ReadingTests(RiverTestCase):
             tab.get_by_role("link", name="Load the page again").click()
         expect(tab.locator("#river-state")).to_have_text("New items appear as they arrive")
 
+    def test_stopping_at_the_last_item_that_is_left(self) -> None:
+        """New items have pushed others of its feed off the page."""
+        broker, origin = self.started(), self.origin()
+        feeds = [
+            origin.feed("/a.xml", shown(3) + shown(2) + shown(1)),
+            origin.feed("/b.xml", shown(1)),
+        ]
+        tab = self.signed_in(broker, "/river/feeds")
+        for feed in feeds:
+            self.follow(tab, feed)
+        tab.goto(f"{broker.url}/river")
+        items = tab.locator(".river-item")
+        expect(tab.locator("#river-state")).to_have_text("New items appear as they arrive")
+        tab.keyboard.press("j")
+        for number, (feed, newest) in enumerate(zip(feeds, (152, 150), strict=True), 1):
+            publish(origin, feed, [shown(key) for key in range(newest, 0, -1)])
+            broker.ping(feed)
+            expect(tab.locator("#river-show")).to_have_text(f"{149 * number} new items")
+        tab.keyboard.press("n")
+        expect(items).to_have_count(300)
+        last = int((items.last.get_attribute("id") or "").removeprefix("item-"))
+        stop = tab.locator("button.stop").last
+        self.assertEqual(stop.get_attribute("value"), str(last - 1))
+
+    def test_the_focus_stays_while_an_import_goes_on(self) -> None:
+        broker, origin = self.started(), self.origin()
+        tab = self.signed_in(broker, "/river/feeds")
+        self.follow(tab, origin.feed(elements=shown(1)))
+
+        def importing(route: Route) -> None:
+            """The page while feeds wait to be fetched."""
+            answer = route.fetch()
+            script = '<p id="progress"></p><script src="/river/feeds.js" defer></script>'
+            feeds = '<ul class="rows" id="feeds">'
+            body = answer.text().replace(feeds, f"{script}{feeds}")
+            route.fulfill(response=answer, body=body)
+
+        tab.route("**/river/feeds", importing)
+        tab.clock.install()
+        tab.goto(f"{broker.url}/river/feeds")
+        asked: list[str] = []
+        tab.on("request", lambda each: asked.append(each.url))
+        tab.focus("button:text-is('Mute')")
+        tab.clock.run_for(10_000)
+        self.assertEqual(tab.evaluate("document.activeElement.textContent"), "Mute")
+        self.assertEqual(asked, [])
+        with tab.expect_response("**/river/feeds"):
+            tab.evaluate("document.activeElement.blur()")
+            tab.clock.run_for(3000)
+
     def opens(self, tab: Page, url: str) -> None:
         """Enter leads to the page of the item."""
         tab.route(url, lambda route: route.fulfill(body="the page", content_type="text/plain"))

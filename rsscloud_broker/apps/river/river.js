@@ -52,7 +52,9 @@
     for (let index = items.length - 1; index >= MOST; index -= 1) {
       const feed = items[index].closest(".river-feed");
       items[index].remove();
-      if (!feed.querySelector(".river-item")) feed.remove();
+      const last = [...feed.querySelectorAll(".river-item")].pop();
+      if (last) feed.querySelector("button.stop").value = idOf(last) - 1;
+      else feed.remove();
     }
     if (items.length > MOST) leadOn(idOf(items[MOST - 1])); // so that none is left out
   }
