@@ -14,8 +14,11 @@
     }
     wait();
   }
+  // Nothing is replaced while somebody is about to press a button in it.
+  const isUsed = (id) => find(document, id).contains(document.activeElement);
   const wait = () => {
-    if (find(document, "progress")) setTimeout(() => look().catch(wait), PAUSE);
+    if (find(document, "progress"))
+      setTimeout(() => (["feeds", "progress"].some(isUsed) ? wait() : look().catch(wait)), PAUSE);
   };
   wait();
 })();
