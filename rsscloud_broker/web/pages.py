@@ -164,13 +164,22 @@ class PageRenderer:
         return [tags.p(one.text, class_="notice") for one in current]
 
     def error(self, status: int, message: str) -> bytes:
-        """Render the page that says what went wrong, with links to the front page and ``/docs``.
+        """Render the page that says what went wrong, with links to the front page and ``/docs``,
+        if there are these.
 
         :param status: the status of the answer.
         :param message: what was wrong and what the rule is, in sentences.
         """
         heading = _HEADINGS.get(status, _OTHER_HEADING)
-        return self._render_now(heading, "error.html", heading=heading, message=message)
+        served = self._paths()
+        return self._render_now(
+            heading,
+            "error.html",
+            heading=heading,
+            message=message,
+            front_page="shown" if "/" in served else "",
+            docs="shown" if "/docs" in served else "",
+        )
 
     def _render_now(
         self, title: str, template: str, viewer: Caller | None = None, /, **slots: Flattenable

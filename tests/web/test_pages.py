@@ -156,12 +156,14 @@ class PagesTests(SynchronousTestCase):
             self.assertEqual(page.xpath("//select//option[@selected]/@value"), [chosen])
 
     def test_an_error(self) -> None:
-        page: Any = html.document_fromstring(PageRenderer().error(404, BAD).decode())
+        pages = PageRenderer(lambda: {"/", "/docs"})
+        page: Any = html.document_fromstring(pages.error(404, BAD).decode())
         self.assertEqual(page.xpath("string(//h1)"), "There is nothing at this address")
         self.assertEqual(page.xpath("string(//p[@class='lead'])"), BAD)
-        self.assertIn("/", page.xpath("//main//a/@href"))
+        self.assertEqual(page.xpath("//main//a/@href"), ["/", "/docs"])
         other: Any = html.document_fromstring(PageRenderer().error(418, "m").decode())
         self.assertEqual(other.xpath("string(//h1)"), "The request did not work")
+        self.assertEqual(other.xpath("//a[@href!='#content']"), [])  # there are no such pages
 
     def test_pages_load_nothing_from_elsewhere(self) -> None:
         """The pages load nothing that the Content-Security-Policy forbids."""

@@ -82,6 +82,7 @@ class OverviewPage(AdminPage):
                 "attention": needs,
                 "nothing": "" if needs else "yes",
                 "rates": rates(hour),
+                "stats": "runs" if "stats" in console.parts.running else "",
                 "busy": _busy_facts(state),
                 "nodes": _nodes_table(state, now),
                 "announcements": [

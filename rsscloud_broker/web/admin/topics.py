@@ -62,10 +62,16 @@ class TopicPage(AdminPage):
             offered = [read, revive] if found.status.topic.ended else [read, move, end]
         if is_published and parameter(request, "done") != take_down.name:
             offered.append(take_down)
-        file = [("Address", tags.a(strangers_text(url, MAX_URL), href=url))] if is_published else []
+        file: list[tuple[str, Flattenable]] = []
+        if is_published:
+            file.append(("Address", tags.a(strangers_text(url, MAX_URL), href=url)))
+        known = _facts(found, self.now()) if found else file
+        if found and "topic_page" in self.console.parts.running:
+            public = tags.a("What strangers see of it", href=path("/topic", url=url))
+            known.append(("For everybody", public))
         slots: dict[str, Flattenable] = {
             "url": url,
-            "facts": facts(_facts(found, self.now()) if found else file),
+            "facts": facts(known),
             "forms": [
                 self.form(request, caller, each.form.button, each, url=url)
                 for each in offered
@@ -101,7 +107,6 @@ def _facts(found: TopicDetails, now: float) -> list[tuple[str, Flattenable]]:
         ("Last ping", _dated(status.pinged_at, now)),
         ("Next poll", _dated(status.next_poll_at, now, status.poll_reason)),
         ("Blocked", blocked(found.block)),
-        ("For everybody", tags.a("What strangers see of it", href=path("/topic", url=topic.url))),
     ]
 
 

@@ -305,6 +305,7 @@ class OtherPageTests(PagesCase):
             self.assertIn(said, text)
         for said in ("Pings", "Hello", "alice"):
             self.assertIn(said, text)
+        self.assertNotIn("All statistics", text)  # the front door for them does not run
 
     def test_block_and_lift(self) -> None:
         self.get("/admin/blocks")
