@@ -94,8 +94,8 @@ def write(broker: Broker, page: Page, text: str) -> None:
     """Publish a message."""
     page.goto(f"{broker.url}/write")
     page.fill("textarea[name=text]", text)
-    page.click("#message button[value=post]")
-    page.wait_for_url("**/write?done=posted*")
+    with page.expect_navigation(url="**/write?done=posted*"):
+        page.click("#message button[value=post]")
 
 
 def write_and_read(broker: Broker, page: Page) -> None:

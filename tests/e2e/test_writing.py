@@ -9,7 +9,7 @@ from functools import partial
 
 import feedparser
 from lxml import etree
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.e2e.browser import BrowserTestCase, Watch
 from tests.e2e.fixture import Broker, EndToEndTestCase, post_form, request, until
@@ -171,6 +171,28 @@ class KeyboardTests(BrowserTestCase):
         tab.goto(f"{self.broker.url}/people/dave")
         expect(tab.get_by_alt_text("A cat")).to_be_visible()
         self.assertEqual(self.watch.faults, [])
+
+    def test_a_second_message_that_does_not_arrive(self) -> None:
+        """The address of the page does not say any more that the first one has."""
+        tab = self.signed_in()
+        tab.fill("#text", "One")
+        with tab.expect_navigation():
+            tab.click("button[value=post]")
+        expect(tab.get_by_role("status").first).to_have_text("Published: One")
+
+        def away(route: Route) -> None:
+            if route.request.method == "POST":
+                route.abort()
+            else:
+                route.continue_()
+
+        tab.context.route("**/write*", away)
+        tab.context.route("**/write/unsent", away)
+        tab.fill("#text", "Two")
+        with tab.expect_event("requestfailed", lambda each: each.url.endswith("/write")):
+            tab.click("button[value=post]")
+        tab.reload()
+        expect(tab.locator("#text")).to_have_value("Two")
 
     def test_a_picture_in_place_of_an_address(self) -> None:
         """The tab does not put the address back that the form had when it was sent."""

@@ -197,11 +197,15 @@
   // A page that says what was done says also that the server has what was sent; one that refuses or
   // shows it has it in the form.
   const sent = sessionStorage.getItem("sent");
-  if (sent && (new URLSearchParams(location.search).has("done")
+  const query = new URLSearchParams(location.search);
+  if (sent && (query.has("done")
     || (sent === KEY && document.querySelector(".preview, .notice.error")))) {
     sessionStorage.removeItem(sent);
     sessionStorage.removeItem("sent");
   }
+  // It says so once: what is sent from it may not arrive.
+  for (const name of ["done", "about"]) query.delete(name);
+  history.replaceState(null, "", `${location.pathname}?${query}`.replace(/\?$/, "") + location.hash);
   document.querySelector("form.restored")
     ?.addEventListener("submit", () => sessionStorage.removeItem(KEY));
   for (const [name, value] of new URLSearchParams(sessionStorage.getItem(KEY) ?? "")) {
