@@ -172,6 +172,22 @@ class KeyboardTests(BrowserTestCase):
         expect(tab.get_by_alt_text("A cat")).to_be_visible()
         self.assertEqual(self.watch.faults, [])
 
+    def test_what_is_discarded_while_somebody_types(self) -> None:
+        """What was typed a moment ago is discarded, too."""
+        tab = self.signed_in()
+        tab.fill("#text", "half a message")
+        expect(tab.locator("#kept")).to_have_text("Kept")
+        tab.reload()
+        asked: list[str] = []
+        tab.context.on("request", lambda each: asked.append(each.url))
+        tab.fill("#text", "half a message, and")
+        with tab.expect_navigation():
+            tab.click("text=Discard it")
+        expect(tab.locator("#text")).to_have_value("")
+        self.assertNotIn(f"{self.broker.url}/write/unsent", asked)
+        tab.reload()
+        expect(tab.locator("#text")).to_have_value("")
+
     def test_a_second_message_that_does_not_arrive(self) -> None:
         """The address of the page does not say any more that the first one has."""
         tab = self.signed_in()

@@ -181,11 +181,15 @@
     clearTimeout(timer);
     timer = setTimeout(keep, PAUSE);
   });
-  form.addEventListener("submit", () => {
-    sessionStorage.setItem("sent", KEY);
+  // What is sent, or discarded, is not to be kept after that.
+  function stopKeeping() {
     clearTimeout(timer);
     timer = 0;
     if (asking) asking.abort();
+  }
+  form.addEventListener("submit", () => {
+    sessionStorage.setItem("sent", KEY);
+    stopKeeping();
   });
   document.addEventListener("visibilitychange", () => {
     if (document.visibilityState !== "hidden" || !timer) return;
@@ -206,8 +210,10 @@
   // It says so once: what is sent from it may not arrive.
   for (const name of ["done", "about"]) query.delete(name);
   history.replaceState(null, "", `${location.pathname}?${query}`.replace(/\?$/, "") + location.hash);
-  document.querySelector("form.restored")
-    ?.addEventListener("submit", () => sessionStorage.removeItem(KEY));
+  document.querySelector("form.restored")?.addEventListener("submit", () => {
+    sessionStorage.removeItem(KEY);
+    stopKeeping();
+  });
   for (const [name, value] of new URLSearchParams(sessionStorage.getItem(KEY) ?? "")) {
     const field = form.elements.namedItem(name);
     if (!FIELDS.includes(name) || !value || field.value === value) continue;
