@@ -48,7 +48,7 @@ def host_of(url: str) -> str:
     if usual := _USUAL.match(url):
         return usual[1]
     found = _HOST.match(url)
-    return canonical_host(found[1] or found[2]) if found else ""
+    return canonical_host(found[1] or found[2] or "") if found else ""
 
 
 def with_canonical_host(url: str) -> str:
@@ -61,7 +61,7 @@ def with_canonical_host(url: str) -> str:
     found = _HOST.match(url)
     if found is None:
         return url
-    host = canonical_host(found[1] or found[2])
+    host = canonical_host(found[1] or found[2] or "")
     shown = f"[{host}]" if ":" in host else host
     which = 2 if found[1] is None else 1
     begin, end = found.start(which), found.end(which)

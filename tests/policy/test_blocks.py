@@ -147,6 +147,7 @@ class NameTests(SynchronousTestCase):
             ("account", "x", "host, topic, source"),
             ("host", "", "names no host"),
             ("host", "*", "names no host"),
+            ("host", "[]", "names no host"),
             ("host", "a b", "names no host"),
             ("host", "a/b", "'a/b' names no host"),
             ("host", "me@a", "names no host"),

@@ -136,6 +136,7 @@ class LookUpTests(SynchronousTestCase):
             for query in queries:
                 link = f"/host?name={quote(host, safe='')}"
                 self.assertIn(link, self.links("/search", q=query), query)
+        self.assertEqual(self.links("/search", q="[]"), [])
 
     def test_a_host_that_is_not_called(self) -> None:
         """That stands first, as long as it is so."""

@@ -236,7 +236,17 @@ class BadRequestTests(SynchronousTestCase):
 
     def test_hosts(self) -> None:
         self.check("/events/host", 400, "Say which host")
-        for name in ("a%20b", "%3Cx%3E", "a/b", "%00", "a%0D%0AX:%20y", "@evil", "x" * 300, "%FF"):
+        for name in (
+            "a%20b",
+            "%3Cx%3E",
+            "a/b",
+            "%00",
+            "a%0D%0AX:%20y",
+            "@evil",
+            "x" * 300,
+            "[]",
+            "%FF",
+        ):
             self.check(f"/events/host?name={name}", 400, "not the name of a host")
         self.check("/events/host?name=b%C3%BCcher.example", 404, "xn--bcher-kva.example")
         self.check("/events/host?name=::1", 404, "::1")
