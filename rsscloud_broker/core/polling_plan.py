@@ -111,7 +111,7 @@ def plan(status: TopicStatus, now: float, pace: PollIntervals) -> PollPlan:
 
 
 def _interval(status: TopicStatus, now: float, pace: PollIntervals) -> float:
-    """The new interval: the last one, changed by what the last fetch found.
+    """The new interval: the last one, changed by what the last fetch found since the last plan.
 
     A change that is far ahead was found before the clock was set back, by an earlier fetch.
     """
@@ -120,6 +120,7 @@ def _interval(status: TopicStatus, now: float, pace: PollIntervals) -> float:
     # The polls of a topic that is pinged or fails say nothing about how often it changes.
     if (
         polled_at is not None
+        and polled_at > (status.planned_at or 0.0)
         and not status.failures
         and not _relies_on_pings(status, polled_at, pace)
     ):

@@ -92,6 +92,12 @@ class AdaptiveTests(PlanCase):
         first, again = (plan(polled(), now, PACE) for now in (NOW, NOW + 5))
         self.assertEqual(again, evolve(first, planned_at=NOW + 5))
 
+    def test_a_poll_changes_the_interval_once(self) -> None:
+        """After a start, late polls are planned anew though none was made since the last plan."""
+        for changed_at in (NOW + 1, None):
+            state = polled(changed_at=changed_at, planned_at=NOW + 2)
+            self.assertEqual(plan(state, NOW + DAY, PACE).interval, HOUR)
+
     def test_a_poll_from_before_the_clock_was_set_back_counts_as_one_now(self) -> None:
         found = plan(polled(asked_at=NOW + DAY), NOW, PACE)
         self.assert_pause(found, found.interval)
