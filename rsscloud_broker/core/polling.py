@@ -184,12 +184,17 @@ class Poller(EachPeriod):
         :param planned_at: when the poll was planned that is made now.
         """
         try:
+            asked_at = self._clock.wall_seconds()
             try:
                 await self._detector.check_now(url)
             except TopicUnreadable as error:
+                asked_at = 0.0  # it is recorded, unless nobody was asked
                 self.log.info("A poll failed: {error}", error=error)
             status = await self._store.topic_status(url)
             if status is not None and not status.topic.ended:
+                # A fetch that finds what was recorded within the last minute is not recorded.
+                latest = max(status.asked_at or 0.0, asked_at) or None
+                status = evolve(status, asked_at=latest)
                 planned = plan(status, self._clock.wall_seconds(), self._intervals)
                 await self._store.plan_polls([evolve(planned, replaces=planned_at)])
         except CancelledError:

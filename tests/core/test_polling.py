@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from attrs import evolve
@@ -176,6 +177,15 @@ class PlacesTests(PollingTestCase):
 
         self.patch(self.store, "plan_polls", plan_polls)
         return plans
+
+    def test_the_shortest_pause_may_be_less_than_a_minute(self) -> None:
+        """A fetch that finds what was recorded within the last minute is not recorded."""
+        options = Polling(min_interval=10.0, max_interval=10.0)
+        self.poller = Poller(self.store, self.detector, self.clock, options)
+        self.make_due(*(f"http://site{number}.example/" for number in range(10)))
+        self.run_poller()
+        self.advance(59)
+        self.assertLessEqual(max(Counter(self.fetcher.fetched).values()), 6)
 
     def test_what_was_late_when_it_started_is_spread_out(self) -> None:
         self.make_due(*(f"http://site{number}.example/" for number in range(50)))
