@@ -168,7 +168,8 @@ def bytes_of_form_field(body: bytes) -> bytes:
     others send the bytes of a file, which are encoded as declared already.
     """
     declared = _DECLARED.match(body[:300].decode("latin-1"))
-    if declared is None or declared[2].lower() in {"utf-8", "utf8"} or body.isascii():
+    codec = xml.codec_of(declared[2]) if declared else "utf-8"
+    if codec == "utf-8" or (codec is not None and body.isascii() and _extends_ascii(codec)):
         return body
     try:
         return encode_text(body.decode("utf-8"))

@@ -182,6 +182,14 @@ class TextTests(SynchronousTestCase):
         self.assertEqual(bytes_of_form_field(utf_8.encode("utf-8")), utf_8.encode("utf-8"))
         self.assertEqual(bytes_of_form_field(b"<rss>\xff</rss>"), b"<rss>\xff</rss>")
 
+    def test_forms_of_ascii_that_say_utf_16(self) -> None:
+        """.NET writes that into each text; parsers that believe it cannot read these bytes."""
+        utf_8 = b'<?xml version="1.0" encoding="utf-8"?><rss><channel/></rss>'
+        for name in (b"utf-16", b"UTF-16LE", b"no-such-thing"):
+            self.assertEqual(bytes_of_form_field(utf_8.replace(b"utf-8", name)), utf_8)
+        japanese = utf_8.replace(b"utf-8", b"iso-2022-jp").replace(b"<channel/>", b'\x1b$B$"\x1b(B')
+        self.assertEqual(bytes_of_form_field(japanese), japanese)
+
 
 class OtherFilesTests(SynchronousTestCase):
     def test_images_are_what_they_say(self) -> None:
