@@ -24,6 +24,9 @@ from rsscloud_broker.client.calls import Declined, call_form, call_soap, call_xm
 from rsscloud_broker.client.listener import DEFAULT_PROCEDURE
 from rsscloud_broker.client.web import ClientError, Web
 from rsscloud_broker.wire.cloud import Cloud, InvalidCloud, clouds_of
+from rsscloud_broker.wire.feed import is_json
+from rsscloud_broker.wire.feed_json import read_json
+from rsscloud_broker.wire.feed_tree import UnreadableFeed
 from rsscloud_broker.wire.text import charset_of
 from rsscloud_broker.wire.xml import MalformedXML
 
@@ -65,9 +68,13 @@ async def find_cloud(web: Web, feed_url: str) -> Cloud:
     reply = await web.get(feed_url)
     if not reply.success:
         raise ClientError(f"{feed_url}: answered with HTTP status {reply.status}")
+    charset = charset_of(reply.headers.get("content-type", ""))
     try:
-        clouds = clouds_of(reply.body, charset_of(reply.headers.get("content-type", "")))
-    except MalformedXML as error:
+        if is_json(reply.body):
+            clouds = [*read_json(reply.body).clouds]
+        else:
+            clouds = clouds_of(reply.body, charset)
+    except (MalformedXML, UnreadableFeed) as error:
         raise ClientError(
             f"{feed_url} cannot be read as a feed that names a cloud ({error}). Is it the "
             "address of a feed, and not of a page? If it is, name a broker with --broker."

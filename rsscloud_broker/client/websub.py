@@ -9,6 +9,7 @@ subscription before the lease ends.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from math import inf
 from secrets import token_urlsafe
 from typing import Final, NoReturn, Protocol
@@ -27,6 +28,9 @@ from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.outbound.urls import redirected
 from rsscloud_broker.util.urls import joined
 from rsscloud_broker.wire import links, websub, xml
+from rsscloud_broker.wire.feed import is_json
+from rsscloud_broker.wire.feed_json import read_json
+from rsscloud_broker.wire.feed_tree import UnreadableFeed
 from rsscloud_broker.wire.text import charset_of, clean, decode
 from rsscloud_broker.wire.web_address import REDIRECTS
 from rsscloud_broker.wire.websub import HubCall
@@ -69,7 +73,8 @@ async def find_hub(web: Web, url: str) -> tuple[str, str]:
     if not reply.success:
         raise ClientError(f"{url}: answered with HTTP status {reply.status}")
     for find in (_links_in_headers, _links_in_document):
-        found = [(joined(reply.url, target), relation) for target, relation in find(reply)]
+        named = ((target, relation) for target, relation in find(reply) if target)
+        found = [(joined(reply.url, target), relation) for target, relation in named]
         hubs = [target for target, relation in found if relation == "hub" and target]
         selves = [target for target, relation in found if relation == "self" and target]
         if hubs:
@@ -85,6 +90,12 @@ def _links_in_headers(reply: OutboundReply) -> Iterator[tuple[str, str]]:
 
 def _links_in_document(reply: OutboundReply) -> Iterator[tuple[str, str]]:
     """Targets and relations of the links in a feed, or in the head of a page."""
+    if is_json(reply.body):
+        with suppress(UnreadableFeed):
+            facts = read_json(reply.body)
+            yield from ((hub, "hub") for hub in facts.hubs)
+            yield facts.self_link, "self"
+        return
     for element in _link_elements(reply):
         for relation in element.get("rel", "").lower().split():
             yield element.get("href", "").strip(), relation

@@ -48,6 +48,17 @@ class FindCloudTests(SynchronousTestCase):
         answer = Answer(feed, headers={"Content-Type": "text/xml; charset=iso-8859-1"})
         self.assertEqual(self.successResultOf(self.find(answer)).url, "http://c.example/p")
 
+    def test_a_json_feed(self) -> None:
+        feed = (
+            b'{"version": "https://jsonfeed.org/version/1.1", "items": [], "hubs": '
+            b'[{"type": "rssCloud", "url": "https://cloud.example/pleaseNotify"}]}'
+        )
+        found = self.successResultOf(self.find(Answer(feed)))
+        self.assertEqual(found.url, "https://cloud.example/pleaseNotify")
+        for body, reason in ((feed.replace(b"rssCloud", b"x"), "names no cloud"), (b"{}", "JSON")):
+            error = self.failureResultOf(self.find(Answer(body)), ClientError)
+            self.assertIn(reason, str(error.value))
+
     def test_feeds_that_do_not_help(self) -> None:
         cases = {
             "atom.xml": "names no cloud",

@@ -77,6 +77,19 @@ class FindHubTests(WebSubTestCase):
                 found = self.find(Answer(feed, headers=headers))
                 self.assertEqual(found, (HUB, "http://feeds.example/feed"))
 
+    def test_in_json_feeds(self) -> None:
+        feed = (
+            b'{"version": "https://jsonfeed.org/version/1.1", "items": [], "hubs": ['
+            b'{"type": "rssCloud", "url": "http://cloud.example/"},'
+            b'{"type": "WebSub", "url": "%b"}]%b}'
+        )
+        answer = Answer(feed % (HUB.encode(), b', "feed_url": "http://feeds.example/feed"'))
+        self.assertEqual(self.find(answer), (HUB, "http://feeds.example/feed"))
+        self.assertEqual(self.find(Answer(feed % (HUB.encode(), b""))), (HUB, TOPIC))
+        for body in (feed % (b"", b""), b"{}", b"{"):
+            said = self.complaint(find_hub(web_to(Server(Answer(body))), TOPIC))
+            self.assertIn("names no hub", said)
+
     def test_in_pages(self) -> None:
         head = b"<head>%b</head>" % (LINKS % (b"", b"/hub", b""))
         for page in (
