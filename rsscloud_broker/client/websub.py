@@ -97,8 +97,10 @@ def _links_in_document(reply: OutboundReply) -> Iterator[tuple[str, str]]:
             yield facts.self_link, "self"
         return
     for element in _link_elements(reply):
+        target = element.get("href", "").strip()
         for relation in element.get("rel", "").lower().split():
-            yield element.get("href", "").strip(), relation
+            # What lxml calls the base is that of ``xml:base``, or of the ``base`` of a page.
+            yield target and joined(element.base or "", target), relation
 
 
 def _link_elements(reply: OutboundReply) -> list[etree._Element]:

@@ -77,6 +77,17 @@ class FindHubTests(WebSubTestCase):
                 found = self.find(Answer(feed, headers=headers))
                 self.assertEqual(found, (HUB, "http://feeds.example/feed"))
 
+    def test_within_a_base(self) -> None:
+        """RFC 4287, section 2, has ``xml:base``; HTML has the element ``base``."""
+        links = LINKS % (b"", b"hub", b"")
+        html = {"Content-Type": "text/html"}
+        for base in (b"http://site.example/a/", b"//site.example/a/"):
+            feed = ATOM.replace(b"<feed", b"<feed xml:base='%b'" % base) % links
+            page = b"<head><base href='%b'>%b</head><body>" % (base, links)
+            for answer in (Answer(feed), Answer(page, headers=html)):
+                expected = ("http://site.example/a/hub", "http://site.example/feed")
+                self.assertEqual(self.find(answer), expected)
+
     def test_in_json_feeds(self) -> None:
         feed = (
             b'{"version": "https://jsonfeed.org/version/1.1", "items": [], "hubs": ['
