@@ -40,13 +40,14 @@ def read_json(body: bytes) -> FeedFacts:
         raise UnreadableFeed("it is JSON, but its version does not say that it is a JSON Feed")
     problems: list[str] = []
     hubs = _list(feed, "hubs")[:MAX_LINKS]
+    push = (_text(hub, "url") for hub in hubs if _text(hub, "type").lower() == "websub")
     ids = ((_text(item, "id") or _text(item, "url"))[:MAX_TEXT] for item in items)
     return FeedFacts(
         format="json feed",
         title=_text(feed, "title")[:MAX_TEXT],
         link=to_url(_text(feed, "home_page_url")),
         self_link=to_url(_text(feed, "feed_url")),
-        hubs=tuple(_text(hub, "url") for hub in hubs if _text(hub, "type").lower() == "websub"),
+        hubs=tuple(filter(None, map(to_url, push))),
         clouds=_clouds(hubs, problems),
         entry_ids=unique_ids(filter(None, ids)),
         problems=tuple(problems),

@@ -352,7 +352,8 @@ class UnreadableTests(SynchronousTestCase):
     def test_json_of_other_types(self) -> None:
         facts = read_feed(
             b'{"version": "https://jsonfeed.org/version/1", "title": 5, "feed_url": null,'
-            b' "hubs": [1, {"type": [], "url": {}}], "items": [null, {"id": true}, {"id": 1.5}]}'
+            b' "hubs": [1, {"type": [], "url": {}}, {"type": "WebSub"}],'
+            b' "items": [null, {"id": true}, {"id": 1.5}]}'
         )
         self.assertEqual((facts.title, facts.hubs, facts.entry_ids), ("5", (), ("1.5",)))
 
