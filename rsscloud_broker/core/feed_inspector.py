@@ -7,6 +7,7 @@ nor is one for which there was no time: the next change brings another one.
 
 from __future__ import annotations
 
+from attrs import evolve
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
@@ -14,6 +15,8 @@ from rsscloud_broker.errors import DocumentFault, ParsingUnavailable, Unavailabl
 from rsscloud_broker.interfaces import Parsing
 from rsscloud_broker.model import Content, host_of
 from rsscloud_broker.storage import Store
+from rsscloud_broker.util.urls import joined
+from rsscloud_broker.wire.feed_facts import FeedFacts
 from rsscloud_broker.wire.feed_summary import facts_of, summary
 
 
@@ -37,6 +40,8 @@ class FeedInspector:
                 facts = await self._parse(host_of(url), facts_of, content)
             except DocumentFault as error:
                 facts = error.reason
+            if not isinstance(facts, str):
+                facts = _with_whole_urls(facts, url)
             await self._store.record_feed(url, summary(facts))
         except ParsingUnavailable as error:  # the broker stops, or has said what is wrong
             self.log.info("{url} is not read as a feed: {error}", url=url, error=error)
@@ -46,3 +51,10 @@ class FeedInspector:
             )
         except Exception:  # log a bug
             self.log.failure("Reading {url} as a feed failed.", url=url)
+
+
+def _with_whole_urls(facts: FeedFacts, url: str) -> FeedFacts:
+    """What a feed says about itself, without links that are relative to its URL."""
+    link, own = (text and joined(url, text) for text in (facts.link, facts.self_link))
+    hubs = tuple(filter(None, (joined(url, hub) for hub in facts.hubs)))
+    return evolve(facts, link=link, self_link=own, hubs=hubs)

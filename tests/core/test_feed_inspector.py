@@ -35,12 +35,25 @@ class InspectorTests(SynchronousTestCase):
     async def record_feed(self, url: str, feed: dict[str, Any]) -> None:
         self.recorded.append((url, feed))
 
-    def inspected(self) -> Any:
-        self.inspector.inspect("http://feeds.example/1", a_feed())
+    def inspected(self, feed: Content | None = None) -> Any:
+        self.inspector.inspect("http://feeds.example/blog/1", feed or a_feed())
         return self.recorded.pop()[1] if self.recorded else None
 
     def test_summary_is_stored(self) -> None:
         self.assertEqual(self.inspected()["title"], "A title")
+
+    def test_links_that_are_relative_to_the_feed(self) -> None:
+        links = "".join(
+            f"<link rel='{name}' href='{name}'/>" for name in ("alternate", "self", "hub")
+        )
+        feed = f"<feed xmlns='http://www.w3.org/2005/Atom'>{links}</feed>"
+        said, place = self.inspected(Content(feed.encode())), "http://feeds.example/blog/"
+        self.assertEqual(
+            (said["link"], said["self_link"], list(said["hubs"])),
+            (f"{place}alternate", f"{place}self", [f"{place}hub"]),
+        )
+        said = self.inspected()
+        self.assertEqual((said["link"], said["self_link"], list(said["hubs"])), ("", "", []))
 
     def test_why_a_document_is_not_read_is_stored(self) -> None:
         self.trouble = DocumentTooCostly("it takes too long")
