@@ -10,6 +10,8 @@ from functools import lru_cache
 from math import inf
 from typing import Final
 
+from attrs import frozen
+
 from rsscloud_broker.wire.http_dates import http_date
 
 _ETAGS: Final = re.compile(rb'(?:W/)?("[^"]*")')
@@ -65,6 +67,48 @@ def has_version(
         return False
     at = _seconds(since)
     return at is not None and modified_at <= at < now + 1
+
+
+@frozen
+class Condition:
+    """What must hold of a file, or else a request does not change it (RFC 9110, section 13.1).
+
+    :ivar match, none_match, unmodified_since: the values of ``If-Match``, ``If-None-Match`` and
+        ``If-Unmodified-Since``; empty for none.
+    """
+
+    match: str = ""
+    none_match: str = ""
+    unmodified_since: str = ""
+
+    def holds(self, tag: str | None, modified_at: float) -> bool:
+        """Whether it holds.
+
+        :param tag: the beginning of the ETags of the file, before a hyphen; None if there is no
+            file.
+        :param modified_at: its Last-Modified, in seconds since the epoch.
+        """
+        since = http_date(self.unmodified_since)
+        if self.match:
+            holds = _names(self.match, tag)
+        else:
+            holds = tag is None or since is None or int(modified_at) <= since
+        return holds and not _names(self.none_match, tag)
+
+
+def _names(tags: str, tag: str | None) -> bool:
+    """Whether ETags in a header, or ``*``, name a file.
+
+    Proxies that compress make strong ETags weak.  That of another version begins otherwise, so weak
+    ones count.
+    """
+    found = _ETAGS.findall(tags[:4000].encode("latin-1"))
+    named = {each.strip(b'"').partition(b"-")[0].decode("latin-1") for each in found}
+    return tag is not None and (tags.strip() == "*" or tag in named)
+
+
+#: That of requests without conditions.
+ALWAYS: Final = Condition()
 
 
 @lru_cache(maxsize=64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.wire.conditional import conditions, has_version
+from rsscloud_broker.wire.conditional import ALWAYS, Condition, conditions, has_version
 
 AT = 1_000_000_000
 DATE = b"Sun, 09 Sep 2001 01:46:40 GMT"
@@ -47,3 +47,27 @@ class HasVersionTests(SynchronousTestCase):
     def test_dates_in_the_future(self) -> None:
         for now, known in ((AT - 1, False), (AT - 0.5, True), (AT, True)):
             self.assertEqual(has_version(None, DATE, (), AT - 60, now), known)
+
+
+class ConditionTests(SynchronousTestCase):
+    """Of a file with the tag ``a``, or of none."""
+
+    def test_each_header(self) -> None:
+        date, before = DATE.decode(), "Sun, 09 Sep 2001 01:46:39 GMT"
+        for condition, with_file, without in (
+            (ALWAYS, True, True),
+            (Condition(match="*"), True, False),
+            (Condition(match='"x", "a"'), True, False),
+            (Condition(match='W/"a-gzip"'), True, False),
+            (Condition(match='"x", "-a"'), False, False),
+            (Condition(match="a"), False, False),
+            (Condition(none_match="*"), False, True),
+            (Condition(none_match='"a-gzip"'), False, True),
+            (Condition(none_match='"x"'), True, True),
+            (Condition(unmodified_since=date), True, True),
+            (Condition(unmodified_since=before), False, True),
+            (Condition(unmodified_since="yesterday"), True, True),
+            (Condition(match='"a"', unmodified_since=before), True, False),
+        ):
+            found = condition.holds("a", AT + 0.5), condition.holds(None, 0.0)
+            self.assertEqual(found, (with_file, without), condition)

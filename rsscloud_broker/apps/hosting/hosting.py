@@ -26,6 +26,7 @@ from rsscloud_broker.interfaces import AccountFile, AppParts, Caller, IDatabase
 from rsscloud_broker.model import Content
 from rsscloud_broker.model.administration import PublishedWork
 from rsscloud_broker.wire.change_list import STYLE_SHEET
+from rsscloud_broker.wire.conditional import ALWAYS, Condition
 from rsscloud_broker.wire.links import HUB_PATHS, encode
 
 
@@ -87,21 +88,29 @@ class Hosting:
         return f"{self.base}/{name}/{path}"
 
     async def save(
-        self, caller: Caller, path: str, body: bytes, source: str, content_type: str = ""
+        self,
+        caller: Caller,
+        path: str,
+        body: bytes,
+        source: str,
+        content_type: str = "",
+        condition: Condition = ALWAYS,
     ) -> Saved:
         """Store a new version of a file, and notify its subscribers.
 
         :param path: a path that ``documents.check_path`` has returned.
         :param source: the address of the caller.
         :param content_type: the Content-Type header that came with the body; empty if none came.
-        :raises NotStored: the body is not what is stored here, or there is no room for it.
+        :param condition: what must hold of the file as it is now.
+        :raises NotStored: the body is not what is stored here, there is no room for it, or the
+            condition does not hold.
         :raises MayNot: the caller may not save.
         :raises TooMany: the account saves too often.
         :raises Forbidden, Unavailable: see ``IPublisher.publish``.
         """
         self._admit(caller)
         document = await self._check_document(caller, path, body, content_type)
-        return await self._store_and_publish(caller, path, document, source)
+        return await self._store_and_publish(caller, path, document, source, condition)
 
     async def restore(self, caller: Caller, path: str, version: int, source: str) -> bool:
         """Make an earlier version of a file the present one, by saving it again.
@@ -116,10 +125,14 @@ class Hosting:
         await self._store_and_publish(caller, path, document, source)
         return True
 
-    async def remove(self, caller: Caller, path: str, source: str) -> bool:
+    async def remove(
+        self, caller: Caller, path: str, source: str, condition: Condition = ALWAYS
+    ) -> bool:
         """Delete a file with all versions.  If it is a topic, the topic ends.
 
+        :param condition: what must hold of the file as it is now.
         :returns: whether there was such a file.
+        :raises NotStored: the condition does not hold.
         :raises MayNot, TooMany, Forbidden, Unavailable: as for ``save``.
         """
         self._admit(caller)
@@ -128,11 +141,11 @@ class Hosting:
         found = next((each for each in files if each.path == path), None)
         if found is None:
             return False
-        operation = partial(rows.remove, account=caller.name, path=path)
+        operation = partial(rows.remove, account=caller.name, path=path, condition=condition)
         url, reason = self.url_of(*key), "its author has deleted it"
         with self.cache.changing(key):
             if not found.is_topic:
-                return await self._store.remove(caller.name, path)
+                return await self._store.remove(caller.name, path, condition)
             removed: bool = await self._parts.publisher.remove(url, reason, operation, source)
         return removed
 
@@ -252,17 +265,17 @@ class Hosting:
             raise TooMany("your account saves too often", pause)
 
     async def _store_and_publish(
-        self, caller: Caller, path: str, document: HostedDocument, source: str
+        self,
+        caller: Caller,
+        path: str,
+        document: HostedDocument,
+        source: str,
+        condition: Condition = ALWAYS,
     ) -> Saved:
         """Store a document as the new version of a file, and publish it if it is a topic."""
         key = (caller.name, path)
-        wanted = Save(
-            caller.account,
-            path,
-            document,
-            self._parts.clock.wall_seconds(),
-            self._limits_of(caller),
-        )
+        now, limits = self._parts.clock.wall_seconds(), self._limits_of(caller)
+        wanted = Save(caller.account, path, document, now, limits, condition)
         url = self.url_of(*key)
         with self.cache.changing(key):
             if not document.is_topic:

@@ -10,10 +10,11 @@ from typing import Any, Final
 from attrs import field, frozen
 from sqlalchemy import Connection, Row, and_, delete, select, update
 
-from rsscloud_broker.apps.hosting.documents import HostedDocument
+from rsscloud_broker.apps.hosting.documents import HostedDocument, NotStored
 from rsscloud_broker.apps.hosting.schema import feed, version
 from rsscloud_broker.database.columns import MICROSECONDS, record_of
 from rsscloud_broker.interfaces import Account
+from rsscloud_broker.wire.conditional import ALWAYS, Condition
 
 #: The ``account_id`` of deleted files whose account is gone: those who ask for one learn that it is
 #: gone for good.  Who gets the name next takes them over.
@@ -100,20 +101,43 @@ FILES = select(
 ).select_from(_PRESENT)
 
 
-def remove(conn: Connection, account: str, path: str) -> bool:
+def tag_of(digest: bytes) -> str:
+    """What identifies a content with a digest; the ETags of a file begin with it."""
+    return digest.hex()[:32]
+
+
+def check_condition(condition: Condition, row: Row[Any] | None) -> None:
+    """Raise ``NotStored`` if a condition does not hold of a file.
+
+    :param row: one of ``FILES``; None if there is no file.
+    """
+    there = row is not None and row.version_id is not None
+    tag = tag_of(row.digest) if row is not None and there else None
+    if not condition.holds(tag, to_seconds(row.modified_at) if row is not None and there else 0.0):
+        raise NotStored(
+            "Nothing was changed, since the file is not as your request says (If-Match, "
+            "If-None-Match or If-Unmodified-Since): somebody has changed it. Read it again.",
+            412,
+        )
+
+
+def remove(conn: Connection, account: str, path: str, condition: Condition = ALWAYS) -> bool:
     """Delete a file with its versions, by the name of its account, which may be gone.
 
     That it was there is remembered.
 
+    :param condition: what must hold of the file.
     :returns: whether there was such a file.
+    :raises NotStored: the condition does not hold.
     """
     there = (feed.c.account == account, feed.c.path == path, feed.c.version_id.is_not(None))
-    key = conn.execute(select(feed.c.id).where(*there)).scalar()
-    if key is None:
+    row = conn.execute(FILES.where(*there)).first()
+    if row is None:
         return False
-    conn.execute(delete(version).where(version.c.feed_id == key))
+    check_condition(condition, row)
+    conn.execute(delete(version).where(version.c.feed_id == row.id))
     nothing = {"version_id": None, "size": 0, "stored": 0, "versions": 0}
-    conn.execute(update(feed).where(feed.c.id == key).values(nothing))
+    conn.execute(update(feed).where(feed.c.id == row.id).values(nothing))
     return True
 
 

@@ -13,12 +13,13 @@ from attrs import evolve, frozen
 from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 
 from rsscloud_broker.apps.hosting.documents import HostedDocument, NotStored
-from rsscloud_broker.apps.hosting.rows import FILES, NOBODY
+from rsscloud_broker.apps.hosting.rows import FILES, NOBODY, check_condition
 from rsscloud_broker.apps.hosting.schema import feed, version
 from rsscloud_broker.database.columns import MICROSECONDS, to_micros, to_seconds
 from rsscloud_broker.database.methods import in_turns
 from rsscloud_broker.interfaces import Account
 from rsscloud_broker.web.feed_answers import later_second
+from rsscloud_broker.wire.conditional import ALWAYS, Condition
 
 #: How many versions of a file are kept.
 VERSIONS: Final = 20
@@ -44,6 +45,7 @@ class Save:
     """A new version of a file that somebody wants to save.
 
     :ivar at: the present time, in seconds since the epoch.
+    :ivar condition: what must hold of the present version.
     """
 
     account: Account
@@ -51,6 +53,7 @@ class Save:
     document: HostedDocument
     at: float
     limits: AccountLimits
+    condition: Condition = ALWAYS
 
 
 @frozen
@@ -154,12 +157,13 @@ def _make_place(conn: Connection, wanted: Save, rows: Sequence[Row[Any]]) -> _Pl
     """Make room for a new version, and say where it belongs; None if the file has this content.
 
     :param rows: the files of the account, deleted ones too.
-    :raises NotStored: the account has no room for it.
+    :raises NotStored: the account has no room for it, or the condition does not hold.
     """
     account, document, limits = wanted.account, wanted.document, wanted.limits
     rows = _take_over_deleted(conn, account, rows)
     known = next((row for row in rows if row.path == wanted.path), None)
     is_there = known is not None and known.version_id is not None
+    check_condition(wanted.condition, known)
     if (
         known is not None
         and known.digest == document.digest

@@ -24,7 +24,7 @@ from attrs import define, field, frozen
 from twisted.web.server import NOT_DONE_YET, Request
 
 from rsscloud_broker.apps.hosting import documents
-from rsscloud_broker.apps.hosting.rows import Served, StoredFile
+from rsscloud_broker.apps.hosting.rows import Served, StoredFile, tag_of
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers, send
 from rsscloud_broker.http.requests import header
 from rsscloud_broker.interfaces import IClock
@@ -82,7 +82,7 @@ class FileAnswers:
         :param now: the present time, in seconds since the epoch.
         :param sheet: the URL of the style sheet for feeds.
         """
-        tag, at = content.digest.hex()[:32], content.modified_at
+        tag, at = tag_of(content.digest), content.modified_at
         exact = partial(FeedAnswers.of, content.body, content.packed, content.media_type, tag, at)
         if (place := _instruction_offset(content)) is None:
             return cls(exact(now, link, SAFE), None)

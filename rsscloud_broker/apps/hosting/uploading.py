@@ -7,6 +7,7 @@ Status      What came of it
 400         the name cannot be the name of a file, or the body is only a part of one
 401         who makes the request is not said, or not rightly
 403         the file belongs to another account, or the token lacks the scope ``publish``
+412         the file is not as ``If-Match``, ``If-None-Match`` or ``If-Unmodified-Since`` says
 413         it is too large
 415         it is of another type than its name says
 422         it is no well-formed feed
@@ -31,6 +32,7 @@ from rsscloud_broker.errors import Forbidden, Refused, SignInFailed, TooMany
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers, plain
 from rsscloud_broker.http.requests import body_of, client_address, header
 from rsscloud_broker.interfaces import Caller, IFrontDoor, Route, RoutesOnly
+from rsscloud_broker.wire.conditional import Condition
 
 
 @implementer(IFrontDoor)
@@ -66,7 +68,12 @@ class FilesDoor(RoutesOnly):
                 raise NotStored("This is a part, by its Content-Range: send the whole file.", 400)
             said = header(request, "content-type")
             saved = await self._hosting.save(
-                caller, path, body_of(request), client_address(request), said
+                caller,
+                path,
+                body_of(request),
+                client_address(request),
+                said,
+                _condition(request),
             )
         except TooMany:
             raise  # ``Answers`` makes 429 of it, with the seconds to wait
@@ -79,7 +86,9 @@ class FilesDoor(RoutesOnly):
         """Delete a file."""
         try:
             caller, path = await self._caller_and_path(prefix, request)
-            was_there = await self._hosting.remove(caller, path, client_address(request))
+            was_there = await self._hosting.remove(
+                caller, path, client_address(request), _condition(request)
+            )
         except TooMany:
             raise  # ``Answers`` makes 429 of it, with the seconds to wait
         except Refused as error:
@@ -96,6 +105,12 @@ class FilesDoor(RoutesOnly):
         if name != caller.name:
             raise MayNot(f"You are {caller.name}: save below {prefix}/{caller.name}/.")
         return caller, check_path(path)
+
+
+def _condition(request: Request) -> Condition:
+    """What must hold of a file, or else a request does not change it."""
+    names = ("if-match", "if-none-match", "if-unmodified-since")
+    return Condition(*(header(request, name) for name in names))
 
 
 def _answer_refusal(error: Refused) -> Answer:

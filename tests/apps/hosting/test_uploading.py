@@ -84,6 +84,30 @@ class PutTests(HostingTestCase):
         self.assert_refused(self.house.put(a_feed(), headers=part), 400, "Content-Range")
         self.assert_nothing_stored()
 
+    def test_what_another_program_has_changed_stays(self) -> None:
+        """RFC 9110, section 13.1: a request whose condition does not hold changes nothing."""
+        for path, first, second in (
+            (PATH, a_feed(size=3000), a_feed("2")),
+            ("/feeds/dave/notes.txt", b"one", b"two"),
+        ):
+            anything, nothing = {"If-Match": "*"}, {"If-None-Match": "*"}
+            self.assertEqual(self.house.put(first, path, anything).status, 412)
+            self.assertEqual(self.house.put(first, path, nothing).status, 201)
+            answer = self.house.get(path, Accept_Encoding="gzip")
+            etag, date = answer.headers["etag"], answer.headers["last-modified"]
+            self.assertEqual(self.house.put(first, path, {"If-Match": f'"x", {etag}'}).status, 204)
+            self.house.clock.advance(5)
+            self.assertEqual(self.house.put(second, path).status, 204)
+            for known in (nothing, {"If-Match": etag}, {"If-Unmodified-Since": date}):
+                self.assert_refused(self.house.put(first, path, known), 412, "Read it again")
+                answer = self.house.ask("DELETE", path, headers=basic() | known)
+                self.assertEqual(answer.status, 412)
+            answer = self.house.get(path)
+            self.assertEqual(answer.body, second)
+            known = {"If-Match": answer.headers["etag"]}
+            answer = self.house.ask("DELETE", path, headers=basic() | known)
+            self.assertEqual(answer.status, 204)
+
     def test_what_is_not_stored(self) -> None:
         self.assert_refused(self.house.put(b"<html/>"), 422, "neither RSS nor Atom")
         html = {"Content-Type": "text/html"}
