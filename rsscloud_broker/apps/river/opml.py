@@ -1,9 +1,10 @@
 """Reads lists of feeds in OPML 1.0 to 2.0.
 
 Outlines nest: readers keep feeds in folders.  An outline that includes another list is not
-followed, since a list may include itself.  ``wire.opml`` writes such lists.
+followed, since a list may include itself.  An outline that is commented out does not count, nor do
+those below it.  ``wire.opml`` writes such lists.
 
-Source: OPML 2.0 (2007), "Subscription lists" and "Inclusion".
+Source: OPML 2.0 (2007), "What is an <outline>?", "Subscription lists" and "Inclusion".
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ def _read_outlines(root: etree._Element) -> FeedList:
     """The feeds that the outlines of a list name, in any depth, and the lists that it includes."""
     feeds: dict[str, str] = {}
     included: dict[str, None] = {}
+    comments: set[etree._Element] = set()
     for outline in root.iter("*"):
         if xml.local_name(outline).lower() != "outline":
             continue
@@ -82,6 +84,9 @@ def _read_outlines(root: etree._Element) -> FeedList:
             str(name).lower(): clean(str(value)[:4096])
             for name, value in outline.attrib.items()
         }
+        if given.get("iscomment", "").lower() == "true" or outline.getparent() in comments:
+            comments.add(outline)  # so are those below it
+            continue
         kind = given.get("type", "").lower()
         url = given.get("xmlurl") or (given.get("url", "") if kind in {"rss", "atom"} else "")
         if url:

@@ -214,6 +214,17 @@ class ImportTests(FeedsCase):
             found = read_list(self.river.documents.pop())
             self.assertEqual(found.feeds, {"http://a.example/": "Café"})
 
+    def test_feeds_that_are_commented_out(self) -> None:
+        """OPML 2.0: "if an outline is commented, all subordinate outlines" are as well."""
+        blog = '<outline text="{0}" xmlUrl="http://{0}.example/" {1}/>'
+        deep = f'<outline text="y">{blog.format("b", "")}</outline>'
+        folder = f'<outline text="x" isComment="true">{deep}</outline>'
+        feeds = (
+            blog.format("a", 'isComment="true"') + folder + blog.format("c", 'isComment="false"')
+        )
+        found = read_list(f"<opml><body>{feeds}</body></opml>".encode())
+        self.assertEqual(found.feeds, {"http://c.example/": "c"})
+
     def test_what_could_not_be_followed(self) -> None:
         failed = tuple((f"http://{n}.example/<b>", "it is <i>no</i> feed") for n in range(60))
         self.river.imported = ImportedFeeds(0, failed)
