@@ -36,9 +36,9 @@ _RDF_ABOUT = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}about"
 
 #: Elements whose children are about a part of the feed, such as an entry.
 _PARTS = frozenset({"item", "entry", "image", "textinput", "source", "author", "contributor"})
-_HINTS = frozenset(
-    {"ttl", "skiphours", "skipdays", "updateperiod", "updatefrequency", "updatebase"}
-)
+#: Those of the syndication module; the ``updateFrequency`` of podcasts is a text for people.
+_UPDATES = frozenset({"updateperiod", "updatefrequency", "updatebase"})
+_HINTS = _UPDATES | {"ttl", "skiphours", "skipdays"}
 #: The elements about the feed itself that are read, in lower case.
 _WANTED = _HINTS | {"title", "link", "self", "cloud"}
 
@@ -141,8 +141,11 @@ def _find_head(tree: Tree, holder: etree._Element, vocabulary: str) -> _Head:
         prefix, _, name = xml.local_name(element).lower().rpartition(":")
         if name not in _WANTED:
             continue
+        space = xml.namespace(element)
+        if name in _UPDATES and space not in ("", vocabulary) and "syndication" not in space:
+            continue
         # An undeclared prefix is a part of the name.
-        own = not prefix and xml.namespace(element) == vocabulary
+        own = not prefix and space == vocabulary
         found = (head.own if own else head.others).setdefault(name, [])
         # Others than hubs may stand among the links, so more are kept than hubs are returned.
         if len(found) < MAX_LINKS * 2:

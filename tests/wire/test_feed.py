@@ -160,6 +160,19 @@ class FormatTests(SynchronousTestCase):
             with self.subTest(name):
                 self.assertEqual(facts_of(name).hints, hints)
 
+    def test_the_frequency_of_podcasts_is_no_hint(self) -> None:
+        """It says how often there is an episode, for people: https://podcastindex.org/namespace/1.0"""
+        podcast = (
+            '<podcast:updateFrequency xmlns:podcast="https://podcastindex.org/namespace/1.0"'
+            ' rrule="FREQ=HOURLY">Often</podcast:updateFrequency>'
+        )
+        facts = read_feed(rss(podcast))
+        self.assertEqual((facts.hints, facts.problems), (Hints(), ()))
+        period = '<x:updatePeriod xmlns:x="{}">hourly</x:updatePeriod>'
+        for space in ("http://purl.org/rss/1.0/modules/syndication", "http://syndication.example/"):
+            facts = read_feed(rss(podcast + period.format(space)))
+            self.assertEqual((facts.hints, facts.problems), (Hints(update_seconds=3600.0), ()))
+
     def test_invalid_hints_are_told_and_ignored(self) -> None:
         facts = facts_of("rss20-bad-hints.xml")
         self.assertEqual(facts.hints, Hints(skip_hours=frozenset({3}), skip_days=frozenset({0})))
