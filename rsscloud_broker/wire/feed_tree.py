@@ -38,7 +38,11 @@ _MARKS = (
     (b"<\0?\0", "utf-16-le"),
     (b"\0<\0?", "utf-16-be"),
 )
-_DECLARED = re.compile(rb"""<\?xml[^>]{0,200}?\sencoding\s*=\s*["']([A-Za-z][\w.:-]{0,40})""")
+#: As in ``xml``: a declaration of UTF-16 that can be read byte by byte is wrong.
+_DECLARED = re.compile(
+    rb"""<\?xml[^>]{0,200}?\sencoding\s*=\s*["'](?!utf-16)([A-Za-z][\w.:-]{0,40})""",
+    flags=re.IGNORECASE,
+)
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([\w.:-]{1,40})""", flags=re.IGNORECASE)
 _ENTITY = re.compile(r"<!ENTITY\s+[^%\s]")
 _AMPERSAND = re.compile(

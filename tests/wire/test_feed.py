@@ -258,6 +258,12 @@ class EncodingTests(SynchronousTestCase):
 class MalformedTests(SynchronousTestCase):
     """A malformed feed is read as well as possible, and the problem is reported."""
 
+    def test_utf_8_that_is_called_utf_16(self) -> None:
+        """.NET writes that; half of all such feeds can be decoded by it, into nonsense."""
+        for title in ("Café", "Cafés"):
+            feed = rss(f"<description>{title}&nbsp;</description>", "<?xml encoding='UTF-16'?>")
+            self.assertEqual(read_feed(feed).title, "T", title)
+
     def test_the_feed_of_a_broken_script(self) -> None:
         facts = facts_of("malformed-cms.xml")
         self.assertEqual(
