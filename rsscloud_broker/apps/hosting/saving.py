@@ -173,7 +173,7 @@ def _make_place(conn: Connection, wanted: Save, rows: Sequence[Row[Any]]) -> _Pl
     size = len(document.body)
     others = [row for row in rows if row is not known and row.version_id is not None]
     _check_room(others, size, limits, is_new=not is_there)
-    _make_room(conn, rows, size, limits)
+    _make_room(conn, rows, others, size, limits)
     if known is not None:
         return _Place(wanted, known, known.id)
     deleted = [row.id for row in rows if row.version_id is None]
@@ -279,13 +279,21 @@ def _check_room(
 
 
 def _make_room(
-    conn: Connection, rows: Sequence[Row[Any]], size: int, limits: AccountLimits
+    conn: Connection,
+    rows: Sequence[Row[Any]],
+    others: Sequence[Row[Any]],
+    size: int,
+    limits: AccountLimits,
 ) -> None:
-    """Delete the oldest versions of an account until a new one fits."""
+    """Delete the oldest versions of an account until a new one fits.
+
+    :param rows: all files of the account.
+    :param others: those of which the new version is none.
+    """
     excess = sum(row.stored for row in rows) + size - limits.bytes
     if excess <= 0:
         return
-    present = {row.version_id for row in rows}
+    present = {row.version_id for row in others}
     mine = version.c.feed_id.in_([row.id for row in rows])
     old = select(version.c.id, version.c.feed_id, version.c.size).where(mine)
     for row in conn.execute(old.order_by(version.c.id)).all():

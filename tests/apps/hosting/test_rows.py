@@ -200,7 +200,9 @@ class RowsTests(SynchronousTestCase):
         self.assertIn("1,000", self.refusal(b"x" * 101, "b.xml"))
         self.save(b"x" * 100, path="b.xml")
         self.save(b"x" * 500, ANNA)
-        self.save(b"y" * 900)  # in place of the first
+        self.save(b"y" * 900)  # in place of the first, for which no room is left
+        self.assertEqual([(each.size, each.is_present) for each in self.versions()], [(900, True)])
+        self.assertEqual(self.body(), b"y" * 900)
         self.refusal(b"y" * 901)
 
     def test_files_of_an_account(self) -> None:
