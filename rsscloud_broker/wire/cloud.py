@@ -27,7 +27,8 @@ from rsscloud_broker.wire.web_address import fault_of_form
 #: The protocols by which a cloud may take registrations.
 PROTOCOLS = frozenset({"http-post", "https-post", "xml-rpc", "soap"})
 
-_SOURCE = "source.scripting.com"
+#: The namespace of ``source:cloud``.
+SOURCE = "http://source.scripting.com/"
 
 
 class InvalidCloud(ValueError):
@@ -178,4 +179,4 @@ def _protocol(text: str) -> str:
 
 def _is_source_cloud(element: etree._Element) -> bool:
     """Whether an element is ``source:cloud``; feeds write its namespace in several ways."""
-    return xml.namespace(element).partition("://")[2].strip("/") == _SOURCE
+    return xml.namespace(element).partition("://")[2].strip("/") == "source.scripting.com"

@@ -217,6 +217,9 @@ def _clouds(elements: list[etree._Element], problems: list[str]) -> tuple[Cloud,
     """The clouds in some elements; none, and a problem more, if these are faulty."""
     if not elements:
         return ()
+    for element in elements:
+        if ":" in xml.local_name(element):  # the prefix of ``source:cloud`` is not declared
+            element.tag = f"{{{cloud.SOURCE}}}cloud"
     written = b"".join(etree.tostring(element, with_tail=False) for element in elements[:MAX_LINKS])
     try:
         return tuple(cloud.clouds_of(b"<rss><channel>%s</channel></rss>" % written))

@@ -264,6 +264,13 @@ class MalformedTests(SynchronousTestCase):
             feed = rss(f"<description>{title}&nbsp;</description>", "<?xml encoding='UTF-16'?>")
             self.assertEqual(read_feed(feed).title, "T", title)
 
+    def test_a_cloud_whose_prefix_is_not_declared(self) -> None:
+        usual = '<cloud domain="a.example" port="80" path="/p" protocol="http-post"/>'
+        facts = read_feed(rss(f"{usual}<source:cloud>https://b.example/p</source:cloud>"))
+        self.assertEqual(
+            [each.url for each in facts.clouds], ["https://b.example/p", "http://a.example/p"]
+        )
+
     def test_the_feed_of_a_broken_script(self) -> None:
         facts = facts_of("malformed-cms.xml")
         self.assertEqual(
