@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.python.filepath import FilePath
@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.errors import OutboundError, TopicUnreadable, Unavailable
-from rsscloud_broker.events import TopicChanged
+from rsscloud_broker.events import Event, TopicChanged
 from rsscloud_broker.interfaces import (
     IBroker,
     ICallers,
@@ -139,6 +139,13 @@ class ContractTests(SynchronousTestCase):
         wrong = RecordingSink(handles=(int,))  # type: ignore[arg-type] # that is the point
         tests = make_sink_tests(lambda case: wrong)
         self.assertEqual(self.run_one(tests("test_interface")), (0, 1))
+
+    def test_sink_gets_an_event_of_each_class_that_it_handles(self) -> None:
+        kinds = get_args(Event)
+        sink = RecordingSink(handles=kinds)
+        tests = make_sink_tests(lambda case: sink)
+        self.assertEqual(self.run_one(tests("test_handles_what_it_asks_for")), (0, 0))
+        self.assertEqual({type(event) for event in sink.events}, set(kinds))
 
     def run_one(self, test: TestCase) -> tuple[int, int]:
         """Errors and failures of a test."""

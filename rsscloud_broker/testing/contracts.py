@@ -170,7 +170,12 @@ def _events() -> list[events.Event]:
         events.SubscriptionsSwept(Swept(expired=1), 3600.0),
         events.TopicEnded(_TOPIC, "gone", 1000.0),
         events.FilePublished("/changes.xml", 1000.0),
+        events.FileCopied("/changes.xml"),
         events.PingAccepted(_TOPIC, 1000.0, "192.0.2.7"),
+        events.PingsTakenIn(1000.0),
+        events.PingRelayed(_TOPIC, callback, "thanks", 0.25, 1000.0),
+        events.RelayFailed(_TOPIC, callback, "status 500", 1000.0, 1005.0),
+        events.RelaySkipped(callback, "it was down for too long", 3, 1000.0),
         events.PingRefused(_TOPIC, "too many came", 1000.0, "192.0.2.7"),
         events.TopicFetched(_TOPIC, True, "200, 6 bytes", 0.25, 1000.0),
         events.TopicFetchFailed(_TOPIC, "nobody is there", 0.25, 1000.0),
@@ -186,6 +191,11 @@ def _events() -> list[events.Event]:
         events.NotificationFailed(subscription, "status 500", 1000.0, 1005.0),
         events.HostUnreachable("reader.example", None, "it timed out", 5, 1060.0, 1000.0),
         events.HostReachable("reader.example", 8000, 1000.0),
+        events.Administered("anna", "block", _TOPIC, "spam", 1000.0),
+        events.HostFreed("reader.example"),
+        events.WorkHinted(),
+        events.NodesCounted(2),
+        events.ClaimsLost(),
     ]
 
 
