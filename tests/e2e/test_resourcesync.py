@@ -113,24 +113,6 @@ class HubTests(EndToEndTestCase):
         self.assertIn("HTTP status 401", self.notify(broker, topic, TOKEN[::-1]))
         self.assertIn("HTTP status 403", self.notify(broker, "http://example.com/", TOKEN))
 
-    def test_a_channel_is_not_read(self) -> None:
-        """Or anybody could have the page there sent to the destinations."""
-        origin = self.origin()
-        topic = origin.feed("/channel/")
-        broker = self.own_broker(CONFIGURATION.format(topic=topic, token=TOKEN))
-        broker.start()
-        destination = self.served(Destination())
-        destination.subscribe(broker, topic)
-        refused = publish(broker, topic)
-        self.assertEqual(refused.status, 400)
-        self.assertIn("its publisher pushes its content", refused.text)
-        self.assertFalse(broker.ping(topic).text.count('success="true"'))
-        self.notify(broker, topic, TOKEN)
-        until(lambda: destination.deliveries, "a delivery")
-        bodies = [delivery.body for delivery in destination.deliveries]
-        self.assertEqual(bodies, [PAYLOAD.read_bytes()])
-        self.assertEqual(origin.requests["/channel/"], 0)
-
 
 class SourceTests(EndToEndTestCase):
     archive = b'<?xml version="1.0"?>\n<weblogUpdates>%d</weblogUpdates>\n'

@@ -19,8 +19,7 @@ from tests.e2e.fixture import (
     run,
     until,
 )
-from tests.e2e.servers import HttpPostReceiver
-from tests.e2e.websub_servers import APART, FlaskSubscriber, GoneOrigin, HubReceiver
+from tests.e2e.websub_servers import APART, FlaskSubscriber, HubReceiver
 from tests.processes import free_port
 
 #: Bytes that no codec leaves as they are.
@@ -108,21 +107,6 @@ class SubscriptionTests(HubTestCase):
         self.assertTrue(link.endswith(f', <{topic}>; rel="self"'), link)
         self.assertNotIn("x-hub-signature", delivery.headers)
 
-    def test_a_callback_that_does_not_confirm(self) -> None:
-        """Section 5.3: nothing is delivered to who has not said yes."""
-        broker, origin = self.shared_broker(), self.origin()
-        silent, receiver = self.receiver(), self.receiver()
-        silent.agrees = False
-        topic = origin.feed("/refused.xml")
-        self.assertEqual(self.ask(broker, silent, topic).status, 202)
-        until(lambda: silent.asked, "the callback to be asked")
-        self.subscribe(broker, receiver, topic)
-        origin.pages["/refused.xml"] = b"new"
-        self.publish(broker, topic)
-        self.assert_delivered(receiver, b"new")
-        self.assertIsNone(self.stored(broker, silent, topic))
-        self.assertEqual(silent.delivered, [])
-
     def test_a_failed_renewal_changes_nothing(self) -> None:
         """Section 5.1: the old secret holds until the new request is confirmed."""
         broker, origin, receiver = self.shared_broker(), self.origin(), self.receiver()
@@ -148,22 +132,6 @@ class SubscriptionTests(HubTestCase):
         found = self.stored(broker, receiver, topic)
         return str(found["options"]["secret"]) if found else ""
 
-    def test_unsubscription(self) -> None:
-        """Section 5.1: an end is verified like a beginning."""
-        broker, origin = self.shared_broker(), self.origin()
-        leaving, staying = self.receiver(), self.receiver()
-        topic = origin.feed("/left.xml")
-        for receiver in (leaving, staying):
-            self.subscribe(broker, receiver, topic)
-        self.assertEqual(self.ask(broker, leaving, topic, "unsubscribe").status, 202)
-        until(lambda: not self.stored(broker, leaving, topic), "the subscription to end")
-        self.assertEqual(leaving.asked[-1]["hub.mode"], "unsubscribe")
-        self.assertNotIn("hub.lease_seconds", leaving.asked[-1])
-        origin.pages["/left.xml"] = b"new"
-        self.publish(broker, topic)
-        self.assert_delivered(staying, b"new")
-        self.assertEqual(leaving.delivered, [])
-
     def test_a_subscriber_that_is_gone(self) -> None:
         """Section 7: 410 ends a subscription."""
         broker, origin, receiver = self.shared_broker(), self.origin(), self.receiver()
@@ -173,16 +141,6 @@ class SubscriptionTests(HubTestCase):
         origin.pages["/gone.xml"] = b"new"
         self.publish(broker, topic)
         until(lambda: not self.stored(broker, receiver, topic), "the subscription to end")
-
-    def test_denial(self) -> None:
-        """Section 5.2: of a topic that has gone the subscriber learns at its callback."""
-        broker, receiver = self.shared_broker(), self.receiver()
-        topic = self.served(GoneOrigin()).topic
-        self.assertEqual(self.ask(broker, receiver, topic).status, 202)
-        until(lambda: receiver.asked, "a denial")
-        (denial,) = receiver.asked
-        self.assertEqual((denial["hub.mode"], denial["hub.topic"]), ("denied", topic))
-        self.assertTrue(denial["hub.reason"])
 
     def test_content_over_the_limit(self) -> None:
         """Section 5.2: it is denied at once, and its publisher learns why."""
@@ -211,20 +169,6 @@ class SubscriptionTests(HubTestCase):
         self.assertEqual(denial["hub.mode"], "denied")
         self.assertIn(reason, denial["hub.reason"])
         self.assertEqual(origin.requests["/large-too.xml"], 1)
-
-    def test_refusals(self) -> None:
-        """Section 5.1.2: what is wrong with a request is said at once."""
-        broker, receiver = self.shared_broker(), self.receiver()
-        for fields, word in (
-            ({"secret": "x" * 200}, "hub.secret"),
-            ({"lease_seconds": "soon"}, "hub.lease_seconds"),
-            ({"mode": "ask"}, "hub.mode"),
-        ):
-            answer = self.ask(broker, receiver, "http://127.0.0.1:1/", **fields)
-            self.assertEqual(answer.status, 400)
-            self.assertEqual(answer.headers["content-type"], "text/plain; charset=utf-8")
-            self.assertIn(word, answer.text)
-        self.assertEqual(receiver.asked, [])
 
 
 class SignatureTests(HubTestCase):
@@ -329,32 +273,6 @@ class OldClientsTests(HubTestCase):
         refusing = self.receiver()
         refusing.agrees = False
         self.assertEqual(self.ask(broker, refusing, topic, verify="sync").status, 409)
-
-    def test_a_ping_is_answered_with_204(self) -> None:
-        """PubSubHubbub 0.3, section 7.1."""
-        fields = {"hub.mode": "publish", "hub.url": self.origin().feed("/ping.xml")}
-        answer = post_form(f"{self.shared_broker().url}/pubsubhubbub", fields)
-        self.assertEqual((answer.status, answer.body), (204, b""))
-
-
-class ManyProtocolsTests(HubTestCase):
-    def test_a_ping_of_any_protocol_reaches_all(self) -> None:
-        """One topic, one reading, and subscribers of rssCloud and WebSub alike."""
-        broker, origin = self.shared_broker(), self.origin()
-        hub, cloud = self.receiver(), self.served(HttpPostReceiver())
-        topic = origin.feed("/both.xml")
-        self.subscribe(broker, hub, topic)
-        self.subscribed(broker, cloud, topic)
-        before = origin.requests["/both.xml"]
-        origin.pages["/both.xml"] = b"by rssCloud"
-        broker.ping(topic)
-        self.assert_delivered(hub, b"by rssCloud")
-        self.assert_told(cloud, topic)
-        origin.pages["/both.xml"] = b"by WebSub"
-        self.publish(broker, topic)
-        self.assert_delivered(hub, b"by WebSub")
-        self.assert_told(cloud, topic)
-        self.assertEqual(origin.requests["/both.xml"] - before, 2)
 
 
 class OtherPeoplesSubscriberTests(HubTestCase):

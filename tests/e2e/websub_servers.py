@@ -73,22 +73,6 @@ class _Handler(Handler):
         self.owner.heard += re.findall(r'<([^>]*)>; rel="self"', headers["link"])
 
 
-class GoneOrigin(Server):
-    """A site that has closed: whatever is asked for was there once."""
-
-    def __init__(self) -> None:
-        super().__init__(http_server(_GoneHandler, self))
-
-    @property
-    def topic(self) -> str:
-        return f"http://127.0.0.1:{self.port}/rss.xml"
-
-
-class _GoneHandler(Handler):
-    def do_GET(self) -> None:
-        self.answer(410)
-
-
 class FlaskSubscriber:
     """A subscriber made with Flask-WebSub, in a process of its own.
 
