@@ -33,16 +33,13 @@ from rsscloud_broker.interfaces import (
 )
 from rsscloud_broker.model import Subscription
 from rsscloud_broker.model.administration import (
-    Block,
-    BrokerState,
-    Change,
     SubscriptionDetails,
     SubscriptionFilter,
 )
 from rsscloud_broker.runtime.command_line import LOOPBACK
 from rsscloud_broker.runtime.plugin_discovery import discover
-from rsscloud_broker.storage import Store, migrate
-from tests.e2e.fixture import TIMEOUT, Answer, post_form, request
+from rsscloud_broker.storage import migrate
+from tests.e2e.fixture import TIMEOUT, Answer, post_form
 from tests.e2e.servers import Handler, HttpPostReceiver, Origin, Receiver, Server, http_server
 from tests.processes import free_port
 
@@ -245,41 +242,3 @@ class AdministrationTests(TestCase):
         await self.verbs.close_breaker("alice", "127.0.0.1")
         await self.heard(back, callbacks)
         self.assertEqual(await self.verbs.hosts(), [])
-
-    async def test_blocks_of_another_process(self) -> None:
-        """It stores them in the same database; this broker follows within seconds."""
-        other = Store(reactor, self.config.database_url)
-        other.startService()
-        self.addCleanup(other.stopService)
-        block = Block("source", "127.0.0.0/8", "too many pings", "bob", 1000.0)
-        change = Change("bob", "block", "source 127.0.0.0/8", block.reason, 1000.0)
-        self.assertIn('success="true"', (await self.ping()).text)
-        await other.put_block(block, 10, change)
-
-        async def refused() -> Answer | None:
-            answer = await self.ping()
-            return answer if "too many pings" in answer.text else None
-
-        answer = await self.until(refused, "the block")
-        # By REST, rssCloud answers with status 200 whatever the result is.
-        self.assertEqual((answer.status, 'success="false"' in answer.text), (200, True))
-        page = await self.post("/pingSiteForm", name="A", url=self.topic)
-        self.assertEqual((page.status, "too many pings" in page.text), (403, True))
-        hub = {"hub.mode": "subscribe", "hub.topic": self.topic, "hub.callback": self.topic}
-        answer = await self.post("/websub", **hub)
-        self.assertEqual((answer.status, "too many pings" in answer.text), (403, True))
-        await self.verbs.unblock("alice", "source", "127.0.0.1/8")
-        self.assertIn('success="true"', (await self.ping()).text)
-
-    async def test_the_state_and_announcements(self) -> None:
-        async def registered() -> BrokerState | None:
-            state = await self.verbs.state()
-            return state if state.nodes else None
-
-        state = await self.until(registered, "the node to be registered")
-        self.assertIn("distribution", state.queues)
-        self.assertEqual(set(state.workers), {"files", "decoding"})
-        self.assertEqual([node.here for node in state.nodes], [True])
-        await self.verbs.announce("alice", "We move <today>.")
-        page = await deferToThread(request, f"{self.url}/")
-        self.assertIn("We move &lt;today&gt;.", page.text)

@@ -6,23 +6,16 @@ import json
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from subprocess import CompletedProcess
 
-from sqlalchemy import update
-
-from rsscloud_broker.storage import open_database
-from rsscloud_broker.storage.schema import subscription
 from tests import nursery
 from tests.e2e.fixture import (
     TIMEOUT,
     Broker,
     EndToEndTestCase,
     run,
-    run_here,
     until,
 )
 from tests.e2e.servers import RECEIVERS, HttpPostReceiver, Receiver
-from tests.processes import free_port
 
 
 class Listening:
@@ -56,33 +49,12 @@ class Listening:
 
 class CommandTestCase(EndToEndTestCase):
     def command(self, *arguments: object, stdin: str = "") -> str:
-        """What a command prints that succeeds."""
-        return self.succeeded(run("rsscloud-broker", *arguments, stdin=stdin))
-
-    def command_here(self, *arguments: object) -> str:
-        """As ``command``, for one that needs no reactor, in this process."""
-        return self.succeeded(run_here(*arguments))
-
-    def succeeded(self, done: CompletedProcess[str]) -> str:
-        """What a command printed, which has succeeded and complained about nothing."""
+        """What a command prints that succeeds, and complains about nothing."""
+        done = run("rsscloud-broker", *arguments, stdin=stdin)
         self.assertEqual(done.returncode, 0, done.stderr)
         # An export says what it leaves out.
         self.assertRegex(done.stderr, r"\A(Not exported are [^\n]*\n)?\Z")
         return done.stdout
-
-    def complaint(self, *arguments: object) -> str:
-        """The one line that a command says which fails."""
-        return self.line_of(run("rsscloud-broker", *arguments))
-
-    def complaint_here(self, *arguments: object) -> str:
-        """As ``complaint``, for a command that needs no reactor, in this process."""
-        return self.line_of(run_here(*arguments))
-
-    def line_of(self, done: subprocess.CompletedProcess[str]) -> str:
-        self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
-        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
-        self.assertTrue(done.stderr.startswith("Error: "), done.stderr)
-        return done.stderr
 
 
 class ListenTests(CommandTestCase):
@@ -135,22 +107,9 @@ class PingTests(CommandTestCase):
                     self.command("ping", *what, "--broker", broker.url, "--protocol", protocol)
                     self.assert_told(receiver, feed)
 
-    def test_errors(self) -> None:
-        broker, origin = self.shared_broker(), self.origin()
-        nothing = origin.url("/nothing.xml")
-        said = self.complaint("ping", nothing, "--broker", broker.url)
-        self.assertIn("The ping was cancelled because there was an error reading", said)
-        site = ("--name", "x" * 2000, "--url", "http://a.example/")
-        for protocol in ("rest", "xml-rpc", "soap"):
-            with self.subTest(protocol):
-                said = self.complaint("ping", *site, "--broker", broker.url, "--protocol", protocol)
-                self.assertIn("the weblogName was too long", said)
-        nobody = f"http://127.0.0.1:{free_port()}"
-        self.assertIn("refused", self.complaint("ping", *site, "--broker", nobody))
-
 
 class DatabaseTests(CommandTestCase):
-    """``export``, ``import`` and ``sweep``, on the database of a broker."""
+    """``export`` and ``import``, on the database of a broker."""
 
     def subscribed_broker(self, feed: str, *receivers: Receiver, configuration: str = "") -> Broker:
         broker = self.own_broker(configuration)
@@ -206,74 +165,3 @@ class DatabaseTests(CommandTestCase):
         broker.ping(feed)
         for receiver in receivers:
             self.assert_told(receiver, feed)
-
-    def test_sweep(self) -> None:
-        origin = self.origin()
-        feed = origin.feed()
-        gone, here = self.served(HttpPostReceiver()), self.served(HttpPostReceiver())
-        broker = self.subscribed_broker(feed, gone)
-        self.assertIn(
-            "0 expired, 0 whose callbacks failed", self.command_here("sweep", "--data", broker.data)
-        )
-        with open_database(broker.database) as connection:
-            connection.execute(update(subscription).values(expires_at=1))
-        said = self.command("sweep", "--data", broker.data)
-        self.assertIn("1 expired, 0 whose callbacks failed", said)
-
-        self.subscribed(broker, here, feed)
-        origin.change(feed)
-        broker.ping(feed)
-        self.assert_told(here, feed)
-        broker.stop()  # which awaits every notification
-        self.assertEqual(gone.heard, [])
-
-    def test_marked_subscriptions(self) -> None:
-        origin = self.origin()
-        feed, receiver = origin.feed(), self.served(HttpPostReceiver())
-        broker = self.subscribed_broker(feed, receiver)
-        with open_database(broker.database) as connection:  # as after three failed notifications
-            marked = {"consecutive_errors": 3, "dropping": True}
-            connection.execute(update(subscription).values(marked))
-        self.assertIn(
-            "0 expired, 1 whose callbacks failed too often",
-            self.command_here("sweep", "--data", broker.data),
-        )
-
-    def test_errors(self) -> None:
-        directory = self.directory()
-        text = directory / "broker.sqlite"
-        text.write_bytes(b"This is a text and no database.\n" * 100)
-        said = self.complaint("sweep", "--data", directory / "nowhere")
-        self.assertIn("nowhere/broker.sqlite does not exist", said)
-        for command in ("export", "sweep"):
-            with self.subTest(command):
-                said = self.complaint_here(command, "--data", directory)
-                self.assertIn("not a database", said)
-
-
-class CheckConfigTests(CommandTestCase):
-    def test_what_runs(self) -> None:
-        file = self.directory() / "broker.toml"
-        listen = f"tcp:{free_port()}"
-        lines = (f"listen = ['{listen}']", "public_url = 'https://broker.example'")
-        file.write_text("\n".join((*lines, "[sinks.archive]", "enabled = false")), encoding="utf-8")
-        said = self.command("check-config", "--config", file, "--data", file.parent / "data")
-        self.assertIn(f"listen       {listen}\n", said)
-        running = "change_list, distribution, event_log, relay, resourcesync, statistics"
-        self.assertIn(f"sinks        {running}\n", said)
-
-    def test_errors(self) -> None:
-        file = self.directory() / "broker.toml"
-        file.write_text("lisen = []\n", encoding="utf-8")
-        said = self.complaint("check-config", "--config", file)
-        self.assertIn(f"{file}: lisen: unknown key; the nearest known is 'listen'", said)
-
-    def test_wrong_usage(self) -> None:
-        for arguments in (["nonsense"], ["ping"], ["listen"], ["plugins", "--data", "x"]):
-            with self.subTest(arguments):
-                self.assert_usage(run_here(*arguments))
-        self.assert_usage(run("rsscloud-broker", "nonsense"))
-
-    def assert_usage(self, done: subprocess.CompletedProcess[str]) -> None:
-        self.assertEqual((done.returncode, done.stdout), (2, ""))
-        self.assertIn("Usage: ", done.stderr)

@@ -24,12 +24,6 @@ class LogTests(EndToEndTestCase):
         self.assertEqual(started["url"], f"http://localhost:{broker.port}")
         self.assertEqual(events[-1]["message"], "Server Shut Down.")
 
-    def test_a_level(self) -> None:
-        broker = self.own_broker("[log]\nlevel = 'warn'\n")
-        broker.start()
-        broker.stop()
-        self.assertEqual(broker.log, "")
-
     def test_the_journal(self) -> None:
         broker = self.own_broker()
         log = broker.directory / "log"

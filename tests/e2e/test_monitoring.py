@@ -28,7 +28,6 @@ EXAMPLES = TOP / "docs" / "examples" / "monitoring"
 DOCKERFILE = TOP / "tap" / "Dockerfile"
 
 TOKEN = "a-token-of-the-operator"
-BEARER = {"Authorization": f"Bearer {TOKEN}"}
 PROXIED = "[http]\ntrusted_proxies = ['127.0.0.1']\n"
 STRANGER = {"X-Forwarded-For": "203.0.113.9"}
 
@@ -111,19 +110,6 @@ class MetricsTests(EndToEndTestCase):
         # What is read from the database follows when the first reading has ended.
         until(lambda: self.without_samples(broker) == [], "a sample of each metric")
 
-    def test_who_may_read_them(self) -> None:
-        broker = self.own_broker(PROXIED)
-        broker.start()
-        for path in ("/metrics", "/health/live", "/health/ready"):
-            self.assertEqual(request(broker.url + path).status, 200)
-            self.assertEqual(request(broker.url + path, headers=STRANGER).status, 401)
-        said = broker.reload(f"{PROXIED}[metrics]\ntoken = '{TOKEN}'\n")
-        self.assertIn("Changed: [metrics] token.", said)
-        self.assertNotIn(TOKEN, broker.log)
-        for path in ("/metrics", "/health/live", "/health/ready"):
-            self.assertEqual(request(broker.url + path, headers=STRANGER).status, 401)
-            self.assertEqual(request(broker.url + path, headers=STRANGER | BEARER).status, 200)
-
     def test_tokens_of_accounts(self) -> None:
         """The recipe of the manual for a Prometheus with an account of its own."""
         broker = self.own_broker(PROXIED)
@@ -172,11 +158,6 @@ class MetricsTests(EndToEndTestCase):
         options = ("--config", broker.configuration, "--data", broker.data)
         done = run("rsscloud-broker", "check-config", *options)
         self.assertIn(f"metrics      tcp:{port}:interface=127.0.0.1", done.stdout + done.stderr)
-
-    def test_none(self) -> None:
-        broker = self.own_broker("[metrics]\nenabled = false\n")
-        broker.start()
-        self.assertEqual(request(f"{broker.url}/metrics").status, 404)
 
 
 class PrometheusTests(EndToEndTestCase):
@@ -282,23 +263,3 @@ class AccessLogTests(EndToEndTestCase):
         request(f"{broker.url}/in-the-other")
         broker.stop()  # which writes what waits
         self.assertIn("/in-the-other", other.read_text())
-
-    def test_stdout(self) -> None:
-        broker = self.own_broker("[log]\naccess = '-'\nlevel = 'warn'\n")
-        broker.start()
-        broker.stop()
-        for line in broker.log.splitlines():
-            self.assertRegex(line, r'^127\.0\.0\.1 - - \[.*\] "GET / HTTP/1\.1" 200 \d+ "-" "-"$')
-        self.assertIn('"GET / HTTP/1.1" 200', broker.log)
-
-    def test_none_by_default(self) -> None:
-        broker = self.own_broker()
-        broker.start()
-        broker.stop()
-        self.assertNotIn("HTTP/1.1", broker.log)
-
-    def test_a_file_that_cannot_be_made(self) -> None:
-        broker = self.own_broker("[log]\naccess = '/no/such/access.log'\n")
-        self.assertRaises(AssertionError, broker.start)
-        self.assertIn("the access log /no/such/access.log cannot be made: ", broker.log)
-        self.assertNotIn("Traceback", broker.log)

@@ -20,7 +20,6 @@ from tests.e2e.fixture import (
     EndToEndTestCase,
     request,
     run,
-    run_here,
     until,
 )
 from tests.e2e.servers import HttpPostReceiver
@@ -122,10 +121,6 @@ class DescriptorTests(EndToEndTestCase):
         self.assertGreater(prlimit(broker.pid, RLIMIT_NOFILE)[0], 800)
         self.assertNotIn("file descriptors", broker.log)
 
-    def test_there_are_not_as_many(self) -> None:
-        said = self.start("[http]\nmax_connections = 2000000000").log
-        self.assertRegex(said, r"file descriptors .*, but .* connections needs 20000\d{5};")
-
 
 class StartErrorTests(EndToEndTestCase):
     """Each is one clear message and an exit status.
@@ -153,20 +148,6 @@ class StartErrorTests(EndToEndTestCase):
         self.assertEqual(output.count("rsscloud-broker: "), 1, output)
         return output.partition("rsscloud-broker: ")[2]
 
-    def complaint_here(self, *arguments: object) -> str:
-        """What check-config says of options with which a broker does not start.
-
-        It reads them as a start does, and no process need be started for it.
-        """
-        done = run_here("check-config", "--local", *arguments)
-        self.assertEqual((done.returncode, done.stdout), (1, ""))
-        return done.stderr
-
-    def written(self, text: str) -> Path:
-        path = self.directory() / "broker.toml"
-        path.write_text(text, encoding="utf-8")
-        return path
-
     def test_port_in_use(self) -> None:
         port = self.origin().port
         said = self.complaint("--listen", f"tcp:{port}:interface=127.0.0.1")
@@ -179,30 +160,6 @@ class StartErrorTests(EndToEndTestCase):
         said = self.complaint("--listen", "tcp:0:interface=127.0.0.1", "--data", broker.data)
         self.assertIn("another broker", said)
         broker.restart()  # one that was killed holds nothing
-
-    def test_a_socket_in_no_directory(self) -> None:
-        said = self.complaint("--listen", "unix:/no/such/x.sock")
-        self.assertIn("cannot listen: /no/such/x.sock", said)
-
-    def test_a_socket_that_systemd_did_not_pass(self) -> None:
-        said = self.complaint("--listen", "systemd:domain=INET:index=0")
-        self.assertIn("systemd has passed no such socket", said)
-
-    def test_a_database_of_another_kind(self) -> None:
-        file = self.written("database = 'mssql+pymssql://me:sesame@h/x'\n")
-        said = self.complaint_here("--config", file)
-        self.assertIn(f"{file}: database: is the URL of a database (mssql+pymssql) that", said)
-        self.assertNotIn("sesame", said)
-
-    def test_unknown_keys(self) -> None:
-        file = self.written("lisen = []\n[sinks.archive]\nunits = 'minutes'\n")
-        said = self.complaint("--config", file)
-        self.assertIn(f"{file}: lisen: unknown key; the nearest known is 'listen'", said)
-
-        file = self.written("[sinks.archive]\nunits = 'minutes'\n[sinks.archiv]\n")
-        said = self.complaint_here("--config", file)
-        self.assertIn("[sinks.archive] units: unknown key; the nearest known is 'unit'", said)
-        self.assertIn("[sinks.archiv]: no such plugin was found", said)
 
     def test_a_wrong_option_names_the_right_ones(self) -> None:
         done = self.twistd("--nonsense")

@@ -17,29 +17,12 @@ from tests.outbound.authority import authority
 from tests.processes import free_port
 from tests.terminals import open_terminal
 
-TOPICS_ONLY = "[egress]\nallow_topics = ['127.0.0.0/8']\n"
-CALLBACKS_TOO = f"{TOPICS_ONLY}allow_callbacks = ['127.0.0.0/8']\n"
-
 
 class ReloadTests(EndToEndTestCase):
     def started(self, configuration: str = "", options: tuple[str, ...] = ("--local",)) -> Broker:
         broker = self.own_broker(configuration, options)
         broker.start()
         return broker
-
-    def test_networks_of_callbacks(self) -> None:
-        broker, feed = self.started(TOPICS_ONLY, ()), self.origin().feed()
-        receiver = self.served(HttpPostReceiver())
-        self.assertIn('success="false"', broker.subscribe(receiver, feed).text)
-        said = broker.reload(CALLBACKS_TOO)
-        self.assertIn("Changed: [egress] allow_callbacks.\n", said)
-        until(
-            lambda: 'success="true"' in broker.subscribe(receiver, feed).text,
-            "the refusal to be forgotten",
-        )
-        broker.reload(TOPICS_ONLY)
-        other = self.served(HttpPostReceiver())
-        self.assertIn('success="false"', broker.subscribe(other, feed).text)
 
     def test_subscriptions_and_connections_go_on(self) -> None:
         broker, origin = self.started(), self.origin()
@@ -82,18 +65,6 @@ class ReloadTests(EndToEndTestCase):
         broker.configuration.unlink()
         self.assertIn(f"{file}: cannot be read: No such file", broker.reload())
         self.assertIn("Reloaded the configuration.", broker.reload("[http]\nbody_limit = 5\n"))
-
-    def test_the_command_line_goes_before_the_file(self) -> None:
-        broker = self.started(options=("--local", "--public-url", "http://broker.example"))
-        said = broker.reload(
-            "data = 'elsewhere'\npublic_url = 'http://other.example'\nlisten = ['tcp:1']\n"
-            "[limits]\npings_per_source = 0.001\npings_burst = 1\n[polling]\nenabled = false\n"
-        )
-        self.assertIn("Changed: [limits] pings_per_source, [limits] pings_burst.\n", said)
-        self.assertIn("needs a restart: [polling] enabled.\n", said)
-        for number in range(5):  # with --local nobody here is limited
-            answer = request(f"{broker.url}/ping?url=http://{number}.example/&name=a")
-            self.assertIn("Thanks for the ping.", answer.text)
 
     def test_a_certificate(self) -> None:
         directory, port = self.directory(), free_port()
