@@ -14,12 +14,10 @@ from threading import Condition
 from urllib.parse import urlencode
 from xmlrpc.client import dumps, loads
 
-from rsscloud_broker.config.couriers import DeliveryConfig
 from rsscloud_broker.delivery.walk import BATCH_SIZE, MAX_UNSAVED
 from tests import examples
 from tests.e2e.fixture import (
     TIMEOUT,
-    WITH_COURIERS,
     Broker,
     EndToEndTestCase,
     request,
@@ -27,7 +25,7 @@ from tests.e2e.fixture import (
 )
 from tests.e2e.many import ManyServers, Subscriber
 from tests.e2e.publishing import Feed, by_rest, subscribe_all
-from tests.e2e.servers import HttpPostReceiver, SoapReceiver, XMLRPCReceiver
+from tests.e2e.servers import XMLRPCReceiver
 from tests.processes import files_of
 
 #: How many couriers are killed or stopped.
@@ -251,19 +249,6 @@ class ProcessTests(EndToEndTestCase):
             for other in {broker.pid, *children_of(broker.pid), *couriers} - {courier}:
                 self.assertEqual(sockets_of(courier) & sockets_of(other), set())
 
-    def test_every_protocol(self) -> None:
-        """Subscriptions are verified and notified through couriers."""
-        broker = self.own_broker(WITH_COURIERS)
-        broker.start()
-        until(lambda: ready(broker, DeliveryConfig().couriers), "as many couriers as processors")
-        feed = self.origin_feed()
-        for make in (HttpPostReceiver, XMLRPCReceiver, SoapReceiver):
-            receiver = self.served(make())
-            self.subscribed(broker, receiver, feed)
-            self.publisher.change(feed)
-            broker.ping(feed)
-            self.assert_told(receiver, feed)
-
     def test_ping_whose_reading_is_lost(self) -> None:
         """It is as if the publisher's server were down: who is thanked may rely on another try."""
         broker = self.own_broker("[delivery]\nprocesses = 1\n")
@@ -296,7 +281,3 @@ class ProcessTests(EndToEndTestCase):
         self.assertEqual(by_soap.status, 200)
         origin.open.set()
         self.assert_told(receiver, topics[1])
-
-    def origin_feed(self) -> str:
-        self.publisher = self.origin()
-        return self.publisher.feed()

@@ -11,7 +11,7 @@ from threading import Thread
 from xmlrpc.client import Error, ServerProxy
 
 from tests.e2e.fixture import WITH_COURIERS, Broker, EndToEndTestCase, until
-from tests.e2e.servers import RECEIVERS, HttpPostReceiver
+from tests.e2e.servers import RECEIVERS
 from tests.e2e.test_every_way import xmlrpc
 
 HOUR = 3600
@@ -107,9 +107,6 @@ class KilledBeforeNotificationTests(EndToEndTestCase):
     def test_rsscloud(self) -> None:
         self.killed_after(lambda broker, feed: "Thanks" in broker.ping(feed).text, readable=True)
 
-    def test_rsscloud_by_xmlrpc(self) -> None:
-        self.killed_after(lambda broker, feed: xmlrpc(broker, "rssCloud.ping", feed), readable=True)
-
     def test_weblog_updates(self) -> None:
         self.killed_after(
             lambda broker, feed: xmlrpc(broker, "weblogUpdates.rssUpdate", "A", feed),
@@ -121,47 +118,3 @@ class KilledBeforeNotificationTests(EndToEndTestCase):
             lambda broker, feed: xmlrpc(broker, "weblogUpdates.extendedPing", "A", feed, feed),
             readable=False,
         )
-
-    def test_a_subscription(self) -> None:
-        broker, origin = self.own_broker(), self.origin()
-        broker.start()
-        feed, receiver = origin.feed(), self.served(HttpPostReceiver())
-        self.subscribed(broker, receiver, feed)
-        broker.kill()
-        broker.start()
-        origin.change(feed)
-        broker.ping(feed)
-        self.assert_told(receiver, feed)
-
-    def test_in_the_middle_of_many(self) -> None:
-        broker, origin = self.own_broker(), self.origin()
-        broker.start()
-        feed = origin.feed()
-        receivers = [self.served(HttpPostReceiver()) for _ in range(20)]
-        for receiver in receivers:
-            self.subscribed(broker, receiver, feed)
-        for receiver in receivers[10:]:
-            receiver.open.clear()
-        origin.change(feed)
-        broker.ping(feed)
-        for receiver in receivers[:10]:
-            self.assert_told(receiver, feed)
-        broker.kill()
-        for receiver in receivers:
-            receiver.open.set()
-        broker.start()
-        for receiver in receivers[10:]:
-            self.assert_told(receiver, feed)
-
-
-class LeaseTests(EndToEndTestCase):
-    def test_just_before_its_end(self) -> None:
-        broker, origin = self.own_broker(), self.origin()
-        broker.start()
-        feed, receiver = origin.feed(), self.served(HttpPostReceiver())
-        self.subscribed(broker, receiver, feed)
-        broker.stop()
-        broker.start(ahead=24.9 * HOUR)
-        origin.change(feed)
-        broker.ping(feed)
-        self.assert_told(receiver, feed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from urllib.parse import urlencode
 
@@ -50,20 +49,3 @@ class EventLogTests(EndToEndTestCase):
         assert counts is not None, page
         self.assertEqual(sum(map(int, filter(None, counts.groups()))), SUBSCRIPTIONS)
         self.assertEqual(request(f"{broker.url}/log/events").status, 503)
-
-    def test_entries_outlive_the_process(self) -> None:
-        broker = self.own_broker()
-        broker.start()
-        origin = self.origin()
-        broker.ping(origin.feed())
-        broker.stop()
-        broker.start()
-        page = request(f"{broker.url}/log").text
-        self.assertIn("A ping for ", page)
-        self.assertIn("it has changed", page)
-        watchers = Watchers(broker.port)
-        self.addCleanup(watchers.close)
-        client = watchers.open("/log/events?after=1")
-        until(lambda: watchers.have("\ndata: "), "what was missed")
-        line = watchers.received[client].partition(b"\ndata: ")[2].partition(b"\n")[0]
-        self.assertEqual(json.loads(line)["id"], 2)

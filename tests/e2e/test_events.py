@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from urllib.parse import quote
 
 from tests.e2e.fixture import Broker, EndToEndTestCase, post_form, request, run, until
@@ -63,19 +62,3 @@ class EventsTests(EndToEndTestCase):
         until(lambda: any(feed.encode() in body for body in receiver.bodies), "the feed")
         of_host = request(f"{broker.url}/events/host?name={quote('127.0.0.1')}")
         self.assertIn(feed, of_host.text)
-
-    def test_broker_ends_while_somebody_watches(self) -> None:
-        broker = self.own_broker(options=())
-        broker.start()
-        with socket.create_connection(("127.0.0.1", broker.port)) as watcher:
-            watcher.sendall(b"GET /events/stream HTTP/1.1\r\nHost: a\r\n\r\n")
-            data = b""
-            while b": the events" not in data:
-                data += watcher.recv(1000)
-            self.pinged(broker, 1)
-            while b"Site 1" not in data:
-                data += watcher.recv(1000)
-            broker.stop()
-        self.assertNotIn("Traceback", broker.log)
-        self.assertNotIn("#error", broker.log)
-        self.assertNotIn("#critical", broker.log)

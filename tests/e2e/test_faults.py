@@ -210,22 +210,6 @@ class DatabaseTests(EndToEndTestCase):
         broker.restart()
         self.assert_listed(broker, {"name": "Before"}, {"name": "After"}, {"name": feeds[2]})
 
-    def test_locked_while_subscribers_are_told(self) -> None:
-        broker, origin = self.broker, self.origin()
-        feed, receiver = origin.feed(), self.served(HttpPostReceiver())
-        broker.start()
-        self.subscribed(broker, receiver, feed)
-        origin.change(feed)
-        receiver.open.clear()
-        self.assertTrue(thanked(broker.ping(feed)))
-        until(lambda: receiver.called, "the notification to begin")
-        with self.locked():
-            receiver.open.set()
-            until(lambda: "cannot be used right now" in broker.log, "a line in the log")
-        origin.change(feed)
-        self.assertTrue(thanked(broker.ping(feed)))
-        self.assert_told(receiver, feed)
-
     def test_out_of_sight_for_a_while(self) -> None:
         broker, origin = self.broker, self.origin()
         feed, receiver = origin.feed(), self.served(HttpPostReceiver())
