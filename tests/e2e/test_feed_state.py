@@ -77,32 +77,6 @@ class ConditionalTests(NginxTestCase):
         self.assert_told(self.cloud, self.topic)
         until(lambda: hub.delivered, "the content to be delivered")
 
-    def test_content_is_compressed_on_its_way(self) -> None:
-        hub = self.receiver()
-        self.subscribe(self.broker, hub, self.topic)
-        self.write(2)
-        self.assert_pinged(self.topic)
-        until(lambda: hub.delivered, "the content to be delivered")
-        (body,) = hub.bodies
-        self.assertEqual(body, FEED % (b"<item><title>2</title></item>" * 40))
-        logged = self.logged(200)
-        self.assertEqual(logged.coding, "gzip")
-        self.assertLess(logged.sent, len(body))
-
-    def test_other_validators_of_the_same_bytes_are_no_change(self) -> None:
-        self.subscribed(self.broker, self.cloud, self.topic)
-        before = self.account(self.topic)
-        self.nginx.touch("/rss.xml")
-        self.assert_pinged(self.topic)
-        after = self.account(self.topic)
-        self.assertNotEqual(before["etag"], after["etag"])
-        self.assertNotEqual(before["last_modified"], after["last_modified"])
-        for name in ("sha256", "changed_at"):
-            self.assertEqual(before[name], after[name])
-        self.assert_pinged(self.topic)
-        self.assertEqual(self.logged(304).etag, after["etag"])
-        self.assertEqual(self.cloud.heard, [])
-
 
 class MoveTests(NginxTestCase):
     def test_301(self) -> None:

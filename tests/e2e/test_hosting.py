@@ -24,7 +24,6 @@ from tests.e2e.programs import program
 from tests.e2e.servers import RECEIVERS
 from tests.e2e.websub_servers import HubReceiver
 from tests.front_doors.exchange import envelope
-from tests.postgresql import borrowed_database
 
 PASSWORD = "correct horse"
 
@@ -116,8 +115,8 @@ class SubscribersTests(EndToEndTestCase):
 
 
 class ClientsTests(EndToEndTestCase):
-    def try_out(self, broker: Broker) -> None:
-        with_account(broker, "dave")
+    def test_every_way_to_save(self) -> None:
+        broker = with_account(self.own_broker())
         feed = save(broker, a_feed())
         with ServerProxy(f"{broker.url}/RPC2", use_builtin_types=True) as proxy:
             for parameters, said in (
@@ -153,25 +152,6 @@ class ClientsTests(EndToEndTestCase):
         broker.restart()
         self.assertEqual(request(f"{broker.url}/feeds/dave/rss.xml").text, a_feed("again"))
         self.assertNotIn(PASSWORD, broker.log)
-
-    def test_on_sqlite(self) -> None:
-        self.try_out(self.own_broker())
-
-    def test_on_postgresql(self) -> None:
-        url = self.enterContext(borrowed_database())
-        broker = self.own_broker(f'database = "{url}"\n')
-        self.addCleanup(_drop_tables, url)
-        self.addCleanup(broker.end)
-        self.try_out(broker)
-
-
-def _drop_tables(url: str) -> None:
-    """Remove the tables of applications from a database that others will borrow."""
-    with open_database(url) as conn:
-        names = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
-        for name in conn.execute(text(names)).scalars().all():
-            if name.startswith("hosting_"):
-                conn.execute(text(f"DROP TABLE {name} CASCADE"))
 
 
 class AtOnceTests(EndToEndTestCase):

@@ -49,17 +49,6 @@ class LookUpTests(BrowserTestCase):
         self.follow(page, f"/topic?url={quote(self.busy.feed, safe='')}")
         expect(page.locator(".timeline")).to_contain_text("The broker fetched this topic")
 
-    def test_a_whole_address_leads_to_its_topic(self) -> None:
-        page = self.page()
-        page.goto(f"{self.busy.broker.url}/search?q={quote(self.busy.feed)}")
-        self.assertIn("/topic?url=", page.url)
-
-    def test_a_host(self) -> None:
-        page = self.page()
-        page.goto(f"{self.busy.broker.url}/search?q=127.0.0.1")
-        self.follow(page, "/host?name=127.0.0.1")
-        expect(page.locator(".timeline")).to_contain_text("was not notified")
-
     def test_the_header_fits(self) -> None:
         """One row on a desk; on a phone another one for the navigation; also with a name in it."""
         for width, number in ((DESK, 1), (PHONE, 2)):

@@ -18,7 +18,6 @@ from tests.e2e.fixture import (
     run_here,
     until,
 )
-from tests.postgresql import empty_database
 from tests.processes import Process
 
 HOUR = 3600.0
@@ -166,16 +165,3 @@ class OwnKindTests(RiverTestCase):
         until(lambda: {"hub 2", "cloud 2"} <= self.arrived(broker).keys(), "what was pushed")
         arrived = self.arrived(broker)
         self.assertEqual((arrived["hub 2"], arrived["cloud 2"]), ("pushed", "pushed"))
-
-    def test_on_postgresql(self) -> None:
-        origin = self.origin()
-        item = "<item><title>{0}</title><guid>{0}</guid></item>"
-        feed = origin.feed(elements=item.format("one"))
-        broker = self.reader(f'database = "{empty_database()}"\n')
-        self.follow(broker, feed)
-        until(lambda: "one" in self.arrived(broker), "the first item")
-        origin.feed(elements=item.format("two") + item.format("one"))
-        broker.ping(feed)
-        until(lambda: "two" in self.arrived(broker), "the second item")
-        broker.restart()
-        self.assertEqual(list(self.arrived(broker)), ["two", "one"])

@@ -125,8 +125,9 @@ class StreamsTests(EndToEndTestCase):
         more = request(f"{broker.url}/river/events", headers={"Cookie": self.cookies["dave"]})
         self.assertEqual(more.status, 503)
 
-    def go_on(self, broker: Broker) -> None:
-        """Watch, break the connection, and go on without a loss."""
+    def test_who_was_away_goes_on(self) -> None:
+        """Nothing is lost over a broken connection."""
+        broker = self.prepared(self.enterContext(borrowed_database()))
         streams = self.streams(broker)
         client = self.open(streams, "dave")
         until(lambda: streams.have(": the river"), "the stream")
@@ -143,9 +144,3 @@ class StreamsTests(EndToEndTestCase):
         until(lambda: again.have("dave 5"), "the next item")
         found = ids(again.received[client])
         self.assertEqual((len(found), sorted(set(found))), (3, found))
-
-    def test_who_was_away_goes_on(self) -> None:
-        self.go_on(self.prepared())
-
-    def test_who_was_away_goes_on_with_postgresql(self) -> None:
-        self.go_on(self.prepared(self.enterContext(borrowed_database())))

@@ -32,8 +32,6 @@ from tests.front_doors.fixture import ALL_DOORS, PUBLIC_URL, House
 #: The slots of the rssCloud templates.
 RSSCLOUD_SLOTS = ("message", "url", "url1", "domain", "port", "path", "notifyProcedure")
 
-#: The slots of the template of the event log.
-LOG_SLOTS = ("topic", "host", "kinds", "outcomes", "entries", "live", "older", "newer")
 
 BAD = '<script>alert("x")</script>&amp;\''
 

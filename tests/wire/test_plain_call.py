@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from xmlrpc.client import dumps
 
 from hypothesis import given, settings
@@ -12,7 +11,6 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.wire.xmlrpc import decode_call, plain_call
 from tests import examples
 
-FIXTURES = Path(__file__).parent / "fixtures"
 PARAMS = ("A site", "http://a.example/?b=c;d='e'")
 METHOD = "weblogUpdates.ping"
 CALL = dumps(PARAMS, METHOD)

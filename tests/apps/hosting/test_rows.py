@@ -24,7 +24,6 @@ from tests.postgresql import empty_database
 DAVE, ANNA = Account(1, "dave", False, 1.0), Account(2, "anna", False, 1.0)
 LIMITS = AccountLimits(1000, 3)
 PATH = "rss.xml"
-FILES = "hosting_feed"
 
 
 def a_document(body: bytes = b"<rss/>", media_type: str = "application/rss+xml") -> HostedDocument:

@@ -53,11 +53,6 @@ class OutsideTestCase(DoctorTestCase):
         self.answer: FeedAnswer | Exception | None = None
         self.patch(outside, "_find_unreachable", lambda _: [])
 
-    def through_nginx(self, headers: Mapping[str, str]) -> Mapping[str, str]:
-        """What the broker learns if the proxy adds the caller's address, as the manual has it."""
-        hops = ", ".join(filter(None, (headers.get("X-Forwarded-For"), "198.51.100.7")))
-        return {**DIRECT, "client": "198.51.100.7", "forwarded_for": hops}
-
     async def ask(self, url: str, headers: Mapping[str, str]) -> FeedAnswer:
         self.asked.append((url, headers))
         if isinstance(self.answer, Exception):
