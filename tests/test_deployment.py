@@ -13,9 +13,7 @@ from configparser import ConfigParser
 from functools import partial
 from ipaddress import ip_network
 from pathlib import Path
-from shutil import rmtree
 from signal import SIGHUP, SIGINT, SIGTERM
-from tempfile import mkdtemp
 
 import yaml
 from sqlalchemy import make_url
@@ -84,13 +82,6 @@ class TacTests(DeploymentTests):
         self.assertIn(b"rsscloud-broker", body)
         broker.stop()
         self.assertTrue((self.directory / "kept here" / "broker.sqlite").is_file())
-
-    def test_a_configuration_that_cannot_be_used(self) -> None:
-        config = self.written("broker.toml", "lisen = []\n")
-        broker = self.start(RSSCLOUD_BROKER_CONFIG=str(config))
-        self.assertEqual(broker.wait(), 1)
-        self.assertIn(f"rsscloud-broker: {config}: lisen: unknown key", broker.output)
-        self.assertNotIn("Traceback", broker.output)
 
 
 def unit(name: str) -> ConfigParser:
@@ -268,43 +259,6 @@ class SystemdTests(DeploymentTests):
         self.assertIn(broker.wait(), (-SIGTERM, -SIGINT))
         self.assertEqual(broker.output.count(", shutting down."), 1)
         self.assertNotIn("Traceback", broker.output)
-
-    def test_a_unix_socket_that_systemd_made(self) -> None:
-        """The socket's file belongs to systemd: it keeps its mode, and stays after a stop.
-
-        The socket also serves the next broker that systemd starts.
-        """
-        short = Path(mkdtemp())  # names of sockets are
-        self.addCleanup(rmtree, short)
-        place = short / "broker.sock"
-        with socket.socket(socket.AF_UNIX) as listening:
-            listening.bind(str(place))
-            place.chmod(0o600)
-            listening.listen()
-            for _ in ("at first", "after a restart"):
-                broker = self.activated(listening.fileno())
-                with socket.socket(socket.AF_UNIX) as caller:
-                    caller.settimeout(TIMEOUT)
-                    caller.connect(str(place))
-                    caller.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-                    self.assertRegex(caller.makefile("rb").readline(), rb"^HTTP/1\.1 200 ")
-                self.assertEqual(place.stat().st_mode & 0o777, 0o600)
-                broker.stop()
-                self.assertNotIn("Traceback", broker.output)
-        self.assertTrue(place.is_socket())
-
-    def activated(self, number: int) -> Process:
-        """Start a broker with a UNIX socket that was opened before, by its descriptor."""
-        line = [
-            *(str(BIN / "twistd"), "--nodaemon", "--pidfile=", "rsscloud-broker"),
-            *("--data", "data", "--listen", "systemd:domain=UNIX:index=0"),
-        ]
-        return Process(
-            self,
-            [sys.executable, "-c", ACTIVATOR, f"{number}", "rsscloud-broker.socket", *line],
-            cwd=self.directory,
-            pass_fds=[number],
-        )
 
 
 class DockerfileTests(DeploymentTests):

@@ -12,13 +12,11 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request, Site
 
 from rsscloud_broker.client.any_address import AnyAddress
-from rsscloud_broker.client.listener import MAX_BODY_BYTES
 from rsscloud_broker.client.web import ClientError, Web
 from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.util.clock import SystemClock
 from rsscloud_broker.wire import soap, xmlrpc
 from rsscloud_broker.wire.cloud import Cloud, encode, from_url
-from tests.client.clouds import FirstCloud, NodeCloud
 from tests.client.recording import Answer, Server, fields_of
 from tests.commands.cases import Command, ProcessTests, running
 
@@ -135,50 +133,6 @@ class ListenTests(ProcessTests):
                 self.assertEqual(await command.ended, 0)
                 self.assertEqual(command.lines.pending, [])
 
-    async def test_a_cloud_of_2003(self) -> None:
-        """It takes five parameters, and calls back by its own protocol."""
-        for protocol in ("xml-rpc", "soap"):
-            with self.subTest(protocol):
-                cloud = FirstCloud(protocol)
-                feed = self.serve_feed(cloud, "xmlStorageSystem.rssPleaseNotify", protocol)
-                command = self.start("listen", feed)
-                await self.told(command, b"The registration was accepted.")
-                (known,) = cloud.registered
-                web = Web(AnyAddress(Agent(running), SystemClock(running)))
-                url = f"http://127.0.0.1:{known.port}{known.path}"
-                reply = await web.post(url, *known.notification(feed))
-                decode = xmlrpc.decode_response if protocol == "xml-rpc" else soap.decode_response
-                self.assertIs(decode(reply.body), True)
-                self.assertIn(feed, await command.lines.get())
-                self.assertEqual(cloud.faults, [])
-                self.interrupt(command)
-                self.assertEqual(await command.ended, 0)
-
-    async def test_rsscloud_server(self) -> None:
-        for path, procedure, protocol in (
-            ("/pleaseNotify", "", "http-post"),
-            ("/RPC2", "rssCloud.pleaseNotify", "xml-rpc"),
-        ):
-            cloud = NodeCloud()
-            feed = self.serve_feed(cloud, procedure, protocol, path)
-            command = self.start("listen", feed)
-            await self.told(command, f"{feed}: ".encode())
-            self.assertEqual(
-                [each[0] or each[3] for each in cloud.registered],
-                ["http-post" if protocol == "http-post" else "rssCloud.notify"],
-            )
-            self.interrupt(command)
-            self.assertEqual(await command.ended, 0)
-
-    def serve_feed(
-        self, cloud: Resource, procedure: str, protocol: str, path: str = "/RPC2"
-    ) -> str:
-        """Serve a cloud, and a feed that names it; returns the URL of the feed."""
-        port = int(self.serve(cloud).rpartition(":")[2])
-        named = encode(Cloud("127.0.0.1", port, path, procedure, protocol))
-        feed = Server(Answer(f"<rss><channel>{named}</channel></rss>".encode()))
-        return f"{self.serve(feed)}/rss.xml"
-
     async def test_a_named_broker_is_asked_in_place_of_the_feed(self) -> None:
         cloud = SmallCloud()
         broker = self.serve(cloud)
@@ -206,12 +160,6 @@ class ListenTests(ProcessTests):
         self.assertIn("'please notify' cannot be the name of an operation", said)
         self.assertEqual(said.count("\n"), 1, said)
 
-    async def test_a_registration_that_fails(self) -> None:
-        refusal = b'<notifyResult success="false" msg="Not today."/>'
-        broker = self.serve(Server(Answer(refusal)))
-        command = self.start("listen", "http://example.org/rss.xml", "--broker", broker)
-        self.assertEqual((await command.ended, command.errors), (1, b"Error: Not today.\n"))
-
     async def test_a_port_that_is_taken(self) -> None:
         port = self.serve(Resource()).rpartition(":")[2]
         command = self.start(
@@ -220,20 +168,6 @@ class ListenTests(ProcessTests):
         self.assertEqual(await command.ended, 1)
         self.assertIn(f"127.0.0.1:{port}".encode(), command.errors)
         self.assertEqual(command.errors.count(b"\n"), 1)
-
-    async def test_a_large_request_is_cut_short(self) -> None:
-        broker = self.serve(cloud := SmallCloud())
-        command = self.start("listen", "http://example.org/rss.xml", "--broker", broker)
-        await self.told(command, b"It worked.")
-        cloud.registered["url1"] += "x" * MAX_BODY_BYTES
-        await cloud.notify()
-        self.assertEqual([reply.status for reply in cloud.replies], [200, 413])
-
-    async def test_a_feed_without_a_cloud(self) -> None:
-        feed = f"{self.serve(Server(Answer(b'<rss><channel/></rss>')))}/rss.xml"
-        command = self.start("listen", feed)
-        self.assertEqual(await command.ended, 1)
-        self.assertIn(b"names no cloud. Name a broker with --broker.", command.errors)
 
     async def told(self, command: Command, sentence: bytes) -> None:
         """Wait until a command has written a text to stderr."""

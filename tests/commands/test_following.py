@@ -15,8 +15,6 @@ from time import monotonic, sleep
 from treq.client import HTTPClient
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.client import Agent
-from twisted.web.resource import Resource
-from twisted.web.server import NOT_DONE_YET, Request
 
 from tests.client.recording import Answer, Server, fields_of
 from tests.commands.cases import Command, CommandTests, ProcessTests, running
@@ -152,12 +150,6 @@ class FollowTests(ProcessTests):
             self.assertEqual(command.lines.pending, ["done"])
             self.assertEqual(self.marked(), "urn:1")
 
-    async def test_stops_while_it_waits(self) -> None:
-        command = self.follow(self.serve(Server(feed(1))))
-        await command.lines.get()
-        self.interrupt(command)
-        self.assertEqual((await command.ended, command.errors), (0, b""))
-
     async def test_reader_that_goes_away(self) -> None:
         first, second = feed(1), feed(2, 1)
         first.headers = second.headers = {"Cache-Control": "max-age=0"}
@@ -167,18 +159,6 @@ class FollowTests(ProcessTests):
         command.transport.closeStdout()
         self.assertEqual((await command.ended, command.errors), (0, b""))
         self.assertEqual(self.marked(), "urn:1")
-
-    async def test_server_that_is_down_for_a_while(self) -> None:
-        url = self.serve(Server(Answer(b"", 503), feed(1)))
-        command = self.follow(url)
-        await self.told(command, b"the server answers 503. Trying again in 1 s.")
-        self.assertEqual(json.loads(await command.lines.get())["title"], "1")
-
-    async def test_document_without_end(self) -> None:
-        command = self.follow(self.serve(Endless()), "--once", "--tries", "1")
-        self.assertEqual(await command.ended, 1)
-        self.assertIn(b"is too large to be read: ", command.errors)
-        self.assertIn(b"is larger than 10485760 bytes", command.errors)
 
     async def test_push(self) -> None:
         """A hub that calls makes the follower read at once, and not after an hour."""
@@ -199,30 +179,6 @@ class FollowTests(ProcessTests):
         command = self.follow(self.serve(Server(feed(1))), "--push", "--host", "127.0.0.1")
         await self.told(command, b"Polling only: ")
         self.assertEqual(json.loads(await command.lines.get())["title"], "1")
-
-
-class Endless(Resource):
-    """A document of more bytes than anybody reads."""
-
-    isLeaf = True
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gone = False
-
-    def render_GET(self, request: Request) -> int:
-        request.notifyFinish().addBoth(self._end)
-        request.write(ATOM.partition("{")[0].encode())
-        self._write(request)
-        return NOT_DONE_YET
-
-    def _end(self, _: object) -> None:
-        self.gone = True
-
-    def _write(self, request: Request) -> None:
-        if not self.gone:
-            request.write(b"<x>" + b"y" * 1_000_000 + b"</x>")
-            running.callLater(0, self._write, request)
 
 
 class KilledTests(SynchronousTestCase):

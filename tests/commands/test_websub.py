@@ -16,7 +16,6 @@ from rsscloud_broker.commands.calling import own_address
 from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.util.clock import SystemClock
 from rsscloud_broker.wire.websub import sign
-from tests.client.recording import Answer, Server
 from tests.commands.cases import Command, CommandTests, ProcessTests, running
 
 
@@ -66,12 +65,6 @@ class PublishTests(ProcessTests):
         self.assertEqual((await command.ended, command.errors), (0, b""))
         self.assertEqual((await hub.asked.get())["hub.mode"], "publish")
 
-    async def test_refused(self) -> None:
-        broker = self.serve(Server(Answer(b"Not today.\n", 403)))
-        command = self.start("publish", "http://a.example/", "--broker", broker)
-        self.assertEqual(await command.ended, 1)
-        self.assertIn(b"HTTP status 403: Not today.\n", command.errors)
-
 
 class ListenTests(ProcessTests):
     async def test_from_the_topic_to_the_end(self) -> None:
@@ -93,26 +86,6 @@ class ListenTests(ProcessTests):
         self.assertEqual(ending["hub.mode"], "unsubscribe")
         self.assertEqual((await hub.verify(ending)).body, b"x91")
         self.assertEqual(await command.ended, 0)
-
-    async def test_a_hub_that_redirects_to_another_one(self) -> None:
-        """As in the tests 203 and 204 of websub.rocks."""
-        for status in (307, 308):
-            hub = SmallHub()
-            there = self.serve(hub)
-            moved = Server(Answer(b"", status, {"Location": f"{there}/hub"}))
-            command = self.start(
-                *("listen", f"{there}/topic", "--protocol", "websub"),
-                *("--broker", self.serve(moved)),
-            )
-            form = await hub.asked.get()
-            self.assertEqual((await hub.verify(form)).body, b"x91")
-            await self.told(command, b"subscribed for 600 seconds")
-            self.assertEqual((await hub.deliver(form, "")).status, 202)
-            self.assertIn(f"{there}/topic 4 bytes", await command.lines.get())
-            self.interrupt(command)
-            ending = await hub.asked.get()
-            self.assertEqual((await hub.verify(ending)).body, b"x91")
-            self.assertEqual(await command.ended, 0)
 
     async def test_a_named_broker(self) -> None:
         hub = SmallHub()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 from tests import nursery
@@ -13,7 +12,6 @@ from tests.e2e.fixture import (
     Broker,
     EndToEndTestCase,
     run,
-    until,
 )
 from tests.e2e.servers import RECEIVERS, HttpPostReceiver, Receiver
 
@@ -55,44 +53,6 @@ class CommandTestCase(EndToEndTestCase):
         # An export says what it leaves out.
         self.assertRegex(done.stderr, r"\A(Not exported are [^\n]*\n)?\Z")
         return done.stdout
-
-
-class ListenTests(CommandTestCase):
-    def listening(self, *arguments: object, feeds: Sequence[str]) -> Listening:
-        """A ``listen`` whose registrations have been accepted."""
-        listening = Listening(self.directory(), *feeds, "--host", "127.0.0.1", *arguments)
-        self.addCleanup(listening.stop)
-        until(
-            lambda: all(f"{feed}: Th" in listening.told for feed in feeds),
-            f"the registrations of {feeds}",
-        )
-        return listening
-
-    def assert_prints(self, listening: Listening, feeds: Sequence[str]) -> None:
-        until(lambda: len(listening.topics) >= len(feeds), f"notifications of {feeds}")
-        self.assertEqual(sorted(listening.topics), sorted(feeds))
-
-    def test_every_protocol_by_the_cloud_of_the_feed(self) -> None:
-        broker, origin = self.shared_broker(), self.origin()
-        feeds = [
-            origin.feed(
-                f"/{protocol}.xml",
-                f'<cloud domain="127.0.0.1" port="{broker.port}" path="{path}" '
-                f'registerProcedure="{procedure}" protocol="{protocol}"/>',
-            )
-            for protocol, path, procedure in (
-                ("http-post", "/rsscloud/pleaseNotify", ""),
-                ("xml-rpc", "/RPC2", "rssCloud.pleaseNotify"),
-                ("soap", "/soap", "xmlStorageSystem.rssPleaseNotify"),
-            )
-        ]
-        for protocol in ("http-post", "xml-rpc", "soap"):
-            with self.subTest(protocol):
-                listening = self.listening("--protocol", protocol, feeds=feeds)
-                for feed in feeds:
-                    origin.change(feed)
-                    broker.ping(feed)
-                self.assert_prints(listening, feeds)
 
 
 class PingTests(CommandTestCase):

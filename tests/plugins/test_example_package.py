@@ -48,31 +48,22 @@ CHECKOUT = Path(__file__).parents[2]
 EXAMPLE = CHECKOUT / "docs" / "examples" / "rsscloud-broker-example"
 NAMES = ("hello_ping", "json_post", "line_log", "notices")
 
-#: Does what the broker does when it starts: reads tables from stdin, prints which plugins run.  Of
-#: several configurations, with NUL between them, it says why each is refused.
+#: Does what the broker does when it starts: reads tables from stdin, prints which plugins run.
 START = """
 import json, sys
-from rsscloud_broker.config import ConfigError, loads
-from rsscloud_broker.runtime.plugin_discovery import KINDS, PluginError, discover, select
+from rsscloud_broker.config import loads
+from rsscloud_broker.runtime.plugin_discovery import KINDS, discover, select
 
-refusals = []
-for text in sys.stdin.read().split("\\0"):
-    try:
-        config = loads(text, "broker.toml")
-        makers = discover()
-        chosen = {
-            kind: {
-                maker.name: repr(options)
-                for maker, options in select(
-                    makers.of_kind(kind), getattr(config, kind), kind, "broker.toml"
-                )
-            }
-            for kind in KINDS
-        }
-    except (ConfigError, PluginError) as error:
-        refusals.append(str(error))
-if refusals:
-    sys.exit("\\0".join(refusals))
+config, makers = loads(sys.stdin.read(), "broker.toml"), discover()
+chosen = {
+    kind: {
+        maker.name: repr(options)
+        for maker, options in select(
+            makers.of_kind(kind), getattr(config, kind), kind, "broker.toml"
+        )
+    }
+    for kind in KINDS
+}
 found = {kind: sorted(makers.of_kind(kind)) for kind in KINDS}
 files = sorted({sys.modules[type(m).__module__].__file__ for m in makers.sinks.values()})
 print(json.dumps({"found": found, "chosen": chosen, "files": files}))
@@ -118,16 +109,11 @@ class InstalledTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.python, self.site_packages = environment()
 
-    def start(self, text: str = "", drop_in: Path | None = None) -> dict[str, Any]:
-        status, out, err = run(self.python, "-c", START, text=text, drop_in=drop_in)
+    def start(self, text: str = "") -> dict[str, Any]:
+        status, out, err = run(self.python, "-c", START, text=text)
         self.assertEqual(status, 0, err)
         started: dict[str, Any] = json.loads(out)
         return started
-
-    def refusal(self, text: str = "", drop_in: Path | None = None) -> str:
-        status, out, err = run(self.python, "-c", START, text=text, drop_in=drop_in)
-        self.assertEqual((status, out), (1, ""), err)
-        return err
 
     def drop(self, text: str) -> Path:
         """A directory with another drop-in module, of another package."""
@@ -148,6 +134,7 @@ class InstalledTests(SynchronousTestCase):
 
     def test_found(self) -> None:
         started = self.start()
+        self.assertEqual(self.chosen(started), {})
         self.assertIn("hello_ping", started["found"]["front_doors"])
         self.assertIn("json_post", started["found"]["notifiers"])
         self.assertIn("line_log", started["found"]["sinks"])
@@ -159,11 +146,6 @@ class InstalledTests(SynchronousTestCase):
         added = self.site_packages / "rsscloud_broker"
         sources = {str(path.relative_to(added)) for path in added.rglob("*.py")}
         self.assertEqual(sources, {"plugins/rsscloud_broker_example.py"})
-
-    def test_not_enabled_unless_configured(self) -> None:
-        self.assertEqual(self.chosen(self.start()), {})
-        disabled = "[sinks.line_log]\nenabled = false\n"
-        self.assertEqual(self.chosen(self.start(disabled)), {})
 
     def test_enabled(self) -> None:
         tables = """
@@ -207,60 +189,6 @@ class InstalledTests(SynchronousTestCase):
         self.assertRegex(
             out, f"sinks +other +no +{module} .*broken_example.py\\) +a second archive"
         )
-
-    def test_wrong_options(self) -> None:
-        wrong = (
-            ("[sinks.line_log]", "[sinks.line_log] path: missing"),
-            ("[sinks.line_log]\npath = 5", "[sinks.line_log] path: must be a string in quotes"),
-            (
-                "[notifiers.json_post]\ndrop_after_failures = 0",
-                "[notifiers.json_post] drop_after_failures: must",
-            ),
-            ("[notifiers.json_post]\nmember = 'x'", "must be one of 'topic', 'url', 'changed'"),
-            ("[notifiers.json_post]\nmembr = 'x'", "the nearest known is 'member'"),
-            ("[front_doors.hello_pong]", "the nearest known is 'hello_ping'"),
-        )
-        refusals = self.refusal("\0".join(table for table, _ in wrong)).split("\0")
-        for (_, message), refusal in zip(wrong, refusals, strict=True):
-            self.assertIn(message, refusal)
-            self.assertTrue(refusal.startswith("broker.toml: "), refusal)
-
-    def test_broken_import(self) -> None:
-        drop_in = self.drop("import no_such_module")
-        refusal = self.refusal(drop_in=drop_in)
-        file = drop_in / "rsscloud_broker" / "plugins" / "broken_example.py"
-        self.assertIn(
-            f"rsscloud_broker.plugins.broken_example ({file}) cannot be imported: "
-            "ModuleNotFoundError: No module named 'no_such_module'",
-            refusal,
-        )
-        self.assertIn("line_log", refusal.partition("found: ")[2])
-
-    def test_broken_interface(self) -> None:
-        drop_in = self.drop(
-            """
-            from zope.interface import implementer
-            from rsscloud_broker.interfaces import ISinkMaker
-
-            @implementer(ISinkMaker)
-            class Maker:
-                name = "broken"
-
-            broken = Maker()
-            """
-        )
-        refusal = self.refusal(drop_in=drop_in)
-        self.assertIn("broken_example.broken (", refusal)
-        self.assertIn("does not keep to ISinkMaker", refusal)
-
-    def test_broken_name(self) -> None:
-        drop_in = self.drop(
-            "from rsscloud_broker_example.line_log import LineLogMaker\nagain = LineLogMaker()"
-        )
-        refusal = self.refusal(drop_in=drop_in)
-        self.assertIn("the name 'line_log', which is taken among the sinks", refusal)
-        self.assertIn("rsscloud_broker.plugins.rsscloud_broker_example.line_log (", refusal)
-        self.assertIn("rsscloud_broker.plugins.broken_example.again (", refusal)
 
 
 # --- what the example's plugins do -------------------------------------------
