@@ -173,25 +173,6 @@ class ClusterTests(EndToEndTestCase):
         self.assertEqual((self.twice(), self.errors()), (0, 0))
         self.assertNotIn("Not waiting any longer", stopped.log)
 
-    def test_node_that_stood_still_records_nothing_under_lost_claims(self) -> None:
-        self.start(2)
-        stopped = self.nodes[0]
-        self.publish(stopped)
-        self.until_told(MANY // 5)
-        stopped.signal(signal.SIGSTOP)
-        self.until_told()
-        until(lambda: self.rows(node) == 1, "the claims to be lost")
-        stopped.signal(signal.SIGCONT)
-        until(lambda: "stood still" in stopped.log, "the node to notice")
-        self.until_done()
-        self.assertLessEqual(self.twice(), TWICE)
-        until(lambda: self.rows(node) == 2, "the node to come back")
-        self.assertEqual(self.errors(), 0)
-        self.publish(stopped)
-        self.until_told()
-        self.until_done()
-        self.assertEqual(self.twice(), 0)
-
     def claimants(self) -> set[int]:
         """The nodes that have claimed parts of fan-outs."""
         with open_database(self.url, writes=False) as connection:

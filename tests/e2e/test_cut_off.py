@@ -117,15 +117,6 @@ class CutOffTests(EndToEndTestCase):
                 self.assertTrue(reply.accepted, reply)
         until(lambda: " 503 " in self.cut.log, "the broker to have been asked")
 
-    def test_callers_of_nginx_while_brokers_restart(self) -> None:
-        """One restarts just after the other, and none is left out then."""
-        for node in (self.cut, self.other, self.cut, self.other):
-            node.restart()
-            for make in PLAIN.values():
-                reply = make(self.feed, "a ping").send(self.nginx.port)
-                assert reply is not None
-                self.assertTrue(reply.accepted, reply)
-
     def test_manual(self) -> None:
         """Its settings are those of the containers, which are tested here."""
         wanted = directives(containers_recipe("127.0.0.1:5337", "127.0.0.1:5338"))

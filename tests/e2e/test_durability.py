@@ -107,12 +107,6 @@ class KilledBeforeNotificationTests(EndToEndTestCase):
     def test_rsscloud(self) -> None:
         self.killed_after(lambda broker, feed: "Thanks" in broker.ping(feed).text, readable=True)
 
-    def test_weblog_updates(self) -> None:
-        self.killed_after(
-            lambda broker, feed: xmlrpc(broker, "weblogUpdates.rssUpdate", "A", feed),
-            readable=True,
-        )
-
     def test_weblog_updates_before_the_feed_was_read(self) -> None:
         self.killed_after(
             lambda broker, feed: xmlrpc(broker, "weblogUpdates.extendedPing", "A", feed, feed),

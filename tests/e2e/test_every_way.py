@@ -153,20 +153,6 @@ class EveryWayTests(EverybodyTestCase):
             with self.subTest(way=name):
                 self.assert_everybody_told(everybody, feed, origin.pages["/rss.xml"])
 
-    def test_every_spelling_reaches_every_subscriber(self) -> None:
-        """A topic is one however its URL is spelled, and subscribers are sent what they
-        wrote."""
-        broker, origin = self.shared_broker(), self.origin()
-        feed = origin.feed()
-        spelled = feed.replace("http://", "HTTP://").replace("/rss.xml", "/a/../%72ss.xml")
-        plain, other = self.everybody(broker, feed), self.everybody(broker, spelled)
-        for name in ("rssCloud by form", "weblogUpdates.rssUpdate", "PubSubHubbub"):
-            for url in (feed, spelled):
-                origin.change(feed)
-                self.assertTrue(WAYS[name](broker, url), name)
-                self.assert_everybody_told(plain, feed, origin.pages["/rss.xml"])
-                self.assert_everybody_told(other, spelled, origin.pages["/rss.xml"])
-
     def test_one_reading_for_all_who_ping_at_once(self) -> None:
         broker, origin = self.shared_broker(), self.origin()
         feed = origin.feed()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPException
 from itertools import count
 from pathlib import Path
@@ -152,22 +151,6 @@ class ClientsTests(EndToEndTestCase):
         broker.restart()
         self.assertEqual(request(f"{broker.url}/feeds/dave/rss.xml").text, a_feed("again"))
         self.assertNotIn(PASSWORD, broker.log)
-
-
-class AtOnceTests(EndToEndTestCase):
-    def test_saves_at_the_same_moment(self) -> None:
-        broker = with_account(self.own_broker("[apps.hosting]\nsaves_per_account = 10\n"))
-        feeds = [a_feed(str(number)) for number in range(40)]
-        with ThreadPoolExecutor(8) as threads:
-            urls = set(threads.map(lambda feed: save(broker, feed), feeds))
-        self.assertEqual(len(urls), 1)
-        served = request(f"{broker.url}/feeds/dave/rss.xml").text
-        with open_database(broker.database, writes=False) as conn:
-            bodies = "SELECT body FROM hosting_version ORDER BY id"
-            kept = [body.decode() for body in conn.execute(text(bodies)).scalars()]
-            pings = conn.execute(text("SELECT count(*) FROM ping")).scalar()
-        self.assertEqual((len(kept), kept[-1], pings), (20, served, 40))
-        self.assertLessEqual(set(kept), set(feeds))
 
 
 class Savers:

@@ -10,7 +10,7 @@ from typing import Any
 import feedparser
 
 from tests.e2e.fixture import Broker, EndToEndTestCase, request, run_here
-from tests.e2e.programs import output, perl, program
+from tests.e2e.programs import output, program
 
 CLIENTS = Path(__file__).parent / "clients"
 
@@ -60,18 +60,6 @@ class PostingTests(EndToEndTestCase):
         self.assertEqual((got["title"], got["categories"]), ("Grüße", ["one"]))
         self.assertIs(server.blogger.deletePost("key", number, *who, True), True)
         self.assertEqual(self.feed(self.broker).entries, [])
-
-    def test_perl(self) -> None:
-        command = perl(CLIENTS / "metaweblog_lite.pl", "XMLRPC::Lite")
-        lines = output([*command, self.broker.url, "anna", PASSWORD]).splitlines()
-        said = {name: (answer, fault) for name, answer, fault in map(json.loads, lines)}
-        self.assertEqual(said["blogs"][0][0]["blogName"], "anna")
-        self.assertEqual(said["get"][0]["description"], "Grüße &amp; more")
-        self.assertEqual(said["get"][0]["categories"], ["one", "two"])
-        self.assertEqual(said["edit"], ("1", None))
-        self.assertEqual([each["description"] for each in said["recent"][0]], ["Changed"])
-        self.assertTrue(said["wrong"][1].startswith("403: "), said["wrong"])
-        self.assertTrue(said["none"][1].startswith("404: "), said["none"])
 
     def test_curl(self) -> None:
         """As the specification of Micropub shows it."""

@@ -15,7 +15,6 @@ from subprocess import CompletedProcess
 from urllib.parse import quote
 
 from tests.e2e.fixture import (
-    WITH_COURIERS,
     Broker,
     EndToEndTestCase,
     request,
@@ -49,13 +48,6 @@ class StopTests(EndToEndTestCase):
         with socket.create_connection(("127.0.0.1", broker.port)):  # a client that says nothing
             broker.terminate()
             self.assert_clean_end(broker)
-
-    def test_at_once(self) -> None:
-        broker = self.own_broker(WITH_COURIERS)
-        broker.by_command = True
-        broker.start()
-        broker.terminate()
-        self.assert_clean_end(broker)
 
     def notifying(self) -> tuple[Broker, str, HttpPostReceiver]:
         """A broker that waits for the answer of a subscriber, and what it tells of to whom."""

@@ -13,7 +13,7 @@ from xmlrpc.client import ServerProxy
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.e2e.fixture import Broker, request, until
+from tests.e2e.fixture import Broker, until
 from tests.e2e.servers import Server, XMLRPCServer
 
 HOUR = 3600
@@ -139,32 +139,6 @@ class OldPingServer(Server):
     def _ping(self, name: Any, url: Any) -> dict[str, Any]:
         self.heard.append(name)
         return {"flerror": False, "message": f"Thanks for the ping of {url}."}
-
-
-class OldServerTests(Brokers):
-    """Servers of other makes are notified, too, while another target is dead."""
-
-    def test_plain_pings_for_a_server_that_knows_no_others(self) -> None:
-        server = OldPingServer()
-        server.start()
-        self.addCleanup(server.stop)
-        relay, dead = self.brokers(2)
-        url = f"http://127.0.0.1:{server.port}/RPC2"
-        self.configure(
-            relay, relay_to(dead) + f'[[sinks.relay.targets]]\nurl = "{url}"\nrate = 100\n'
-        )
-        relay.start()
-        for number in range(5):
-            ping(relay, f"blog{number}")
-        until(lambda: len(server.heard) == 5, "all pings to be passed on")
-        self.assertEqual(server.heard, [f"blog{number}" for number in range(5)])
-        self.wait_for_log(relay, "delivered", "The broker passed a ping for")
-        self.wait_for_log(relay, "failed", "The broker could not pass a ping for")
-
-    def wait_for_log(self, broker: Broker, outcome: str, said: str) -> None:
-        """Wait until the event log has a sentence about a relay."""
-        page = f"{broker.url}/log?kind=relay&outcome={outcome}"
-        until(lambda: said in request(page).text, said)
 
 
 def followed(broker: Broker) -> set[object]:
