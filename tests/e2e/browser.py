@@ -161,8 +161,12 @@ class BrowserTestCase(EndToEndTestCase):
         """
         for name, value in fields.items():
             page.fill(f'{form} [name="{name}"]', value)
+        self.press(page, f"{form} button")
+
+    def press(self, page: Page, selector: str) -> None:
+        """Press a button, and wait for the page that answers."""
         with page.expect_navigation():
-            page.click(f"{form} button")
+            page.click(selector)
 
     def follow(self, page: Page, path: str) -> None:
         """Click on a link in the main part of a page, and wait for what is there."""

@@ -201,6 +201,7 @@ class HttpPostReceiver(Receiver):
     """Told by ``http-post``; repeats challenges.
 
     :ivar challenged: the topics of the challenges.
+    :ivar status: with which it answers notifications.
     """
 
     protocol = "http-post"
@@ -208,6 +209,7 @@ class HttpPostReceiver(Receiver):
     def __init__(self, port: int = 0, host: str = "127.0.0.1") -> None:
         super().__init__(http_server(_HttpPostHandler, self, port, host))
         self.challenged: list[str] = []
+        self.status = 200
 
 
 class _HttpPostHandler(Handler):
@@ -219,7 +221,7 @@ class _HttpPostHandler(Handler):
     def do_POST(self) -> None:
         form = parse_qs(self.body().decode())
         self.owner.hear(form["url"][0])
-        self.answer(200, b"thanks")
+        self.answer(self.owner.status, b"thanks")
 
 
 class DeafReceiver(Receiver):

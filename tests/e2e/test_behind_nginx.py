@@ -10,13 +10,12 @@ from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
 from shutil import rmtree
-from signal import SIGTERM
 from tempfile import mkdtemp
 from typing import Any
 from urllib.parse import urlencode
 from xmlrpc.client import ServerProxy
 
-from tests.e2e.fixture import Answer, Broker, EndToEndTestCase, request, run, until
+from tests.e2e.fixture import Answer, Broker, EndToEndTestCase, request, until
 from tests.e2e.installed import (
     ActivatedBroker,
     has_ipv6,
@@ -27,7 +26,6 @@ from tests.e2e.installed import (
 )
 from tests.e2e.nginx import ApacheProcess, CaddyProcess, NginxProcess, ProxyProcess
 from tests.e2e.servers import HttpPostReceiver, Origin, Receiver
-from tests.e2e.test_command import Listening
 
 PUBLIC_URL = 'public_url = "https://broker.example"'
 
@@ -243,36 +241,6 @@ class RecipeTests(RecipeTestCase):
     def test_subscribers(self) -> None:
         self.assert_subscriber_is_told(self.origin())
 
-    def test_commands(self) -> None:
-        """``listen`` and ``ping`` trust the certificate that ``--cacert`` names, and no other."""
-        origin = self.origin()
-        feed = origin.feed()
-        there = ("--broker", self.url)
-        trusting = (*there, "--cacert", self.certificate)
-        listening = Listening(self.directory(), feed, "--host", "127.0.0.1", *trusting)
-        self.addCleanup(listening.stop)
-        until(lambda: "Thanks for the registration" in listening.told, "the registration")
-        origin.change(feed)
-        pinged = run("rsscloud-broker", "ping", feed, *trusting)
-        self.assertEqual((pinged.stdout, pinged.stderr), ("Thanks for the ping.\n", ""))
-        until(lambda: feed in listening.topics, "the notification")
-        for command in ("ping", "listen"):
-            refused = run("rsscloud-broker", command, feed, *there)
-            self.assertEqual((refused.returncode, refused.stdout), (1, ""))
-            self.assertIn("certificate verify failed", refused.stderr)
-            self.assertIn("--cacert", refused.stderr)
-            self.assertEqual(refused.stderr.count("\n"), 1, refused.stderr)
-
-    def test_stopping(self) -> None:
-        """The socket's file is systemd's; a second SIGTERM changes nothing."""
-        self.broker.terminate()
-        self.broker.terminate()
-        self.assertEqual(self.broker.ended(), -SIGTERM)
-        self.assertTrue(self.place.is_socket())
-        self.assertIn("Server Shut Down.", self.broker.log)
-        for bad in ("Traceback", "TCP_NODELAY", "Operation not permitted"):
-            self.assertNotIn(bad, self.broker.log)
-
 
 class TCPTests(BehindNginxTestCase):
     """The other way of the manual: the broker listens on loopback, and names its proxies."""
@@ -284,22 +252,3 @@ class TCPTests(BehindNginxTestCase):
         upstream = {"unix:/run/rsscloud-broker.sock": f"127.0.0.1:{broker.port}"}
         self.proxied(broker, replaced(nginx_recipe(), upstream))
         self.assert_subscriber_is_told(self.origin())
-
-
-class BareTests(EndToEndTestCase):
-    """An nginx that knows no more than where to pass requests on."""
-
-    def test_strangers_are_no_programs_on_this_machine(self) -> None:
-        for configuration, statuses in (
-            (PUBLIC_URL, {401}),
-            (f"{PUBLIC_URL}\n[http]\nlocal_programs = 'always'", {200}),
-        ):
-            broker = self.own_broker(configuration, ())
-            broker.start()
-            nginx = NginxProcess(self.directory() / "nginx")
-            passed = f"location / {{ proxy_pass http://127.0.0.1:{broker.port}; }}"
-            nginx.start_with(f"server {{ listen 127.0.0.1:{nginx.port}; {passed} }}")
-            self.addCleanup(nginx.stop)
-            through = request(f"http://127.0.0.1:{nginx.port}/metrics", source=CLIENT).status
-            itself = request(f"http://127.0.0.1:{broker.port}/metrics").status
-            self.assertEqual({through, itself}, statuses)

@@ -136,14 +136,6 @@ class ClusterTests(EndToEndTestCase):
     def twice(self) -> int:
         return sum(count - 1 for count in self.heard.values())
 
-    def test_two_nodes_share_one_fanout(self) -> None:
-        """That it is hinted at once is tested in ``tests.storage.test_nodes``."""
-        self.pause = 0.002  # so that the fan-out lasts for some seconds
-        self.start(2)
-        for _ in range(2):
-            self.both_take_part()
-        self.assertEqual(sum(one.delivered() for one in self.nodes), 2 * MANY)
-
     def test_node_that_is_killed_loses_nothing(self) -> None:
         self.start(2)
         killed = self.nodes[0]

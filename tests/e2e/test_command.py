@@ -3,46 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from pathlib import Path
 
-from tests import nursery
 from tests.e2e.fixture import (
-    TIMEOUT,
     Broker,
     EndToEndTestCase,
     run,
 )
 from tests.e2e.servers import RECEIVERS, HttpPostReceiver, Receiver
-
-
-class Listening:
-    """A ``listen`` that runs, and what it prints."""
-
-    def __init__(self, directory: Path, *arguments: object) -> None:
-        self._out, self._err = directory / "out", directory / "err"
-        with self._out.open("wb") as out, self._err.open("wb") as err:
-            self._process = subprocess.Popen(
-                nursery.command_line("rsscloud-broker", "listen", *arguments),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-            )
-
-    @property
-    def topics(self) -> list[str]:
-        """The topics it has printed, one for each notification."""
-        return [line.split()[1] for line in self._out.read_text(encoding="utf-8").splitlines()]
-
-    @property
-    def told(self) -> str:
-        """What it has said besides."""
-        return self._err.read_text(encoding="utf-8")
-
-    def stop(self) -> int:
-        """Interrupt it as people do; its exit status."""
-        self._process.terminate()
-        return self._process.wait(TIMEOUT)
 
 
 class CommandTestCase(EndToEndTestCase):

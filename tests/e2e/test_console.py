@@ -6,11 +6,12 @@ import json
 import re
 from typing import Any, Literal
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
+from rsscloud_broker.delivery.breakers import THRESHOLD
 from tests.e2e.browser import DESK, PHONE, BrowserTestCase
-from tests.e2e.fixture import Broker, EndToEndTestCase, post_form, request, run, until
-from tests.e2e.servers import HttpPostReceiver, Origin
+from tests.e2e.fixture import Broker, EndToEndTestCase, request, run, until
+from tests.e2e.servers import HttpPostReceiver
 from tests.postgresql import borrowed_database
 
 PASSWORD = "correct horse"
@@ -46,20 +47,10 @@ class ConsoleTestCase(EndToEndTestCase):
         self.token = self.directory() / "token"
         self.token.write_text(made.stdout)
         broker.start()
-        self.feed = self.served(Origin()).feed()
+        self.publisher = self.origin()
+        self.feed = self.publisher.feed()
         self.reader = self.served(HttpPostReceiver())
-        answer = post_form(
-            f"{broker.url}/pleaseNotify",
-            {
-                "notifyProcedure": "",
-                "domain": "127.0.0.1",
-                "port": str(self.reader.port),
-                "path": "/notify",
-                "protocol": "http-post",
-                "url1": self.feed,
-            },
-        )
-        self.assertIn('success="true"', answer.text)
+        self.subscribed(broker, self.reader, self.feed)
         return broker
 
     def admin(self, broker: Broker, *arguments: str, status: int = 0) -> str:
@@ -68,6 +59,11 @@ class ConsoleTestCase(EndToEndTestCase):
         done = run("rsscloud-broker", "admin", *arguments, *where)
         self.assertEqual(done.returncode, status, done.stderr)
         return done.stderr if status else done.stdout
+
+    def change(self, broker: Broker) -> None:
+        """Publish a change of the feed."""
+        self.publisher.change(self.feed)
+        self.assertIn('success="true"', broker.ping(self.feed).text)
 
     def api(self, broker: Broker, path: str) -> Any:
         headers = {"Authorization": f"Bearer {self.token.read_text().strip()}"}
@@ -79,11 +75,21 @@ class ConsoleTestCase(EndToEndTestCase):
 class ConsoleTests(ConsoleTestCase):
     """The API and the commands, and what the event log says of them."""
 
-    def try_out(self, broker: Broker) -> None:
+    def test_every_command(self) -> None:
+        url = self.enterContext(borrowed_database())
+        broker = self.started(f'database = "{url}"\n')
         found = json.loads(self.admin(broker, "subscriptions", "--json"))
         self.assertEqual([one["id"] for one in found["items"]], [1])
         self.assertIn("http-post", self.admin(broker, "subscriptions", "--host", "127.0.0.1"))
 
+        self.reader.status = 500
+        self.change(broker)
+        failures = until(lambda: self.api(broker, "/subscriptions/1")["failures"], "a failure")
+        exchange = failures[0]["exchange"]
+        self.assertEqual((exchange["status"], exchange["answer_body"]), (500, "thanks"))
+        self.assertIn("url=http", exchange["request_body"])
+        self.reader.status = 200
+        self.reader.heard.clear()
         self.admin(broker, "redeliver", "1", "--reason", "asked by mail")
         until(lambda: self.reader.heard, "a notification")
         self.assertIn("dropping", self.admin(broker, "mark", "1"))
@@ -121,9 +127,19 @@ class ConsoleTests(ConsoleTestCase):
         for secret in ("dave", "spam.example", "asked by mail"):
             self.assertNotIn(secret, re.sub(r"<header.*</header>", "", shown, flags=re.DOTALL))
 
-    def test_on_postgresql(self) -> None:
-        url = self.enterContext(borrowed_database())
-        self.try_out(self.started(f'database = "{url}"\n'))
+    def test_a_host_that_is_back(self) -> None:
+        """An administrator closes its breaker, and it is notified at once."""
+        broker = self.started("[sinks.distribution]\nbreaker_pause = 600\n")
+        for number in range(1, THRESHOLD):
+            broker.subscribe(self.reader, self.feed, path=f"/notify{number}")
+        self.reader.stop()
+        self.change(broker)
+        (state,) = until(lambda: self.api(broker, "/hosts")["items"], "the breaker to open")
+        self.assertEqual(state["host"], f"127.0.0.1:{self.reader.port}")
+        back = self.served(HttpPostReceiver(self.reader.port))
+        self.admin(broker, "close-breaker", "127.0.0.1")
+        until(lambda: len(back.heard) == THRESHOLD, "all to be notified")
+        self.assertEqual(self.api(broker, "/hosts")["items"], [])
 
 
 class BrowserTests(ConsoleTestCase, BrowserTestCase):
@@ -170,8 +186,3 @@ class BrowserTests(ConsoleTestCase, BrowserTestCase):
         with tab.expect_navigation():
             tab.click("button", force=True)
         self.assertEqual(len(self.api(broker, "/announcements")["items"]), 1)
-
-    def press(self, tab: Page, selector: str) -> None:
-        """Press a button, and wait for the page that answers."""
-        with tab.expect_navigation():
-            tab.click(selector)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import gzip
-import json
-import socket
 import time
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import func, select
 
@@ -19,15 +16,12 @@ from rsscloud_broker.storage.shared_schema import document, job
 from rsscloud_broker.wire.change_list import archive_path
 from rsscloud_broker.wire.units import HOUR
 from tests.e2e.fixture import (
-    TIMEOUT,
     Answer,
     Broker,
     EndToEndTestCase,
     request,
-    run_here,
     until,
 )
-from tests.e2e.test_relay import OldPingServer, ping
 from tests.postgresql import empty_database
 
 CONFIGURATION = 'database = "{}"\n'
@@ -42,8 +36,8 @@ VALIDATORS = ("etag", "last-modified", "content-length")
 class Node(Broker):
     """One of several brokers on one database."""
 
-    def __init__(self, directory: Path, url: str, more: str) -> None:
-        super().__init__(directory, CONFIGURATION.format(url) + more)
+    def __init__(self, directory: Path, url: str) -> None:
+        super().__init__(directory, CONFIGURATION.format(url))
         self._url = url
 
     @property
@@ -60,7 +54,6 @@ class MakersTests(EndToEndTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.url = empty_database()
-        self.more = ""
 
     def fill(self) -> None:
         """Fill the database with the pings of some hours."""
@@ -77,7 +70,7 @@ class MakersTests(EndToEndTestCase):
 
     def node(self) -> Node:
         """Start a broker with a data directory of its own."""
-        one = Node(self.directory(), self.url, self.more)
+        one = Node(self.directory(), self.url)
         self.addCleanup(one.end)
         one.start()
         self._marks[one] = 0
@@ -147,48 +140,6 @@ class MakersTests(EndToEndTestCase):
         found = select(func.count()).select_from(document).where(~document.c.whole)
         with open_database(self.url, writes=False) as connection:
             return int(connection.execute(found).scalar_one())
-
-    def nodes(self) -> dict[int, dict[str, Any]]:
-        """What the command says of the nodes that live, by their process ids."""
-        url = Path(self.mktemp())
-        url.write_text(CONFIGURATION.format(self.url), encoding="utf-8")
-        shown = run_here("nodes", "--config", url, "--json")
-        self.assertEqual((shown.returncode, shown.stderr), (0, ""))
-        return {int(one["name"].split()[-1]): one for one in json.loads(shown.stdout)}
-
-    def test_pings_are_passed_on_once_and_by_the_other_when_that_stops(self) -> None:
-        target = OldPingServer()
-        target.start()
-        self.addCleanup(target.stop)
-        self.more = (
-            f'[[sinks.relay.targets]]\nurl = "http://127.0.0.1:{target.port}/RPC2"\nrate = 100\n'
-        )
-        both = [self.node(), self.node()]
-        until(lambda: self.claimant("relay"), "a node that passes pings on")
-        for number in range(10):
-            ping(both[number % 2], f"blog{number}")
-        until(lambda: len(target.heard) >= 10, "all pings to be passed on")
-        until(lambda: sum(one["pings"] for one in self.nodes().values()) == 10, "all to be counted")
-        shown = self.nodes()
-        self.assertEqual(set(shown), {one.pid for one in both})
-        holder = self.claimant("relay")
-        self.assertEqual([pid for pid, one in shown.items() if "relay" in one["jobs"]], [holder])
-        (stopped,) = [one for one in both if one.pid == holder]
-        (other,) = [one for one in both if one is not stopped]
-        idle = socket.create_connection(("127.0.0.1", stopped.port), timeout=TIMEOUT)
-        self.addCleanup(idle.close)
-        idle.sendall(b"GET /changes.xml HTTP/1.1\r\nHost: a\r\n\r\n")
-        self.assertIn(b" 200 ", idle.recv(100))
-        stopped.terminate()
-        while idle.recv(65_536):
-            pass
-        stopped.ended()
-        self.assertEqual(set(self.nodes()), {other.pid})
-        ping(other, "last")
-        until(lambda: "last" in target.heard, "the other node to pass pings on")
-        names = [*(f"blog{number}" for number in range(10)), "last"]
-        self.assertEqual(sorted(target.heard), sorted(names))
-        self.assertNotIn("Not waiting any longer", stopped.log)
 
     def files(self, one: Node) -> set[str]:
         """The archives on the disk of a node, whole and with their twins."""

@@ -90,8 +90,3 @@ class PeopleTests(BrowserTestCase):
         expect(phone).to_have_url(f"{broker.url}/signin?done=removed")
         tab.goto(f"{broker.url}/admin/accounts")
         expect(tab.locator("table")).not_to_contain_text("anna")
-
-    def press(self, tab: Page, selector: str) -> None:
-        """Press a button, and wait for the page that answers."""
-        with tab.expect_navigation():
-            tab.click(selector)

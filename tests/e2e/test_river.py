@@ -1,4 +1,4 @@
-"""The river of a running broker: foreign hubs and clouds, another broker, restarts, PostgreSQL."""
+"""The river of a running broker: foreign hubs and clouds, and a restart after a crash."""
 
 from __future__ import annotations
 

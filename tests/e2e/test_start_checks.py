@@ -153,67 +153,6 @@ class ServerTests(StartTestCase):
         )
 
 
-PLUGIN = """
-from attrs import frozen
-from twisted.plugin import IPlugin
-from zope.interface import implementer
-from rsscloud_broker.interfaces import ISinkMaker
-
-@frozen
-class Options:
-    pass
-
-@implementer(IPlugin, ISinkMaker)
-class Maker:
-    name = "mine"
-    help = "For tests."
-    options = Options
-    needs = ()
-
-    def make(self, options, parts):
-        return None
-
-maker = Maker()
-"""
-
-
-class PluginTests(StartTestCase):
-    """A package of somebody else's, whose author made a mistake.
-
-    What is said of other mistakes is tested in ``tests.runtime.test_plugin_building``,
-    ``tests.plugins`` and ``tests.http.test_offers``.
-    """
-
-    def test_a_module_that_cannot_be_imported(self) -> None:
-        home = self.directory()
-        plugins = home / "rsscloud_broker" / "plugins"
-        plugins.mkdir(parents=True)
-        broken = plugins / "broken.py"
-        broken.write_text("import no_such_module", encoding="utf-8")
-        (plugins / "mistaken.py").write_text(PLUGIN)
-        self.env = {"PYTHONPATH": str(home)}
-        file = home / "broker.toml"
-        file.write_text("[sinks.broken]\n[sinks.mine]\n", encoding="utf-8")
-        said = f"rsscloud_broker.plugins.broken ({broken}) cannot be imported: ModuleNotFoundError"
-        for output in self.outputs("--config", file, "--data", home / "data"):
-            self.assertIn(said, output)
-            self.assertNotIn("Unhandled", output)
-        done = subprocess.run(
-            nursery.command_line("rsscloud-broker", "plugins", "--config", file),
-            check=False,
-            env=os.environ | self.env,
-            capture_output=True,
-            encoding="utf-8",
-            timeout=TIMEOUT,
-        )
-        self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stdout, r"(?m)^sinks +mine +yes ")
-        self.assertRegex(done.stdout, r"(?m)^sinks +archive +yes ")
-        self.assertTrue(done.stderr.startswith("Error: plugins cannot be used:\n"), done.stderr)
-        self.assertIn(said, done.stderr)
-        self.assertNotIn("Traceback", done.stderr)
-
-
 class WarningTests(EndToEndTestCase):
     def test_an_address_that_is_derived(self) -> None:
         port = free_port()

@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import count
 from threading import Lock
 from typing import ClassVar
@@ -16,18 +16,13 @@ from sqlalchemy import func, select
 
 from rsscloud_broker.storage import open_database
 from rsscloud_broker.storage.schema import (
-    intent,
     pending,
-    subscription,
     topic,
 )
 from rsscloud_broker.storage.shared_schema import suspect
-from tests.e2e.fixture import Broker, EndToEndTestCase, post_form, until
+from tests.e2e.fixture import Broker, EndToEndTestCase, until
 from tests.e2e.publishing import by_weblog_updates, subscribe_all
 from tests.e2e.servers import FEED, Handler, Server, http_server
-
-#: How many other subscribers the feed has.
-OTHERS = 100
 
 #: How often something may end the broker.
 TIMES = 3
@@ -102,7 +97,6 @@ class SuspectTests(EndToEndTestCase):
         self.addCleanup(self.broker.end)
         self.world.end = lambda: os.kill(self.broker.pid, signal.SIGKILL)
         self.feed = self.world.url("/feed.xml")
-        self.others = [f"/others/{number}" for number in range(OTHERS)]
 
     def rows(self, table: object) -> int:
         with open_database(self.broker.database, writes=False) as connection:
@@ -112,16 +106,6 @@ class SuspectTests(EndToEndTestCase):
         """Start the broker again and again, until something is settled."""
         while not self.broker.live(settled, what):
             self.assertLessEqual(self.world.kills, TIMES)
-
-    def errors(self) -> Mapping[str, tuple[int, str]]:
-        """How often subscribers have failed, and why, by their callbacks."""
-        with open_database(self.broker.database, writes=False) as connection:
-            failed = select(
-                subscription.c.callback_url,
-                subscription.c.consecutive_errors,
-                subscription.c.last_error,
-            ).where(subscription.c.consecutive_errors > 0)
-            return {url: (count, reason) for url, count, reason in connection.execute(failed)}
 
     def test_topic(self) -> None:
         deadly = self.world.url(f"{DEADLY}.xml")
@@ -140,18 +124,6 @@ class SuspectTests(EndToEndTestCase):
         self.until_settled(settled, "the topic to be given up")
         self.assertEqual(self.world.kills, TIMES)
         self.assertIn("A topic is given up", self.broker.log)
-
-    def test_intent(self) -> None:
-        self.broker.start()
-        fields = {"hub.mode": "subscribe", "hub.topic": self.feed}
-        answer = post_form(
-            f"{self.broker.url}/websub", fields | {"hub.callback": self.world.url(DEADLY)}
-        )
-        self.assertEqual(answer.status, 202)
-        self.until_settled(lambda: self.rows(intent) == 0, "the intent to be settled")
-        self.assertEqual(self.world.kills, TIMES)
-        self.assertEqual(self.rows(subscription), 0)
-        self.assertIn("An intent is given up", self.broker.log)
 
     def test_stop_makes_nothing_suspect(self) -> None:
         self.world.end = None

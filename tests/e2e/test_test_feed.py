@@ -81,13 +81,3 @@ class InABrowserTests(BrowserTestCase):
         expect(page.locator(".viewer summary")).to_have_text("myself")
         page.goto(broker.url + path)
         expect(page.get_by_role("alert")).to_contain_text("This link was used")
-
-    def test_link_without_scripts(self) -> None:
-        broker = self.own_broker()
-        broker.start()
-        printed = re.compile(r"http://localhost:\d+(/signin/once\?key=\S+)")
-        until(lambda: printed.search(broker.log), "the link")
-        page = self.page(java_script_enabled=False)
-        page.goto(broker.url + printed.findall(broker.log)[0])
-        page.get_by_role("button", name="Sign in").click()
-        expect(page.locator(".viewer summary")).to_have_text("myself")

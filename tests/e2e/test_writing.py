@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from base64 import b64decode
 from collections.abc import Callable
 from functools import partial
@@ -12,11 +11,10 @@ from lxml import etree
 from playwright.sync_api import Page, Route, expect
 
 from tests.e2e.browser import BrowserTestCase, Watch
-from tests.e2e.fixture import Broker, EndToEndTestCase, post_form, request, until
+from tests.e2e.fixture import EndToEndTestCase, post_form, request, until
 from tests.e2e.servers import HttpPostReceiver, Origin
 from tests.e2e.websub_servers import HubReceiver
 from tests.e2e.writing import Writer
-from tests.postgresql import borrowed_database
 
 PASSWORD = "correct horse"
 
@@ -27,7 +25,8 @@ GIF = b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
 class SubscribersTests(EndToEndTestCase):
     """Who subscribes to a feed hears of a message."""
 
-    def try_out(self, broker: Broker) -> None:
+    def test_everybody_is_told_of_each_message(self) -> None:
+        broker = self.own_broker()
         writer = Writer(broker, "dave", PASSWORD)
         broker.start()
         writer.make_account()
@@ -80,13 +79,6 @@ class SubscribersTests(EndToEndTestCase):
         until(lambda: thin.heard and len(fat.heard) == 3, "the subscribers to be notified")
         self.assertEqual(thin.heard, topics[:1])
         self.assertEqual(sorted(fat.heard), sorted(topics))
-
-    def test_on_sqlite(self) -> None:
-        self.try_out(self.own_broker())
-
-    def test_on_postgresql(self) -> None:
-        url = self.enterContext(borrowed_database())
-        self.try_out(self.own_broker(f'database = "{url}"\n'))
 
 
 class GuardTests(EndToEndTestCase):
@@ -330,21 +322,3 @@ class KeyboardTests(BrowserTestCase):
         with tab.expect_navigation():
             tab.click("button:text('Sign out everywhere')")
         self.assertEqual(tab.evaluate(kept), "")
-
-    def test_without_scripts(self) -> None:
-        tab = self.page(java_script_enabled=False)
-        tab.goto(f"{self.broker.url}/signin?next=/write")
-        self.submit(tab, "main form", {"name": "dave", "password": PASSWORD})
-        tab.fill("#text", "Plain")
-        tab.click("summary:text('Outline')")
-        tab.fill("#outline", "a\n  b")
-        expect(tab.locator("#outline-buttons")).to_be_hidden()
-        with tab.expect_navigation():
-            tab.click("button[value=post]")
-        expect(tab.get_by_role("status").first).to_have_text("Published: Plain")
-        items = json.loads(request(f"{self.broker.url}/people/dave/feed.json").body)["items"]
-        self.assertEqual(items[0]["content_html"], "Plain<ul><li>a<ul><li>b</li></ul></li></ul>")
-        tab.click("main summary:text('Delete')")
-        with tab.expect_navigation():
-            tab.click("text=Delete this message")
-        self.assertNotIn(b"<item>", self.feed())
