@@ -263,17 +263,8 @@ class RefusalTests(DoorTestCase):
         text = PAYLOAD.decode()
         for payload, rule in (
             ("", "not acceptable XML"),
-            ("<urlset", "not acceptable XML"),
             (f"<!DOCTYPE urlset>{text}", "DOCTYPE"),
-            (text.replace("urlset", "sitemapindex"), "it must be urlset"),
-            (text.replace("sitemap/0.9", "sitemap/0.8"), "it must be urlset in http://www.site"),
             (text.replace(MD, ""), "0 rs:md elements; it must have exactly one"),
-            (text.replace(MD, MD * 2), "2 rs:md elements; it must have exactly one"),
-            (text.replace("framework-notification", "news"), "must be framework-notification or"),
-            (text.replace(URL, ""), "a url for each change"),
-            (text.replace(f"<loc>{SOURCE}", "<loc>"), "must be an absolute http or https URL"),
-            (text.replace("created", "moved"), "one of created, updated, deleted"),
-            (text.replace('"resourcelist"', '"feed"'), "has the capability 'feed'"),
         ):
             with self.subTest(rule):
                 answer = self.notify(payload.encode())

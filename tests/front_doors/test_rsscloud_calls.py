@@ -85,15 +85,7 @@ class XMLRPCTests(SynchronousTestCase):
 
     def test_wrong_numbers_of_parameters(self) -> None:
         table: list[tuple[str, list[Any], str, str]] = [
-            ("rssCloud.pleaseNotify", [], "pleaseNotify", "there aren't enough"),
             ("rssCloud.pleaseNotify", REGISTRATION[:4], "pleaseNotify", "there aren't enough"),
-            (
-                "rssCloud.pleaseNotify",
-                [*REGISTRATION, "", ""],
-                "pleaseNotify",
-                "there are too many",
-            ),
-            ("rssCloud.ping", [], "ping", "there aren't enough"),
             ("rssCloud.ping", [FEED, FEED], "ping", "there are too many"),
             (OLD_NAMES[0], REGISTRATION[:4], "rssPleaseNotify", "there aren't enough"),
             (OLD_NAMES[1], [*REGISTRATION, "", ""], "requestNotification", "there are too many"),

@@ -74,13 +74,11 @@ class SitePingTests(SynchronousTestCase):
         scheme = f"{BEGIN}the URL must begin with http:// or https://."
         for url in ("", "site.example", "//site.example/", "javascript:x", "data:,x", "file:///x"):
             self.assertEqual(self.refusal(url=url), scheme)
+            if url:
+                self.assertEqual(self.refusal(changes_url=url), scheme)
         for url in (
-            "http:site",
-            "http://",
-            "https://:80/",
-            "http://a b/",
-            "http://a:b/",
-            "http://[",
+            *("http:site", "http://", "https://:80/", "http:///today", "http://a b/"),
+            *("http://a:b/", "http://a:99999/", "http://[", "http://[::1/"),
         ):
             self.assertEqual(self.refusal(url=url), f"{BEGIN}the weblogUrl is not a URL.")
 

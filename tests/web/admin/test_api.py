@@ -269,22 +269,6 @@ class OtherTests(ConsoleCase):
         status, said = self.problem(self.call("GET", "/topic", {"url": "http://no.example/"}))
         self.assertEqual(status, 404)
 
-    def test_blocks(self) -> None:
-        for name in ("c", "a", "b"):
-            body = {"kind": "host", "object": f"{name}.example", "reason": "spam"}
-            found = self.asked("POST", "/blocks", body)
-            self.assertEqual((found["account"], found["reason"]), ("dave", "spam"))
-        page = self.asked("GET", "/blocks", {"limit": 3})
-        self.assertEqual(
-            [one["object"] for one in page["items"]], ["a.example", "b.example", "c.example"]
-        )
-        page = self.asked("GET", "/blocks", {"limit": 3, "after": page["next"]})
-        self.assertEqual([one["object"] for one in page["items"]], ["192.0.2.0/24"])
-        self.assertIsNone(page["next"])
-        self.asked("POST", "/blocks/lift", {"kind": "host", "object": "A.example"})
-        answer = self.call("POST", "/blocks/lift", {"kind": "host", "object": "a.example"})
-        self.assertEqual(self.problem(answer)[0], 404)
-
     def test_announcements(self) -> None:
         body = {"text": "Down on Sunday", "since": "2098-01-01T01:00:00+01:00", "until": None}
         made = self.asked("POST", "/announcements", body)
