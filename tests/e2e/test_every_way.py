@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 from xmlrpc.client import ServerProxy
 
-from tests.e2e.fixture import Answer, Broker, EndToEndTestCase, Told, post_form, request, until
+from tests.e2e.fixture import Answer, Broker, EndToEndTestCase, Told, post_form, request
 from tests.e2e.servers import RECEIVERS
 from tests.e2e.websub_servers import HubReceiver
 
@@ -179,23 +179,6 @@ class NoPingTests(EverybodyTestCase):
         everybody = self.everybody(broker, feed)
         origin.change(feed)
         self.assert_everybody_told(everybody, feed, origin.pages["/rss.xml"])
-
-    def test_files_of_the_broker(self) -> None:
-        """A list of archives, which is made anew at a start after there was one more."""
-        broker = self.own_broker()
-        path = "resourcesync/changelist.xml"
-        file = broker.data / "public" / path
-        topic = f"http://localhost:{broker.port}/{path}"
-        broker.start()
-        before = until(lambda: file.exists() and file.read_bytes(), "the list to be made")
-        everybody = self.everybody(broker, topic)
-        broker.stop()
-        archive = broker.data / "public" / "2026" / "01" / "02" / "03.xml"
-        archive.parent.mkdir(parents=True)
-        archive.write_bytes(b"<weblogUpdates/>")
-        broker.start()
-        until(lambda: file.read_bytes() != before, "the list to be made anew")
-        self.assert_everybody_told(everybody, topic, file.read_bytes())
 
     def test_what_is_handed_in(self) -> None:
         """A notification of ResourceSync."""

@@ -140,12 +140,6 @@ class StartErrorTests(EndToEndTestCase):
         self.assertEqual(output.count("rsscloud-broker: "), 1, output)
         return output.partition("rsscloud-broker: ")[2]
 
-    def test_port_in_use(self) -> None:
-        port = self.origin().port
-        said = self.complaint("--listen", f"tcp:{port}:interface=127.0.0.1")
-        self.assertIn(f"127.0.0.1:{port}", said)
-        self.assertIn("in use", said)
-
     def test_another_broker_on_the_same_data(self) -> None:
         broker = self.own_broker()
         broker.start()

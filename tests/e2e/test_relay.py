@@ -106,24 +106,6 @@ class FollowedFeedsTests(Brokers):
         return ": subscribed for" in broker.log
 
 
-class KilledTests(Brokers):
-    """A relay goes on after the process was killed."""
-
-    def test_pings_of_a_killed_broker_are_passed_on(self) -> None:
-        relay, target = self.brokers(2)
-        self.configure(relay, relay_to(target))
-        self.configure(target, "")
-        relay.start()  # the target does not run yet
-        for number in range(20):
-            ping(relay, f"blog{number}")
-        relay.kill()
-        target.start()
-        relay.start()
-        until(lambda: len(names_of(target)) == 20, "all pings to be passed on")
-        self.assertEqual(set(names_of(target)), {f"blog{number}" for number in range(20)})
-        self.assertLess(names_of(target).total(), 25, "hardly any comes twice")
-
-
 class OldPingServer(Server):
     """A ping server of another make: it knows only ``weblogUpdates.ping``.
 

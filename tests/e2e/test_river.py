@@ -1,4 +1,4 @@
-"""The river of a running broker: foreign hubs and clouds, and a restart after a crash."""
+"""The river of a running broker, with foreign hubs and clouds."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from tests.e2e.fixture import (
     until,
 )
 from tests.processes import Process
-
-HOUR = 3600.0
 
 
 class Foreign:
@@ -112,17 +110,3 @@ class ForeignTests(RiverTestCase):
             until(lambda title=title: title in self.arrived(broker), "what was missed")  # type: ignore[misc]
         self.wait_for_how(broker, urls["silent"], "polled")
         self.assertIn("did not tell of new items", self.feed(broker, urls["silent"])["status"])
-
-    def test_renewed_after_a_crash_and_a_day(self) -> None:
-        foreign = Foreign(self)
-        url = f"{foreign.url}/cloud.xml"
-        foreign.post("cloud", "one")
-        broker = self.reader()
-        self.follow(broker, url)
-        self.wait_for_how(broker, url, "rsscloud")
-        before = self.feed(broker, url)["renew_at"]
-        broker.kill()
-        broker.start(ahead=30 * HOUR)
-        until(lambda: (self.feed(broker, url)["renew_at"] or "") > before, "the renewal")
-        foreign.post("cloud", "two")
-        until(lambda: self.arrived(broker).get("two") == "pushed", "what was pushed")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hmac
 import json
-from functools import partial
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -169,25 +168,6 @@ class SubscriptionTests(HubTestCase):
         self.assertEqual(denial["hub.mode"], "denied")
         self.assertIn(reason, denial["hub.reason"])
         self.assertEqual(origin.requests["/large-too.xml"], 1)
-
-
-class SignatureTests(HubTestCase):
-    def test_by_configuration_and_for_old_clients(self) -> None:
-        """Section 7.1, and PubSubHubbub 0.3: sha1 for who sends hub.verify."""
-        broker = self.own_broker(f'{WITH_COURIERS}[notifiers.websub]\nsignature = "sha512"\n')
-        broker.start()
-        origin, modern, old = self.origin(), self.receiver(), self.receiver()
-        topic = origin.feed()
-        self.subscribe(broker, modern, topic, secret="sesam\xe9")
-        self.subscribe(broker, old, topic, secret="sesam\xe9", verify="async", verify_token="t")
-        self.assertEqual(old.asked[0]["hub.verify_token"], "t")
-        origin.pages["/rss.xml"] = STRANGE
-        self.publish(broker, topic)
-        for receiver, method in ((modern, "sha512"), (old, "sha1")):
-            until(partial(getattr, receiver, "delivered"), "a delivery")
-            digest = hmac.new("sesam\xe9".encode(), STRANGE, method).hexdigest()
-            (delivery,) = receiver.delivered
-            self.assertEqual(delivery.headers["x-hub-signature"], f"{method}={digest}")
 
 
 class TakenOverTests(HubTestCase):

@@ -132,16 +132,6 @@ class InstalledTests(SynchronousTestCase):
             if name in NAMES
         }
 
-    def test_found(self) -> None:
-        started = self.start()
-        self.assertEqual(self.chosen(started), {})
-        self.assertIn("hello_ping", started["found"]["front_doors"])
-        self.assertIn("json_post", started["found"]["notifiers"])
-        self.assertIn("line_log", started["found"]["sinks"])
-        self.assertIn(
-            str(self.site_packages / "rsscloud_broker_example" / "line_log.py"), started["files"]
-        )
-
     def test_adds_only_its_own_module(self) -> None:
         added = self.site_packages / "rsscloud_broker"
         sources = {str(path.relative_to(added)) for path in added.rglob("*.py")}
