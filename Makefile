@@ -34,9 +34,11 @@ PIP = $(BIN)/pip $(4) install --quiet --no-build-isolation
 ARGS ?=
 
 # Where the tests write down how long they took, and how they are run then: four at a time, for
-# many of them wait for other processes.
+# many of them wait for other processes.  What hypothesis finds out about the package and about
+# Unicode is kept: else each process of each run would do it again.
 TIMES := _trial_temp_times
-TRIAL := TEST_TIMES=$(abspath $(TIMES)) $(BIN)/trial --reporter=text
+TRIAL := TEST_TIMES=$(abspath $(TIMES)) \
+    HYPOTHESIS_STORAGE_DIRECTORY=$(abspath $(VENV))/hypothesis $(BIN)/trial --reporter=text
 
 # The tests start hundreds of processes.  Without its bytecode, each compiles the package anew.
 unexport PYTHONDONTWRITEBYTECODE
