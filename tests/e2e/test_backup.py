@@ -2,11 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib  # not from it: trial looks for a list called suppress in modules
 import json
+from http.client import HTTPException
+from itertools import count
+from threading import Thread
+from xmlrpc.client import Error, ServerProxy
 
-from tests.e2e.fixture import EndToEndTestCase, run, until
+from tests.e2e.fixture import Broker, EndToEndTestCase, run, until
 from tests.e2e.servers import HttpPostReceiver
-from tests.e2e.test_durability import Pingers
+
+
+class Pingers:
+    """Ping a broker from several threads until it is gone.
+
+    :ivar acknowledged: the names of the pings that it has thanked for.
+    """
+
+    def __init__(self, broker: Broker, label: str) -> None:
+        self.acknowledged: list[str] = []
+        self._url = f"{broker.url}/RPC2"
+        self._threads = [Thread(target=self._ping, args=(f"{label}{one}",)) for one in range(6)]
+        for thread in self._threads:
+            thread.start()
+
+    def _ping(self, label: str) -> None:
+        with contextlib.suppress(OSError, Error, HTTPException), ServerProxy(self._url) as proxy:
+            for number in count():
+                name = f"{label}-{number}"
+                proxy.weblogUpdates.ping(name, f"http://site.example/{name}")
+                self.acknowledged.append(name)
+
+    def join(self) -> None:
+        for thread in self._threads:
+            thread.join()
 
 
 class BackupTests(EndToEndTestCase):
