@@ -141,10 +141,11 @@ def _change(data: Filled) -> float:
 
 def _claim(data: Filled, busy: Sequence[str] = ()) -> float:
     began = time.perf_counter()
+    now = time.time()
     with data.reading() as conn:
-        due = find_due(conn, time.time(), _CLAIM, busy)
+        due = find_due(conn, now, _CLAIM, busy)
     with data.writing() as conn:
-        found = claim_found(conn, due.keys, data.node)
+        found = claim_found(conn, due.keys, data.node, now)
     seconds = time.perf_counter() - began
     assert len(found) == _CLAIM
     with data.writing() as conn:

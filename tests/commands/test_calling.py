@@ -153,7 +153,10 @@ class ListenTests(ProcessTests):
         self.assertNotIn(b"BrokenPipe", command.errors)
 
     async def test_an_operation_that_cannot_be(self) -> None:
-        feed = self.serve_feed(SmallCloud(), "rssCloud.please notify", "soap", "/soap")
+        cloud = SmallCloud()
+        feed = f"{self.serve(cloud)}/rss.xml"
+        port = from_url(feed).port
+        cloud.cloud = Cloud("127.0.0.1", port, "/soap", "rssCloud.please notify", "soap")
         command = self.start("listen", feed)
         self.assertEqual(await command.ended, 1)
         said = command.errors.decode()

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, and_, delete, select, update
 
 from rsscloud_broker.apps.hosting.documents import HostedDocument, NotStored
 from rsscloud_broker.apps.hosting.schema import feed, version
-from rsscloud_broker.database.columns import MICROSECONDS, record_of
+from rsscloud_broker.database.columns import MICROSECONDS, record_of, to_seconds
 from rsscloud_broker.interfaces import Account
 from rsscloud_broker.wire.conditional import ALWAYS, Condition
 

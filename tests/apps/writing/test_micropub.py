@@ -630,8 +630,9 @@ class ClientTests(MicropubTestCase):
         self.update(url, replace=replaced | {"published": ["2001-01-01T00:00:00Z"]})
         answer = self.json({"action": "update", "url": url, "replace": {"published": [late]}})
         self.assert_error(answer, 400, "invalid_request", "published is in the future")
-        for other in (["0001-01-01T00:00:00"], ["now"], [7], [[]]):
-            self.create(content=["y"], published=other)
+        others: list[Any] = ["0001-01-01T00:00:00", "now", 7, []]
+        for other in others:
+            self.create(content=["y"], published=[other])
 
     def test_the_date_of_a_message_from_before_the_clock_was_set_back(self) -> None:
         self.clock.set_wall(DAY)
