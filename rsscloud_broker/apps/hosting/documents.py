@@ -307,12 +307,12 @@ def _charset_of(body: bytes, content_type: str) -> str:
     for mark, charset in _MARKS:
         if body.startswith(mark):
             return charset
-    name = "utf-8"
-    if declared := _DECLARED.match(body[:300].decode("latin-1")):
-        name = declared[2].lower()
-    elif in_type := _CHARSET.search(content_type):
-        name = in_type[1].lower()
-    return "utf-8" if name.startswith("utf-16") else name
+    declared = _DECLARED.match(body[:300].decode("latin-1"))
+    in_type = _CHARSET.search(content_type)
+    for name in (declared and declared[2], in_type and in_type[1]):
+        if name and not name.lower().startswith("utf-16"):  # without a mark, that is wrong
+            return name.lower()
+    return "utf-8"
 
 
 def _type_of_text(body: bytes) -> str:

@@ -62,10 +62,13 @@ class FeedTests(SynchronousTestCase):
     def test_charset(self) -> None:
         latin = "<?xml version='1.0' encoding='ISO-8859-1'?><rss><channel>é</channel></rss>"
         bare = "<rss><channel>é</channel></rss>"
+        wrong = latin.replace("ISO-8859-1", "utf-16")
         for body, said, charset in (
             (latin.encode("latin-1"), "", "iso-8859-1"),
             (latin.encode("latin-1"), "text/xml; charset=utf-8", "iso-8859-1"),
             (bare.encode("latin-1"), "text/xml; charset=ISO-8859-1", "iso-8859-1"),
+            (wrong.encode("latin-1"), "text/xml; charset=ISO-8859-1", "iso-8859-1"),
+            (wrong.encode(), "", "utf-8"),
             (bare.encode(), "", "utf-8"),
             (bare.encode("utf-16"), "", "utf-16"),
             (f"<?xml version='1.0'?>{bare}".encode("utf-16-le"), "", "utf-16le"),
