@@ -129,10 +129,10 @@ def _read_day(text: str, problems: list[str]) -> int | None:
 
 def _read_update_seconds(texts: HintTexts, problems: list[str]) -> float | None:
     """Seconds between updates; None if the feed gives none, or with a problem if it is faulty."""
-    if texts.period is None and texts.frequency is None:
-        return None
     # A larger ``updateFrequency`` is not believed: in a year, it is an update every half minute.
     times = _read_number("updateFrequency", "times", texts.frequency, 1_000_000, problems)
+    if texts.period is None and times is None:
+        return None
     period = "daily" if texts.period is None else texts.period.strip().lower()
     if period not in _PERIODS:
         rule = f"it must be one of {', '.join(_PERIODS)}"

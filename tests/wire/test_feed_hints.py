@@ -80,6 +80,8 @@ class HintTests(SynchronousTestCase):
         self.assertEqual((hints, len(problems)), (Hints(), 2))
         hints, problems = read_hints(HintTexts(period="daily", frequency="-1"))
         self.assertEqual((hints.update_seconds, len(problems)), (86_400, 1))
+        hints, problems = read_hints(HintTexts(frequency="often"))
+        self.assertEqual((hints, len(problems)), (Hints(), 1), "that it is ignored")
 
     def test_bases(self) -> None:
         noon = 946_728_000.0
