@@ -56,7 +56,8 @@ from rsscloud_broker.wire.ranges import asked_part
 
 _ARCHIVE: Final = re.compile(rb"/[0-9]{4}/[0-9]{2}/[0-9]{2}/[0-9]{2}\.xml")
 
-# An archive changes only if a ping was committed late.
+# An archive changes if a ping was committed late, or taken in from another broker, which may be a
+# day late.  So caches keep one for a day only if it has not changed for a day.
 _MINUTE: Final = b"public, max-age=60"
 _HALF_MINUTE: Final = b"public, max-age=30"
 _DAY: Final = b"public, max-age=86400"
@@ -74,7 +75,7 @@ class ChangeListsDoor(RoutesOnly):
             for path, page in (
                 ("/changes.xml", PublishedFile(parts, "/changes.xml", _MINUTE)),
                 ("/shortChanges.xml", PublishedFile(parts, "/shortChanges.xml", _HALF_MINUTE)),
-                ("/*", _Archives(parts, "/*", _DAY)),
+                ("/*", _Archives(parts, "/*", _MINUTE)),
             )
         )
 
@@ -156,6 +157,11 @@ class _Archives(PublishedFile):
             send(request, plain(http.NOT_FOUND, "There is no such page here."))
             return NOT_DONE_YET
         return self._send(request, request.path.decode("ascii"))
+
+    def _send_file(self, request: Request, file: str) -> bytes | int:
+        now = self._clock.wall_seconds()
+        is_lasting = now - os.stat(file).st_mtime > 86_400.0
+        return _serve(request, file, _DAY if is_lasting else self._cache_control, now)
 
     def _answer_if_missing(self, request: Request) -> Answer:
         """The answer for an hour that is not over yet, or had no pings."""

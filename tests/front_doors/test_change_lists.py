@@ -130,7 +130,7 @@ class ChangeListsDoorTests(ChangeListsTestCase):
         for path, max_age in (
             ("/changes.xml", 60),
             ("/shortChanges.xml", 30),
-            ("/2026/09/29/12.xml", 86400),
+            ("/2026/09/29/12.xml", 60),
         ):
             with self.subTest(path):
                 answer = await self.ask(path)
@@ -140,6 +140,12 @@ class ChangeListsDoorTests(ChangeListsTestCase):
                 self.assertEqual(answer.headers["vary"], "Accept-Encoding")
                 self.assertEqual(answer.headers["last-modified"], NOON_DATE)
                 self.assertNotIn("content-encoding", answer.headers)
+
+    async def test_archive_that_has_not_changed_for_a_day(self) -> None:
+        self.put("2026", "09", "29", "12.xml")
+        self.clock.advance(86_400)
+        answer = await self.ask("/2026/09/29/12.xml")
+        self.assertEqual(answer.headers["cache-control"], "public, max-age=86400")
 
     # gzip
 
