@@ -93,7 +93,8 @@ class Mirror(EachPeriod):
         if not found:
             self._missing[name] = now + MISSING
             return False
-        return not await self._differing(found) or await self._copy(found[0])
+        is_there = not await self._differing(found) or await self._copy(found[0])
+        return is_there or await self.copy(name)  # a newer version, which has just been stored
 
     async def _store_and_copy(self) -> None:
         """Store archives that the database lacks, and copy documents that this disk lacks."""

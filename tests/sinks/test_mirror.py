@@ -224,7 +224,8 @@ class MirrorTests(SynchronousTestCase):
         self.start()
         self.same(LIST)
 
-    def test_version_that_is_replaced_while_it_is_copied(self) -> None:
+    def publish_newer_while_it_is_copied(self) -> None:
+        """Publish a list, and have it replaced when its third part is read."""
         self.patch(documents, "PART", 1000)
         self.publish(os.urandom(5000))
         give = self.store.store.document_part
@@ -236,6 +237,14 @@ class MirrorTests(SynchronousTestCase):
             return give(key, number)
 
         self.patch(self.store.store, "document_part", replaced)
+
+    def test_version_that_is_replaced_while_somebody_asks_for_it(self) -> None:
+        self.publish_newer_while_it_is_copied()
+        self.assertTrue(self.wait(Mirror(self.other).copy(LIST)))
+        self.same(LIST)
+
+    def test_version_that_is_replaced_while_it_is_copied(self) -> None:
+        self.publish_newer_while_it_is_copied()
         mirror = self.start()
         self.assertFalse(self.file(self.other, LIST).exists())
         self.assertEqual(self.other.public_directory.listdir(), [])
