@@ -95,7 +95,8 @@ class ArchiveSink(PeriodicClusterJob):
 
         :param due_at: when this was due, or the time of older pings that were taken in.
         """
-        this_hour = int(self._parts.clock.wall_seconds() // HOUR)
+        now = self._parts.clock.wall_seconds()
+        this_hour = int(now // HOUR)
         # Hours that this node has not looked at, or that no node has.
         first = min(self._look_from, int(due_at // HOUR) - _LOOK_BACK)
         self._look_from = this_hour - _LOOK_BACK
@@ -104,7 +105,8 @@ class ArchiveSink(PeriodicClusterJob):
         except Exception:
             self._look_from = min(first, self._look_from)  # none of these hours is left out
             raise
-        keep_from = this_hour - self._options.keep_hours
+        # Not by the present time alone: the clock may be days ahead for a moment.
+        keep_from = min(this_hour, int((due_at or now) // HOUR)) - self._options.keep_hours
         if keep_from != self._pruned_to:  # it is less after the clock was set back
             # Compare with their archives once more what is about to be deleted.
             await self._write_missing(0, keep_from)

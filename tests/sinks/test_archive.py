@@ -191,6 +191,18 @@ class ArchiveSinkTests(SynchronousTestCase):
         self.assertEqual(self.store.all(), [])
         self.assertEqual(len(ages(self.archive(NOON - 20 * HOUR))), 1)
 
+    def test_pings_stay_though_the_wall_clock_is_ahead_for_a_moment(self) -> None:
+        self.start(ArchiveOptions(keep_hours=24))
+        self.store.add(NOON + 10)
+        self.advance(60)
+        for by in (365 * 24 * HOUR, -365 * 24 * HOUR):
+            self.clock.set_wall(by)
+            self.advance(10)
+        self.assertEqual(len(self.store.all()), 1)
+        self.store.add(NOON + 120)
+        self.advance(HOUR)
+        self.assertEqual(len(ages(self.archive(NOON))), 2)
+
     def test_an_hour_that_could_not_be_archived_is_tried_until_it_can(self) -> None:
         self.store.add(NOON - 1)
         self.store.failure = Unavailable("the database is locked")
