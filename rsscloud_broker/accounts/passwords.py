@@ -100,7 +100,7 @@ class Hasher:
 
 
 @implementer(IPasswords)
-@define(eq=False)
+@define(eq=False, slots=False)
 class Passwords:
     """Checks passwords against the hashes in the store, and makes new hashes.
 

@@ -24,8 +24,16 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.python.failure import Failure
 
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.database import methods
 from rsscloud_broker.database.engine import database_errors
+from rsscloud_broker.database.methods import (
+    HANGS_AFTER,
+    Batched,
+    Operation,
+    Outcome,
+    QueuedOperation,
+    failed,
+    fire,
+)
 from rsscloud_broker.errors import StoreUnavailable, Unavailable
 from rsscloud_broker.util.threads import Daemons, count_threads
 
@@ -37,7 +45,7 @@ _Function: TypeAlias = Callable[[Connection, Sequence[Any]], Sequence[Any]]
 BATCH_LIMIT = 100
 
 
-def read_once(engine: Engine, operation: methods.Operation[T]) -> T:
+def read_once(engine: Engine, operation: Operation[T]) -> T:
     """Run an operation in a transaction that only reads.
 
     :raises StoreUnavailable: the database cannot be used.
@@ -64,21 +72,21 @@ class Readers:
         # When an operation last failed after it had hung, by the monotonic clock.
         self._hung_until = float("-inf")
         #: The jobs that wait for the running batch of the same function.
-        self._waiting: dict[_Function, list[methods.QueuedOperation]] = {}
+        self._waiting: dict[_Function, list[QueuedOperation]] = {}
 
     def start(self) -> None:
         """Start the threads."""
         self._pool.start()
 
-    def read(self, operation: methods.Operation[T]) -> Deferred[T]:
+    def read(self, operation: Operation[T]) -> Deferred[T]:
         """Run an operation.
 
         The Deferred fails with ``StoreUnavailable`` if the database cannot be used.
         """
-        if not isinstance(operation, methods.Batched):
+        if not isinstance(operation, Batched):
             return self._in_thread(self._read_unless_hung, time.monotonic(), operation)
         done: Deferred[T] = Deferred()
-        job = methods.QueuedOperation(operation, done)
+        job = QueuedOperation(operation, done)
         waiting = self._waiting.get(operation.function)
         if waiting is None:
             waiting = self._waiting[operation.function] = [job]
@@ -95,9 +103,7 @@ class Readers:
         """Wait for the threads to end."""
         self._pool.stop()
 
-    async def _run_batches(
-        self, function: _Function, waiting: list[methods.QueuedOperation]
-    ) -> None:
+    async def _run_batches(self, function: _Function, waiting: list[QueuedOperation]) -> None:
         """Run the waiting operations of a function, batch by batch, until none waits."""
         while waiting and not self._is_ended:
             batch = waiting[:BATCH_LIMIT]
@@ -105,10 +111,10 @@ class Readers:
             try:
                 outcomes = await self._in_thread(self._run_batch, time.monotonic(), function, batch)
             except Exception as error:  # such as no thread, which the next batch may get
-                outcomes = methods.failed(batch, error)
-            methods.fire(outcomes)
+                outcomes = failed(batch, error)
+            fire(outcomes)
         del self._waiting[function]
-        methods.fire(methods.failed(waiting, StoreUnavailable("the store is being shut down")))
+        fire(failed(waiting, StoreUnavailable("the store is being shut down")))
 
     def _in_thread(self, function: Callable[..., T], *args: Any) -> Deferred[T]:
         """Call a function in a thread of the pool."""
@@ -116,7 +122,7 @@ class Readers:
 
     # --- in a thread
 
-    def _read_unless_hung(self, asked_at: float, operation: methods.Operation[T]) -> T:
+    def _read_unless_hung(self, asked_at: float, operation: Operation[T]) -> T:
         """Run an operation, unless the database was given up on since it was asked for.
 
         :param asked_at: a time of the monotonic clock.
@@ -128,31 +134,31 @@ class Readers:
             return read_once(self._engine, operation)
         except Unavailable:
             now = time.monotonic()
-            if now - began_at > methods.HANGS_AFTER:
+            if now - began_at > HANGS_AFTER:
                 self._hung_until = now
             raise
 
     def _run_batch(
-        self, asked_at: float, function: _Function, jobs: Sequence[methods.QueuedOperation]
-    ) -> list[methods.Outcome]:
+        self, asked_at: float, function: _Function, jobs: Sequence[QueuedOperation]
+    ) -> list[Outcome]:
         """Run a batch, or each of its operations by itself if the batch raises."""
-        arguments = [cast(methods.Batched[Any, Any], job.operation).argument for job in jobs]
+        arguments = [cast(Batched[Any, Any], job.operation).argument for job in jobs]
         try:
             results = self._read_unless_hung(asked_at, lambda conn: function(conn, arguments))
         except Exception as error:
             if len(jobs) == 1 or isinstance(error, Unavailable):
-                return methods.failed(jobs, error)
+                return failed(jobs, error)
             return self._one_by_one(asked_at, function, jobs)
         return list(zip((job.done for job in jobs), results, strict=True))
 
     def _one_by_one(
-        self, asked_at: float, function: _Function, jobs: Sequence[methods.QueuedOperation]
-    ) -> list[methods.Outcome]:
+        self, asked_at: float, function: _Function, jobs: Sequence[QueuedOperation]
+    ) -> list[Outcome]:
         """Run each operation by itself; if the database cannot be used, the rest fails at once."""
-        outcomes: list[methods.Outcome] = []
+        outcomes: list[Outcome] = []
         for index, job in enumerate(jobs):
             outcomes += self._run_batch(asked_at, function, [job])
             _, result = outcomes[-1]
             if isinstance(result, Failure) and isinstance(result.value, Unavailable):
-                return outcomes + methods.failed(jobs[index + 1 :], result.value)
+                return outcomes + failed(jobs[index + 1 :], result.value)
         return outcomes

@@ -81,7 +81,7 @@ class PortalTests(SynchronousTestCase):
             """Something else."""
 
         realm = AccountRealm(AccountHouse(self).store)
-        self.assertRaises(NotImplementedError, realm.requestAvatar, b"dave", None, IOther)
+        self.failureResultOf(realm.requestAvatar(b"dave", None, IOther), NotImplementedError)
         self.failureResultOf(realm.requestAvatar(b"nobody", None, IAccount), UnauthorizedLogin)
         self.failureResultOf(realm.requestAvatar((), None, IAccount), UnauthorizedLogin)
         credentials = UsernamePassword(b"dave", PASSWORD.encode())
