@@ -275,6 +275,7 @@ administration = FrontDoorMaker(
         "health",
         "pages",
         "public_url",
+        "running",
         "statistics",
     ),
 )

@@ -400,6 +400,14 @@ class HubContract(RecordsContract):
         await self.store.remove_intent(first.id)  # as the verifier of the earlier intent does
         self.assertEqual(await self.store.intents(), [second, again])
 
+    async def test_intent_from_before_a_confirmed_one_is_removed(self) -> None:
+        wanted = [an_intent(number) for number in range(1, 4)]
+        kept = [await self.store.add_intent(intent, 3) for intent in wanted]
+        await self.store.put_subscription(evolve(a_subscription(), callback=wanted[0].callback))
+        self.assertEqual(await self.store.intents(), kept[1:])
+        await self.store.remove_subscription(FEED, wanted[1].callback)
+        self.assertEqual(await self.store.intents(), kept[2:])
+
     async def test_intents_differ_by_topic_and_callback(self) -> None:
         one = an_intent()
         others = (
