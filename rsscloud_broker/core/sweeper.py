@@ -55,13 +55,15 @@ class Sweeper(PeriodicClusterJob):
     async def sweep(self, due_at: float = 0.0) -> None:
         """Delete from the store what is due, then end the topics that are not allowed."""
         now = self._clock.wall_seconds()
+        # Not by the present time alone: the clock may be days ahead for a moment.
+        ended_by = min(now, due_at or now)
         swept = Swept(after=0)
 
         async def portion() -> bool:
             """Remove a portion; return whether others follow."""
             nonlocal swept
             idle_before = now - IDLE_TOPIC_SECONDS
-            part = await self._store.sweep(now, idle_before, swept.after or 0)
+            part = await self._store.sweep(ended_by, idle_before, swept.after or 0)
             swept = swept.followed_by(part)
             return part.after is not None
 

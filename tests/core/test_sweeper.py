@@ -67,6 +67,15 @@ class SweeperTests(CoreTestCase):
             self.bus.events, [SubscriptionsSwept(Swept(expired=2, failing=1), NOW + HOUR)]
         )
 
+    def test_subscriptions_stay_though_the_clock_is_ahead_for_a_moment(self) -> None:
+        self.put("kept", NOW + 10 * HOUR)
+        self.clock.advance(HOUR)
+        for by in (365 * 24 * HOUR, -365 * 24 * HOUR):
+            self.clock.set_wall(by)
+            self.clock.pump([5.0] * 2)
+        self.assertEqual(len(self.bus.events), 3, "it has swept each time")
+        self.assertEqual(self.left(), ["http://kept.example/"])
+
     def test_very_many_go_in_portions(self) -> None:
         """Between two portions others get their turn; the log has one entry for all."""
         for number in range(2 * PORTION + 1):
