@@ -218,7 +218,8 @@ class EventLogSink(EachPeriod):
     async def _prune(self, due_at: float) -> None:
         """Remove old entries, in portions, so that no other operation waits long."""
         now, most = self._wall_seconds(), self._options.max_entries
-        before = now - self._options.days * 86_400.0
+        # Not by the present time alone: the clock may be days ahead for a moment.
+        before = min(now, due_at or now) - self._options.days * 86_400.0
         for _ in range(PORTIONS):
             removed = await self._store.prune_log(before, most, PORTION, now)
             if removed < PORTION or not self.running:

@@ -399,6 +399,14 @@ class WritingTests(SynchronousTestCase):
         self.clock.pump([10.0] * 7)
         self.assertEqual([one.host for one in self.written()], ["site2.example"])
 
+    def test_entries_stay_though_the_clock_is_ahead_for_a_moment(self) -> None:
+        self.handle(self.ping())
+        self.clock.pump([10.0] * 7)
+        for by in (365 * 86_400, -365 * 86_400):
+            self.clock.set_wall(by)
+            self.clock.pump([10.0])
+        self.assertEqual(len(self.written()), 1)
+
     def test_all_portions_are_pruned_in_one_minute(self) -> None:
         self.successResultOf(self.sink.stopService())
         self.sink = self.make(max_entries=1000)
