@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 @implementer(IPublisher)
-@define(eq=False)
+@define(eq=False, slots=False)
 class Publisher:
     """Implements ``IPublisher``.
 

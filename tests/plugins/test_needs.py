@@ -50,8 +50,7 @@ def imports(text: str) -> Iterator[str]:
 
 
 def sources(module: str, parts: str, seen: dict[str, str]) -> dict[str, str]:
-    """The sources of a module and of those that it imports, as far as they mention some parts, or
-    those of the console.
+    """The sources of a module and of those that it imports, as far as they mention some parts.
 
     :param parts: the name of the class.
     """
@@ -61,7 +60,7 @@ def sources(module: str, parts: str, seen: dict[str, str]) -> dict[str, str]:
         except ModuleNotFoundError:  # it is a class of a module
             spec = None
         text = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
-        if parts in text or "console.parts." in text:
+        if parts in text:
             seen[module] = text
             for each in imports(text):
                 sources(each, parts, seen)

@@ -55,11 +55,9 @@ _ID: Final = "[0-9]{1,19}"
 class Api:
     """The API, and the document that describes it."""
 
-    def __init__(self, console: Console) -> None:
-        self._verbs = console.verbs
-        self._callers = console.callers
-        self._parts = console.parts
-        described = document(console.parts.public_url)
+    def __init__(self, console: Console, public_url: str) -> None:
+        self._console = console
+        described = document(public_url)
         self._document = msgspec.json.format(msgspec.json.encode(described))
         self._reference = reference.slots(described)
 
@@ -88,9 +86,9 @@ class Api:
 
     async def _explain(self, request: Request) -> Answer:
         """The page for people, who need not sign in."""
-        viewer = await viewer_of(self._callers, request)
+        viewer = await viewer_of(self._console.callers, request)
         title = "API for administrators"
-        page = await self._parts.pages.render(
+        page = await self._console.pages.render(
             title, "admin/reference.html", viewer, **self._reference
         )
         return Answer(page, headers=private(viewer))
@@ -101,15 +99,15 @@ class Api:
             caller = await self._require_administrator(request)
             operation, path_values = _find_operation(request)
             asked = _read_asked(request, operation, path_values)
-            now = self._parts.clock.wall_seconds()
-            found = await operation.run(self._verbs, caller.name, asked, now)
+            now = self._console.clock.wall_seconds()
+            found = await operation.run(self._console.verbs, caller.name, asked, now)
         except Unadministrable as error:
             return _answer_problem(request, 404 if error.missing else 422, sentence(str(error)))
         return Answer(msgspec.json.encode(found), _JSON, headers=NO_STORE)
 
     async def _require_administrator(self, request: Request) -> Caller:
         """The administrator whose token the request has; a refusal if there is none."""
-        caller = await self._callers.caller(request)
+        caller = await self._console.callers.caller(request)
         if caller is None or caller.session is not None:
             raise RequestError(
                 401,

@@ -54,7 +54,7 @@ class AdministrationDoor(RoutesOnly):
         if console is None:
             return
         self._routes = [
-            *Api(console).routes(),
+            *Api(console, parts.public_url).routes(),
             *(route for page in _PAGES for route in page(console).routes()),
         ]
 

@@ -138,7 +138,7 @@ class AdminLogPage(AdminPage):
         found: Sequence[LogEntry]
         asked = LogQuery.of(request, "before")
         wanted = asked.wanted
-        log = self.console.parts.event_log
+        log = self.console.event_log
         if log is None:
             found, fault = [], "The broker keeps no event log: [sinks.event_log] is disabled."
         else:

@@ -66,10 +66,10 @@ class OverviewPage(AdminPage):
         hosts = await self.verbs.hosts("", _SHOWN)
         announcements = await self.verbs.announcements(0, _SHOWN)
         changes = await self.verbs.changes(None, _SHOWN)
-        hour = await read(console.parts.statistics, PERIODS["hour"], now)
+        hour = await read(console.statistics, PERIODS["hour"], now)
         found = BrokerFindings(
             state,
-            await console.parts.health.ready() if console.parts.health else (),
+            await console.health.ready() if console.health else (),
             hosts,
             console.accounts.refused_sign_ins(),
             sum(hour.totals("given_up").values()),
@@ -82,7 +82,7 @@ class OverviewPage(AdminPage):
                 "attention": needs,
                 "nothing": "" if needs else "yes",
                 "rates": rates(hour),
-                "stats": "runs" if "stats" in console.parts.running else "",
+                "stats": "runs" if "stats" in console.running else "",
                 "busy": _busy_facts(state),
                 "nodes": _nodes_table(state, now),
                 "announcements": [

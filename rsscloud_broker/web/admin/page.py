@@ -7,7 +7,7 @@ nobody can undo is asked once more.  No cache keeps any of these pages.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from functools import partial
 from typing import Any, Final
 
@@ -25,6 +25,11 @@ from rsscloud_broker.interfaces import (
     IAccounts,
     IAdministration,
     ICallers,
+    IClock,
+    IEventLog,
+    IHealth,
+    IPages,
+    IStatistics,
     Route,
 )
 from rsscloud_broker.web.admin.api_operation import Asked, Operation
@@ -56,19 +61,37 @@ _DONE: Final = {each.name: each.form.done for each in OPERATIONS if each.form}
 
 @frozen
 class Console:
-    """What the pages are given; ``parts`` has the rest."""
+    """What the pages are given.
+
+    :ivar running: the names of the front doors and applications that run: see ``FrontDoorParts``.
+    """
 
     verbs: IAdministration
     callers: ICallers
+    clock: IClock
+    pages: IPages
     accounts: IAccounts
-    parts: FrontDoorParts
+    health: IHealth | None
+    statistics: IStatistics
+    event_log: IEventLog | None
+    running: Set[str]
 
     @classmethod
     def of(cls, parts: FrontDoorParts) -> Console | None:
         """What a front door gives its pages; None if the broker has no accounts."""
         if parts.administration is None or parts.callers is None or parts.accounts is None:
             return None
-        return cls(parts.administration, parts.callers, parts.accounts, parts)
+        return cls(
+            parts.administration,
+            parts.callers,
+            parts.clock,
+            parts.pages,
+            parts.accounts,
+            parts.health,
+            parts.statistics,
+            parts.event_log,
+            parts.running,
+        )
 
 
 @frozen
@@ -157,7 +180,7 @@ class AdminPage:
 
     def now(self) -> float:
         """The time, in seconds since the epoch."""
-        return self.console.parts.clock.wall_seconds()
+        return self.console.clock.wall_seconds()
 
     def _for_administrators(
         self, respond: Callable[[Request, Caller], Awaitable[Answer]]
@@ -250,9 +273,7 @@ class AdminPage:
         """A page of the console, with its navigation."""
         more: dict[str, Any] = {"heading": title, "places": _places(self.place)}
         more |= {"csrf": caller.csrf, **slots}
-        page = await self.console.parts.pages.render(
-            f"{title}: administration", template, caller, **more
-        )
+        page = await self.console.pages.render(f"{title}: administration", template, caller, **more)
         return Answer(page, status=status, headers=NO_STORE)
 
 

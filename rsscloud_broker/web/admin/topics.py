@@ -66,7 +66,7 @@ class TopicPage(AdminPage):
         if is_published:
             file.append(("Address", tags.a(strangers_text(url, MAX_URL), href=url)))
         known = _facts(found, self.now()) if found else file
-        if found and "topic_page" in self.console.parts.running:
+        if found and "topic_page" in self.console.running:
             public = tags.a("What strangers see of it", href=path("/topic", url=url))
             known.append(("For everybody", public))
         slots: dict[str, Flattenable] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from unittest import mock
 from urllib.parse import urlsplit
 
+from attrs import evolve
 from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
@@ -340,7 +341,9 @@ class CloudTests(HubCase):
 
     def test_a_broker_below_a_path(self) -> None:
         """A reverse proxy takes the path off, as the public URL of the hub's callback has it."""
-        self.patch(self.house.tending._pushing, "_public_url", "https://broker.example/below")
+        pushing = self.house.tending._pushing
+        parts = evolve(pushing._parts, public_url="https://broker.example/below")
+        self.patch(pushing, "_parts", parts)
         self.house.hubs.answers[CLOUD] = reply(200, b'<notifyResult success="true" msg="ok"/>')
         self.house.follow()
         (form,) = self.house.asked(CLOUD)

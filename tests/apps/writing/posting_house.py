@@ -10,6 +10,7 @@ import xmlrpc.client
 from collections.abc import Mapping
 from typing import Any
 
+from attrs import evolve
 from twisted.internet.defer import Deferred
 
 from rsscloud_broker.apps.writing.app import make
@@ -122,7 +123,8 @@ class PostingTestCase(WritingTestCase):
             await gate
             return function(*args)
 
-        self.patch(self.writing, "_in_thread", when_open)  # which makes the feeds
+        parts = evolve(self.writing._parts, in_thread=when_open)
+        self.patch(self.writing, "_parts", parts)  # with which it makes the feeds
         exchanges = []
         for path, body, headers in requests:
             exchange = connected(self.factory, PROXY)
