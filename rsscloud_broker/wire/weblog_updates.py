@@ -94,8 +94,10 @@ def ping_of_parameters(method: str, parameters: Sequence[Any], at: float) -> Pin
             f"weblogUpdates.{method} takes {_range_text(least, most)} parameters, "
             f"but {len(parameters)} came"
         )
-    texts = [text for text in map(text_of, parameters) if text is not None]
-    if len(texts) < len(parameters):
+    # What may be left out may also be nil, as by SOAP.
+    given = [*parameters[:2], *("" if each is None else each for each in parameters[2:])]
+    texts = [text for text in map(text_of, given) if text is not None]
+    if len(texts) < len(given):
         raise BadCall(f"every parameter of weblogUpdates.{method} must be a string")
     name, url, *rest = texts
     if method == "rssUpdate":

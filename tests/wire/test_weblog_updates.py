@@ -117,6 +117,12 @@ class ParametersTests(SynchronousTestCase):
         for value in wrong:
             self.assertRaises(BadCall, ping_of_parameters, "ping", ["A", value], 7.0)
 
+    def test_nil_for_what_may_be_left_out(self) -> None:
+        """Some clients send it for each parameter that they have no value for."""
+        ping = ping_of_parameters("extendedPing", ["A", HOME, None, FEED, None], 7.0)
+        self.assertEqual((ping.changes_url, ping.rss_url, ping.tags), ("", FEED, ()))
+        self.assertEqual(ping_of_parameters("ping", ["A", HOME, None, None], 7.0).url, HOME)
+
     def test_names_that_did_not_come_as_strings(self) -> None:
         for value, name in ((7, "7"), (1.5, "1.5"), ("é".encode(), "é"), (b"\xe9", "é")):
             ping = ping_of_parameters("ping", [value, HOME.encode()], 7.0)
