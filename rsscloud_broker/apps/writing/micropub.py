@@ -175,6 +175,12 @@ class Micropub:
         :raises InvalidPost: it breaks a rule.
         """
         most = self._options.max_upload_bytes
+        at_once = self._options.posts_per_minute
+        if len(files) > at_once:
+            raise InvalidPost(
+                f"the message has {len(files)} files, and an account may upload {at_once} in a "
+                f"minute; send some of them to {MEDIA_ENDPOINT} before"
+            )
         for field, _, data in files:
             if field.removesuffix("[]") not in _FILES:
                 raise InvalidPost(f"files must be in fields named {', '.join(_FILES)}")

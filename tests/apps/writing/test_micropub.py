@@ -593,6 +593,12 @@ class SlowDownTests(MicropubTestCase):
         self.assert_error(answer, 429, "too_many_requests")
         self.assertGreater(int(answer.headers["retry-after"]), 0)
 
+    def test_more_files_than_may_be_uploaded(self) -> None:
+        """It would be refused whenever it came, and would leave the first files over."""
+        answer = self.files(("photo[]", ("1.jpg", JPEG)), ("photo[]", ("2.png", PNG)))
+        self.assert_error(answer, 400, "invalid_request", "send some of them to /micropub/media")
+        self.assertEqual((self.posts(), self.uploads()), ([], []))
+
 
 class ClientTests(MicropubTestCase):
     """What clients send beside what the specification shows."""
