@@ -88,6 +88,8 @@ def temporary_copy(file: Path, directory: Path) -> Iterator[Path]:
             closing(_open_file(file)) as connection,
             closing(sqlite3.connect(copy.name)) as target,
         ):
+            # By itself, ``backup`` would try without end to read what somebody else has locked.
+            connection.execute("BEGIN").execute("SELECT count(*) FROM sqlite_master").fetchone()
             connection.backup(target)  # in one step: a reader does not hold up the broker's writer
             target.execute("SELECT count(*) FROM sqlite_master").fetchone()  # fails if damaged
         yield Path(copy.name)

@@ -9,7 +9,7 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.storage import file_health, try_backup
+from rsscloud_broker.storage import file_health, health, try_backup
 
 
 class FileHealthTests(SynchronousTestCase):
@@ -41,6 +41,17 @@ class FileHealthTests(SynchronousTestCase):
         file_health(self.file, 60)
         try_backup(self.file, self.directory)
         self.assertEqual(list(self.directory.iterdir()), [self.file])
+
+    def test_a_file_that_somebody_else_has_locked(self) -> None:
+        self.patch(health, "TIMEOUT", 0)
+        with closing(sqlite3.connect(self.file, isolation_level=None)) as other:
+            other.execute("PRAGMA locking_mode=EXCLUSIVE")
+            other.execute("BEGIN EXCLUSIVE")
+            for look in (
+                lambda: file_health(self.file, 60),
+                lambda: try_backup(self.file, self.directory),
+            ):
+                self.assertIn("database is locked", str(self.assertRaises(Unavailable, look)))
 
     def test_no_file(self) -> None:
         missing = self.directory / "missing"
