@@ -16,6 +16,7 @@ from attrs import evolve
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import Config, Log
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.runtime import data_lock
 from rsscloud_broker.runtime.start_checks import Findings, examine, file_faults
 from rsscloud_broker.storage import migrate
@@ -178,6 +179,15 @@ class ForeignUserTests(StartChecksTestCase):
             f"{database} belongs to root (-rw-------), and the broker runs as nobody: chown -R "
             f"nobody {database}, or 'database' in the configuration names another file"
         )
+
+    def test_a_command_for_a_database_of_somebody_else(self) -> None:
+        self.give(self.data)
+        migrate(self.config.database_url)
+        self.addCleanup(os.seteuid, 0)
+        os.seteuid(NOBODY)
+        said = str(self.assertRaises(Unavailable, migrate, self.config.database_url))
+        self.assertIn("Permission denied", said)
+        self.assertIn("Do this as the broker's user", said)
 
     def test_a_directory_for_crawlers_of_somebody_else(self) -> None:
         self.give(self.data)

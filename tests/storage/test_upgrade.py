@@ -68,7 +68,9 @@ class MigrateTests(migrating.MigrationSteps):
         path = Path(self.mktemp()).resolve()
         path.write_text("in the way", encoding="ascii")
         error = self.assertRaises(Unavailable, migrate, f"sqlite:///{path}/broker.db")
-        self.assertIn("directory for the database cannot be made", str(error))
+        self.assertIn(
+            "the file of the database, or its directory, cannot be made or written", str(error)
+        )
 
     def test_file_that_cannot_be_opened(self) -> None:
         path = Path(self.mktemp()).resolve()
