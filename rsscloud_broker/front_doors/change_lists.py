@@ -159,7 +159,7 @@ class _Archives(PublishedFile):
         return self._send(request, request.path.decode("ascii"))
 
     def _send_file(self, request: Request, file: str) -> bytes | int:
-        now = self._clock.wall_seconds()
+        now = self._parts.clock.wall_seconds()
         is_lasting = now - os.stat(file).st_mtime > 86_400.0
         return _serve(request, file, _DAY if is_lasting else self._cache_control, now)
 
