@@ -146,9 +146,7 @@ class Counters:
             "event_loop_delay_seconds", "Time by which the event loop is late", _DELAYS
         )
         self.first_latency = histogram(
-            "first_notification_latency_seconds",
-            "From a ping to its first notification",
-            LATENCIES,
+            "first_notification_latency_seconds", "From a ping to its first notification", LATENCIES
         )
         self.last_latency = histogram(
             "last_notification_latency_seconds", "From a ping to the end of the fan-out", LATENCIES

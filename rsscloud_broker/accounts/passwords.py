@@ -71,9 +71,7 @@ class Hasher:
 
     def __init__(self, options: AccountOptions) -> None:
         self._argon2 = PasswordHasher(
-            time_cost=HASH_PASSES,
-            memory_cost=options.hash_memory_kib,
-            parallelism=HASH_LANES,
+            time_cost=HASH_PASSES, memory_cost=options.hash_memory_kib, parallelism=HASH_LANES
         )
 
     @cached_property

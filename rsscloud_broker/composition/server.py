@@ -119,12 +119,7 @@ class Server(Foundation):
     def verifier(self) -> core.Verifier:
         """Asks callbacks whether they want their subscriptions."""
         return core.Verifier(
-            self.store,
-            self.bus,
-            self.detector,
-            lambda: self.notifiers,
-            self.clock,
-            self.limiter,
+            self.store, self.bus, self.detector, lambda: self.notifiers, self.clock, self.limiter
         )
 
     @part
@@ -179,13 +174,7 @@ class Server(Foundation):
     @part
     def intake(self) -> core.PingIntake:
         return core.PingIntake(
-            self.store,
-            self.detector,
-            self.bus,
-            self.clock,
-            self.access,
-            self.counters,
-            self.space,
+            self.store, self.detector, self.bus, self.clock, self.access, self.counters, self.space
         )
 
     @part

@@ -181,6 +181,5 @@ class EventBus(Service):
         except TimedOut:
             hanging = [name for name, queue in self._queues.items() if queue.feeding]
             self.log.warn(
-                "Not waiting any longer for what these sinks do: {sinks}.",
-                sinks=", ".join(hanging),
+                "Not waiting any longer for what these sinks do: {sinks}.", sinks=", ".join(hanging)
             )

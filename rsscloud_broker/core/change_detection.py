@@ -128,11 +128,7 @@ class ChangeDetector(Service):
             self._count_ping(url)
         found: Deferred[RecordedFetch] = Deferred()
         self._request(
-            url,
-            source,
-            waiter=found,
-            cause=ChangeSource(way, origin, pinged),
-            to_record=True,
+            url, source, waiter=found, cause=ChangeSource(way, origin, pinged), to_record=True
         )
         return found.addCallback(record_of)
 
@@ -197,11 +193,7 @@ class ChangeDetector(Service):
     def _begin_claimed(self, check: Check) -> None:
         """Begin the fetch of a check that this process has just claimed."""
         self._request(
-            check.url,
-            check.source,
-            cause=check.cause,
-            requested=True,
-            failures=check.failures,
+            check.url, check.source, cause=check.cause, requested=True, failures=check.failures
         )
 
     async def schedule_later(self, url: str, source: str, cause: ChangeSource) -> None:

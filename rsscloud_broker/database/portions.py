@@ -102,7 +102,6 @@ def different_values(column: ColumnElement[Any], *conditions: ColumnElement[bool
     )
     return values.union_all(
         select(following, values.c.number + one).where(
-            values.c.value.is_not(None),
-            values.c.number < bindparam("most", type_=Integer),
+            values.c.value.is_not(None), values.c.number < bindparam("most", type_=Integer)
         )
     )

@@ -106,10 +106,7 @@ class BoundedRequest(TracedRequest):
         """Refuse the request unless all of it arrives in time."""
         timeout = REQUEST_TIMEOUT
         self._deadline = self.limits.clock.callLater(
-            timeout,
-            self._refuse,
-            408,
-            f"The whole request must arrive within {timeout:g} seconds.",
+            timeout, self._refuse, 408, f"The whole request must arrive within {timeout:g} seconds."
         )
 
     def _find_body_limit(self) -> int:

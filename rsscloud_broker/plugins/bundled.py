@@ -316,16 +316,10 @@ https_post = NotifierMaker(
     _simple(partial(HttpPostNotifier, "https-post")),
 )
 xml_rpc = NotifierMaker(
-    "xml_rpc",
-    "rssCloud notifications by XML-RPC",
-    RssCloudNotifierOptions,
-    _simple(XMLRPCNotifier),
+    "xml_rpc", "rssCloud notifications by XML-RPC", RssCloudNotifierOptions, _simple(XMLRPCNotifier)
 )
 soap = NotifierMaker(
-    "soap",
-    "rssCloud notifications by SOAP 1.1",
-    RssCloudNotifierOptions,
-    _simple(SoapNotifier),
+    "soap", "rssCloud notifications by SOAP 1.1", RssCloudNotifierOptions, _simple(SoapNotifier)
 )
 websub_delivery = NotifierMaker(
     "websub",

@@ -159,8 +159,7 @@ def _judge_weblog_updates(
     if not isinstance(value, Mapping):  # some answer with true alone
         refused = value is False or value is None
         return RelayAnswer(
-            accepted=not refused,
-            text="the target refused it, without a reason" if refused else "",
+            accepted=not refused, text="the target refused it, without a reason" if refused else ""
         )
     text = _shortened(str(value.get("message", "")))
     if says_error(value):

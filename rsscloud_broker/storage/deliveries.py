@@ -105,8 +105,7 @@ _AFTER_PAUSE = func.coalesce(pending.c.tried_at, 0) + _PAUSE
 _EARLIEST = later(func.coalesce(pending.c.not_before, 0), later(_AFTER_PAUSE, _DUE))
 
 _RESTART = _UPDATE_PENDING.values(
-    attempts=0,
-    due_at=case((pending.c.due_at < _EARLIEST, pending.c.due_at), else_=_EARLIEST),
+    attempts=0, due_at=case((pending.c.due_at < _EARLIEST, pending.c.due_at), else_=_EARLIEST)
 )
 
 # Another node may be calling the subscriber just now, perhaps since before the change.  It loses

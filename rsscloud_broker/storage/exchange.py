@@ -138,14 +138,7 @@ def import_in_parts(
         expired += len(listed) - len(not_expired)
         unspoken.update(foreign)
     return ImportResult(
-        len(entries),
-        stored,
-        expired,
-        replaced,
-        dropping,
-        taken_over,
-        dict(unspoken),
-        len(blocks),
+        len(entries), stored, expired, replaced, dropping, taken_over, dict(unspoken), len(blocks)
     )
 
 

@@ -58,11 +58,7 @@ def _claim(conn: Connection, row: Row[Any], here: int) -> bool:
 
     Nobody waits for that, as one transaction may claim several jobs: two might wait for each other.
     """
-    same = and_(
-        job.c.name == row.name,
-        job.c.due_at == row.due_at,
-        job.c.node_id.is_(None),
-    )
+    same = and_(job.c.name == row.name, job.c.due_at == row.due_at, job.c.node_id.is_(None))
     locked = select(job.c.name).where(same).with_for_update(skip_locked=True)
     if conn.execute(locked).first() is None:
         return False

@@ -273,11 +273,7 @@ def _request_checks(
             earlier = asked.get(url)
             if earlier is None:
                 asked[url] = AskedCheck(
-                    url,
-                    requested_at,
-                    source=source,
-                    claim=claim,
-                    cause=ChangeSource(way),
+                    url, requested_at, source=source, claim=claim, cause=ChangeSource(way)
                 )
             elif requested_at > earlier.at:
                 asked[url] = earlier._replace(at=requested_at)

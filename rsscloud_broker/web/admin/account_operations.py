@@ -96,9 +96,7 @@ async def disable(verbs: IAdministration, by: str, asked: Disable, _: float) -> 
 
 
 @operation(
-    "/accounts/enable",
-    OperationForm(PAGE, "Enable it", "The account is enabled."),
-    name="anna",
+    "/accounts/enable", OperationForm(PAGE, "Enable it", "The account is enabled."), name="anna"
 )
 async def enable(verbs: IAdministration, by: str, asked: ByNameWithReason, _: float) -> shapes.Done:
     """Let the owner of a disabled account in again."""
