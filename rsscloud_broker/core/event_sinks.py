@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from attrs import define
 from zope.interface import implementer
 
 from rsscloud_broker.core.change_detection import ChangeDetector
@@ -17,6 +18,7 @@ from rsscloud_broker.interfaces import IEventSink
 
 
 @implementer(IEventSink)
+@define(eq=False)
 class TakeoverSink:
     """Shares the work of the core with other nodes: takes a share of the limits, and takes over
     checks and intents that no node handles: at the hint ``freed``, which says that the claims of a
@@ -30,17 +32,10 @@ class TakeoverSink:
     name = "taking over"
     handles = (WorkHinted, NodesCounted, ClaimsLost)
 
-    def __init__(
-        self,
-        detector: ChangeDetector,
-        intents: IntentQueue,
-        share: Sequence[Callable[[int], None]] = (),
-        lose: Sequence[Callable[[], None]] = (),
-    ) -> None:
-        self._detector = detector
-        self._intents = intents
-        self._share = share
-        self._lose = (intents.lose_claims, *lose)
+    _detector: ChangeDetector
+    _intents: IntentQueue
+    _share: Sequence[Callable[[int], None]] = ()
+    _lose: Sequence[Callable[[], None]] = ()
 
     async def handle(self, event: Event) -> None:
         """Share the limits, forget what was claimed, or take over, as the event says."""
@@ -48,7 +43,8 @@ class TakeoverSink:
             for share in self._share:
                 share(event.live)
         elif isinstance(event, ClaimsLost):
-            for lose in self._lose:  # first, as the detector drops fetches that nobody waits for
+            # First, as the detector drops fetches that nobody waits for.
+            for lose in (self._intents.lose_claims, *self._lose):
                 lose()
             await self._detector.lose_claims()
         elif isinstance(event, WorkHinted) and event.kind in {"", "freed"}:

@@ -170,6 +170,7 @@ def _fetched_here(url: str, content: Content | None) -> Fetched:
 
 
 @implementer(IEventSink)
+@define(eq=False)
 class OwnTopicsSink:
     """Treats the publication of a file like a ping: the file is read as a topic if it has
     subscribers.
@@ -181,13 +182,10 @@ class OwnTopicsSink:
     name = "own topics"
     handles = (FilePublished,)
 
-    def __init__(
-        self, store: Store, schedule: Callable[[str], None], clock: IClock, public_url: str
-    ) -> None:
-        self._store = store
-        self._schedule = schedule
-        self._clock = clock
-        self._public_url = public_url
+    _store: Store
+    _schedule: Callable[[str], None]
+    _clock: IClock
+    _public_url: str
 
     async def handle(self, event: Event) -> None:
         """Have the URL of a published file checked, if the store says that it is a topic."""

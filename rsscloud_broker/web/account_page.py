@@ -18,7 +18,6 @@ from rsscloud_broker.errors import InvalidAccount, SignInFailed, TooMany, Unadmi
 from rsscloud_broker.http.answering import Answer
 from rsscloud_broker.http.requests import client_address, number_parameter, parameter
 from rsscloud_broker.interfaces import Caller, FrontDoorParts, IAccounts, ICallers, Session, Token
-from rsscloud_broker.interfaces.accounts import AccountFiles
 from rsscloud_broker.model.administration import Change
 from rsscloud_broker.web.archive import send_archive
 from rsscloud_broker.web.callers import NO_STORE, SESSION, Cookies, redirect
@@ -69,12 +68,7 @@ class AccountPage:
     """
 
     def __init__(
-        self,
-        parts: FrontDoorParts,
-        accounts: IAccounts,
-        callers: ICallers,
-        cookies: Cookies,
-        files: AccountFiles | None,
+        self, parts: FrontDoorParts, accounts: IAccounts, callers: ICallers, cookies: Cookies
     ) -> None:
         self._parts = parts
         self._accounts = accounts
@@ -88,7 +82,6 @@ class AccountPage:
             "remove-token": self._remove_token,
             "remove-account": self._remove_account,
         }
-        self._files = files
         self._exporting: set[int] = set()  # the ids of accounts to which archives are being sent
 
     async def show(self, request: Request, caller: Caller) -> Answer:
@@ -97,7 +90,7 @@ class AccountPage:
 
     async def export(self, request: Request, caller: Caller) -> Answer | None:
         """Send all that belongs to the account as an archive; None when it is sent."""
-        if self._files is None:
+        if self._parts.account_files is None:
             return redirect(self._callers.sign_in_url(request))
         if request.channel is None:
             return None  # the client has hung up
@@ -108,7 +101,9 @@ class AccountPage:
         try:
             name = {"content-disposition": f'attachment; filename="{caller.name}.zip"'}
             now = self._parts.clock.wall_seconds()
-            await send_archive(request, self._files(caller), {**NO_STORE, **name}, now)
+            await send_archive(
+                request, self._parts.account_files(caller), {**NO_STORE, **name}, now
+            )
         finally:
             self._exporting.discard(key)
         return None

@@ -65,7 +65,7 @@ class AccountsDoor(RoutesOnly):
             raise ValueError("this front door needs accounts, and the broker has none")
         cookies = Cookies(parts.public_url)
         pages = SignInPages(parts, parts.accounts, parts.callers, cookies)
-        account = AccountPage(parts, parts.accounts, parts.callers, cookies, parts.account_files)
+        account = AccountPage(parts, parts.accounts, parts.callers, cookies)
         link = SignInLink(parts, parts.accounts, cookies)
         invitation = SignInLink(parts, parts.accounts, cookies, "invitation")
         self._routes = [
