@@ -64,7 +64,7 @@ MAX_LOOKUPS: Final = 500
 
 
 @implementer(IBroker)
-@define(eq=False)
+@define(eq=False, slots=False)
 class Broker:
     """Carries out the requests of all front doors; see ``IBroker``.
 

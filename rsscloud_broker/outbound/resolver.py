@@ -22,6 +22,7 @@ from functools import partial
 from socket import AF_INET, AF_INET6, SOCK_STREAM, AddressFamily, inet_aton, inet_ntoa, inet_pton
 from typing import Any, TypeAlias
 
+from attrs import define
 from pycares import ARES_SOCKET_BAD, AddrInfoResult, AresError, Channel, errno
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, fail, succeed
@@ -288,18 +289,16 @@ class Resolver(Service):
 
 
 @implementer(IReadDescriptor, IWriteDescriptor)
+@define(eq=False)
 class _Socket:
     """A socket of c-ares that the reactor watches.
 
     :param duplicate: another descriptor of the same socket, which is watched if there is one.
     """
 
-    def __init__(
-        self, descriptor: int, duplicate: int | None, process: Callable[[int, int], object]
-    ) -> None:
-        self._descriptor = descriptor
-        self._duplicate = duplicate
-        self._process = process
+    _descriptor: int
+    _duplicate: int | None
+    _process: Callable[[int, int], object]
 
     def fileno(self) -> int:
         return self._descriptor if self._duplicate is None else self._duplicate

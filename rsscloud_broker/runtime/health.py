@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
+from attrs import define
 from twisted.application.service import IService
 from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as TimedOut
@@ -35,6 +36,7 @@ Check: TypeAlias = Callable[[], str | Awaitable[str]]
 
 
 @implementer(IHealth)
+@define(eq=False)
 class Health:
     """Runs the checks of all parts, each time that somebody asks.
 
@@ -44,11 +46,8 @@ class Health:
 
     log = Logger()
 
-    def __init__(
-        self, of_life: Mapping[str, Callable[[], str]], checks: Mapping[str, Check]
-    ) -> None:
-        self._of_life = of_life
-        self._checks = checks
+    _of_life: Mapping[str, Callable[[], str]]
+    _checks: Mapping[str, Check]
 
     def alive(self) -> Sequence[PartState]:
         return [self._state_now(part, check) for part, check in self._of_life.items()]

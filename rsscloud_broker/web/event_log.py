@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlencode
 
-from attrs import frozen
+from attrs import define, frozen
 from twisted.web.resource import IResource
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
@@ -139,15 +139,13 @@ def query_of(wanted: LogFilter, **more: object) -> str:
     return f"?{urlencode(fields)}" if fields else ""
 
 
+@define(eq=False)
 class _LogPages:
     """The page ``/log``, and its event stream."""
 
-    def __init__(
-        self, event_log: IEventLog, broadcast: Broadcast[int, LogFilter], parts: FrontDoorParts
-    ) -> None:
-        self._event_log = event_log
-        self._broadcast = broadcast
-        self._parts = parts
+    _event_log: IEventLog
+    _broadcast: Broadcast[int, LogFilter]
+    _parts: FrontDoorParts
 
     async def show(self, request: Request) -> Answer:
         viewer = await viewer_of(self._parts.callers, request)

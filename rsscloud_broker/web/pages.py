@@ -17,6 +17,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
+from attrs import define
 from twisted.python.failure import Failure
 from twisted.python.filepath import FilePath
 from twisted.web.iweb import IRequest
@@ -139,6 +140,7 @@ def _viewer_menu(caller: Caller, paths: Set[str]) -> Tag:
 
 
 @implementer(IPages)
+@define(eq=False)
 class PageRenderer:
     """Renders templates inside the frame.
 
@@ -147,11 +149,8 @@ class PageRenderer:
     :param announcements: what administrators announce; None for nothing ever.
     """
 
-    def __init__(
-        self, paths: Callable[[], Set[str]] = frozenset, announcements: Following | None = None
-    ) -> None:
-        self._paths = paths
-        self._announcements = announcements
+    _paths: Callable[[], Set[str]] = frozenset
+    _announcements: Following | None = None
 
     async def render(
         self, title: str, template: str, viewer: Caller | None = None, /, **slots: Flattenable

@@ -25,6 +25,7 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import quote, urlencode
 
+from attrs import define
 from twisted.web.server import Request
 
 from rsscloud_broker.accounts.administration import INVITED_PATH
@@ -53,24 +54,21 @@ def link_to(broker: str, secret: str, next_path: str = "/") -> str:
     return f"{broker}{LINK_PATH}?{urlencode(fields, quote_via=quote, safe='/')}"
 
 
+@define(eq=False)
 class SignInLink:
     """Answers requests for ``/signin/once`` or ``/signin/invited``.
 
     :param kind: ``link`` or ``invitation``.
     """
 
-    def __init__(
-        self,
-        parts: FrontDoorParts,
-        accounts: IAccounts,
-        cookies: callers.Cookies,
-        kind: str = "link",
-    ) -> None:
-        self._parts = parts
-        self._accounts = accounts
-        self._cookies = cookies
-        self._kind = kind
-        self._is_invitation = kind == "invitation"
+    _parts: FrontDoorParts
+    _accounts: IAccounts
+    _cookies: callers.Cookies
+    _kind: str = "link"
+
+    @property
+    def _is_invitation(self) -> bool:
+        return self._kind == "invitation"
 
     async def show(self, request: Request) -> Answer:
         """The page with the button, or what is wrong with the link."""
