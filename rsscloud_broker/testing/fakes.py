@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
-from attrs import evolve
+from attrs import define, evolve, field
 from twisted.internet.defer import Deferred, execute
 from twisted.internet.interfaces import IReactorTime
 from twisted.python.filepath import FilePath
@@ -160,6 +160,7 @@ class FakeFetcher:
 
 
 @implementer(INotifier)
+@define(eq=False, slots=False)
 class FakeNotifier:
     """A notifier that calls nobody: it records its calls, and takes the outcomes from a table.
 
@@ -172,22 +173,15 @@ class FakeNotifier:
         test fires it.
     """
 
-    def __init__(
-        self,
-        protocol: str = "http-post",
-        drop_after_failures: int | None = 3,
-        retries: tuple[float, ...] = (),
-        carries_content: bool = False,
-    ) -> None:
-        self.protocol = protocol
-        self.carries_content = carries_content
-        self.drop_after_failures = drop_after_failures
-        self.retries = retries
-        self.outcomes: dict[str, Outcome | Exception] = {}
-        self.verified: list[Intent] = []
-        self.notified: list[Notification] = []
-        self.denied: list[Denial] = []
-        self.held: list[Deferred[None]] | None = None
+    protocol: str = "http-post"
+    drop_after_failures: int | None = 3
+    retries: tuple[float, ...] = ()
+    carries_content: bool = False
+    outcomes: dict[str, Outcome | Exception] = field(factory=dict, init=False)
+    verified: list[Intent] = field(factory=list, init=False)
+    notified: list[Notification] = field(factory=list, init=False)
+    denied: list[Denial] = field(factory=list, init=False)
+    held: list[Deferred[None]] | None = field(default=None, init=False)
 
     async def verify(self, intent: Intent) -> Outcome:
         self.verified.append(intent)
