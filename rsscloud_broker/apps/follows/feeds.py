@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import attrs
 from attrs import evolve
-from twisted.internet.defer import CancelledError, Deferred, succeed
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from zope.interface import implementer
@@ -32,6 +32,7 @@ from rsscloud_broker.simplefeed.errors import EntryFailed, FeedUnavailable, Foll
 from rsscloud_broker.simplefeed.follower import Begin, Follower
 from rsscloud_broker.simplefeed.pings import NotAPing, ping_of
 from rsscloud_broker.simplefeed.waiting import FollowerLimits
+from rsscloud_broker.util.deferreds import returns_deferred
 from rsscloud_broker.wire.origin import site_of
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.units import HOUR
@@ -154,14 +155,12 @@ class FeedFollower:
         """Begin to read."""
         self._run = Deferred.fromCoroutine(self._work())
 
-    def stop(self) -> Deferred[None]:
+    @returns_deferred
+    async def stop(self) -> None:
         """Stop; the Deferred fires when the position is stored."""
-        over = succeed(None) if self._follower is None else self._follower.stop()
-        return over.addCallback(lambda _: self._cancel_work())
-
-    def _cancel_work(self) -> None:
-        """End ``_work``, which may be in a pause after a failure."""
-        if self._run is not None:
+        if self._follower is not None:
+            await self._follower.stop()
+        if self._run is not None:  # it may be in a pause after a failure
             self._run.cancel()
 
     def hint(self) -> None:
