@@ -6,6 +6,7 @@ import os
 from errno import ENOSPC
 from typing import Any
 
+from attrs import evolve
 from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
@@ -139,7 +140,8 @@ class DocumentTests(SynchronousTestCase):
             await gate
             return function(*args)
 
-        self.patch(self.house.door._documents, "_in_thread", slow)
+        documents = self.house.door._documents
+        self.patch(documents, "_parts", evolve(documents._parts, in_thread=slow))
         exchange = self.house.begin(RECENT)
         self.house.ping("e")
         self.house.wait()
