@@ -142,8 +142,8 @@ def _prepare_sqlite(url: str) -> None:
         sqlite.make_database_file(parsed)
     except OSError as error:
         raise Unavailable(
-            f"the file of the database, or its directory, cannot be made or written: {error}. Do this "
-            "as the broker's user, or name another place in the configuration."
+            f"the file of the database, or its directory, cannot be made or written: {error}. "
+            "Do this as the broker's user, or name another place in the configuration."
         ) from error
 
 
