@@ -13,8 +13,17 @@ from rsscloud_broker.interfaces import AccountData, App, AppParts, ServedTopics
 
 
 def make_hosting(options: HostingOptions, parts: AppParts) -> App:
-    """Make the application."""
+    """Make the application.
+
+    :raises ValueError: the address of the feeds is that of the broker, whose other topics would
+        have to be feeds too.
+    """
     hosting = Hosting(options, parts)
+    if f"{parts.public_url}/".startswith(f"{hosting.base}/"):
+        raise ValueError(
+            f"'base_url' is {options.base_url!r}, which is the address of the broker itself; name "
+            "another host, or add a path, or leave it out for /feeds of the broker"
+        )
     gate = Gate(parts.accounts, parts.callers, allow_plain=options.allow_plain_passwords)
     return App(
         "hosting",

@@ -7,6 +7,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
+from rsscloud_broker.apps.hosting.app import make_hosting
 from rsscloud_broker.apps.hosting.documents import make_document
 from rsscloud_broker.apps.hosting.hosting import HostingStore
 from rsscloud_broker.apps.hosting.options import HostingOptions
@@ -349,3 +350,6 @@ class BaseTests(HostingTestCase):
                     "https://a@x/", "https://x:0/"):  # fmt: skip
             error = self.assertRaises(ValueError, HostingOptions, base_url=url)
             self.assertIn("'base_url'", str(error))
+        own = HostingOptions(base_url="https://broker.example/")
+        error = self.assertRaises(ValueError, make_hosting, own, self.house.parts)
+        self.assertIn("'base_url'", str(error))
