@@ -81,10 +81,13 @@ class CallersThread(StoreThreads):
             driver: Any = connection.connection.dbapi_connection
             # To read ready tables takes a tenth of the time of making them.
             driver.deserialize(_file_with(*tables))
-        self._engine = share_statements(engine, "sqlite://")
+        self._use(share_statements(engine, "sqlite://"))
+
+    def _use(self, engine: Engine) -> None:
+        """Run all operations on a database that has its tables."""
+        self._engine = engine
         # To take a connection from its pool takes longer than most operations.
-        self._reads = self._engine.connect()
-        self._writes = for_writing(self._engine).connect()
+        self._reads, self._writes = engine.connect(), for_writing(engine).connect()
 
     def read(self, operation: Operation[T]) -> Deferred[T]:
         return execute(self._run, self._reads, operation)

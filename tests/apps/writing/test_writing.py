@@ -402,7 +402,7 @@ class ServersThread(CallersThread):
     """The same for a database that has its tables."""
 
     def start(self, engine: Engine) -> None:
-        self._engine = engine
+        self._use(engine)
 
 
 class PartsAtTheSameMomentOnPostgreSQLTests(PartsAtTheSameMomentTests):
