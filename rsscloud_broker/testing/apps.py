@@ -215,7 +215,7 @@ def app_parts(tables: AppTables | None = None, **parts: Any) -> AppParts:
         "web": FakeOutbound(),
         "outbound": FakeOutbound(),
         "clock": clock,
-        "counters": Counters(),
+        "counters": parts.get("counters") or Counters(),
         "directory": FilePath("no-such-directory"),
         "public_url": "http://broker.example",
         "has_hub": True,

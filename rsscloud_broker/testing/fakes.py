@@ -370,7 +370,7 @@ def front_door_parts(**parts: Any) -> FrontDoorParts:
         "broker": FakeBroker(),
         "clock": Clock(),
         "pages": FakePages(),
-        "counters": Counters(),
+        "counters": parts.get("counters") or Counters(),
         "public_directory": FilePath("no-such-directory"),
         "public_url": "http://broker.example",
         "running": frozenset(),
@@ -391,7 +391,7 @@ def sink_parts(**parts: Any) -> SinkParts:
         "clock": cast(IReactorTime, Clock()),
         "public_directory": FilePath("no-such-directory"),
         "in_thread": execute,
-        "counters": Counters(),
+        "counters": parts.get("counters") or Counters(),
         "public_url": "http://broker.example",
     }
     return SinkParts(**(fakes | parts))

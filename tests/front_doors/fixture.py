@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import xmlrpc.client
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -52,6 +53,7 @@ from rsscloud_broker.errors import AddressRefused, EndedTopic, OutboundError, To
 from rsscloud_broker.http.limits import HTTPLimits, bounded_site
 from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import (
+    AppTables,
     FrontDoorParts,
     INotifier,
     IOutbound,
@@ -60,6 +62,7 @@ from rsscloud_broker.interfaces import (
     IURLPolicy,
     OutboundReply,
     OutboundRequest,
+    Route,
 )
 from rsscloud_broker.model import NO_VALIDATORS, Content, Ping, Subscription, Validators
 from rsscloud_broker.model.disclosure import Disclosure
@@ -198,6 +201,17 @@ class Subscribers:
 # --- the site ---------------------------------------------------------------------
 
 
+@cache
+def _routes_of_assets() -> Sequence[Route]:
+    """All houses share these, for it takes a while to compress the files."""
+    return AssetsDoor().routes()
+
+
+class SharedAssets(AssetsDoor):
+    def routes(self) -> Sequence[Route]:
+        return _routes_of_assets()
+
+
 class House:
     """The front doors, and a whole broker behind them.
 
@@ -207,6 +221,7 @@ class House:
     :param root: a root resource to use instead of the front doors.
     :param disclosure: what strangers see of callbacks; by default their hosts.
     :param self_test: answers the operator.
+    :param tables: those of applications.
     """
 
     def __init__(
@@ -220,16 +235,17 @@ class House:
         root: Root | None = None,
         disclosure: Disclosure | None = None,
         self_test: ISelfTest | None = None,
+        tables: Sequence[AppTables] = (),
     ) -> None:
         self._case = case
         self.clock = Clock(NOON)
-        self.threads = CallersThread()
+        self.threads = CallersThread(tables)
         self.store = memory_store(database=self.threads, clock=self.clock)
         case.addCleanup(self.store.stopService)
         self.topics = Topics()
         self.subscribers = Subscribers()
         self.counters = Counters()
-        self.bus = bus = EventBus()
+        self.bus = bus = EventBus(counters=self.counters)
         notifiers: dict[str, INotifier] = {
             "http-post": HttpPostNotifier("http-post", self.subscribers),
             "https-post": HttpPostNotifier("https-post", self.subscribers),
@@ -309,7 +325,7 @@ class House:
         makers = [getattr(bundled, name) for name in sorted(doors)]
         chosen = {maker.name: maker.options() for maker in makers} | dict(options or {})
         self.doors = [maker.make(chosen[maker.name], self.parts) for maker in makers]
-        site = root or Root([AssetsDoor(), *self.doors], PUBLIC_URL)
+        site = root or Root([SharedAssets(), *self.doors], PUBLIC_URL)
         self.limits = HTTPLimits(http or Http(), self.clock)
         self.factory = bounded_site(site, self.limits, self.counters, pages.error)
         self._standing = self.clock.getDelayedCalls()

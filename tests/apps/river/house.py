@@ -16,7 +16,7 @@ from rsscloud_broker.apps.river.intake import RiverIntake
 from rsscloud_broker.apps.river.model import Feed, Item
 from rsscloud_broker.apps.river.options import RiverOptions
 from rsscloud_broker.apps.river.river import River
-from rsscloud_broker.apps.river.schema import metadata
+from rsscloud_broker.apps.river.schema import TABLES
 from rsscloud_broker.apps.river.tending import Tending
 from rsscloud_broker.config import RateLimitOptions
 from rsscloud_broker.http.limits import bounded_site
@@ -97,9 +97,9 @@ class RiverHouse(House):
         options: RiverOptions | None = None,
         limits: RateLimitOptions | None = None,
     ) -> None:
-        super().__init__(case, limits=limits)
+        # The river has a site of its own, below.
+        super().__init__(case, limits=limits, root=Root([], PUBLIC_URL), tables=[TABLES])
         self._test = case
-        self.result(self.threads.write(metadata.create_all))
         accounts = AccountStore(self.threads)
         self.accounts = accounts
         self.dave, self.anna = (

@@ -13,7 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.apps.writing.app import make
 from rsscloud_broker.apps.writing.model import NewPost, Post
 from rsscloud_broker.apps.writing.options import WritingOptions
-from rsscloud_broker.apps.writing.schema import metadata
+from rsscloud_broker.apps.writing.schema import TABLES
 from rsscloud_broker.apps.writing.serving import FeedTopics
 from rsscloud_broker.apps.writing.upload_rows import StoredUpload
 from rsscloud_broker.apps.writing.writing import Writing
@@ -63,7 +63,6 @@ class WritingTestCase(SynchronousTestCase):
         self.store = Store(unused, url, threads=self.threads)
         self.store.startService()
         self.addCleanup(self.store.stopService)
-        self.successResultOf(self.threads.write(metadata.create_all))
         self.clock, self.bus, self.web = Clock(), Bus(), FakeOutbound()
         self.blocks, self.disk = Blocks(), FakeDiskSpace()
         self.directory = FilePath(self.mktemp())
@@ -72,7 +71,7 @@ class WritingTestCase(SynchronousTestCase):
 
     def new_database(self) -> tuple[str, CallersThread]:
         """The URL of a new database, and what runs the operations on it."""
-        return "sqlite://", CallersThread()
+        return "sqlite://", CallersThread([TABLES])
 
     def _parts(self, **others: Any) -> AppParts:
         counters = Counters()
