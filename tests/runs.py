@@ -153,7 +153,7 @@ LONGER = frozenset(
 )
 
 #: Modules and tests that start no program but take long: what every store must do, in any order of
-#: operations, callers and hosts by the thousand, large documents, and what looks at all tests.
+#: operations, callers and hosts by the thousand, large documents, and what looks at all files.
 #: They are no quick tests.
 LONG = frozenset(
     {
@@ -167,7 +167,8 @@ LONG = frozenset(
         "tests.storage.test_exchange",
         "tests.storage.test_store",
         "tests.storage.test_store_machine",
-        "tests.test_house.TestsTests",
+        "tests.test_house",
+        "tests.test_words",
         "tests.test_runs.RunsTests.test_each_test_belongs_to_one_run",
         "tests.core.test_polling.PollerTests.test_ended_topic_is_polled_no_more",
         "tests.core.test_polling.PollerTests.test_nobody_subscribes",
@@ -198,6 +199,7 @@ LONG = frozenset(
         "tests.apps.writing.test_texts",
         "tests.commands.doctor_checks.test_network",
         "tests.core.test_polling.PlacesTests",
+        "tests.outbound.test_lean_connections.SessionTests.test_nothing_is_left_of_a_connection",
         "tests.outbound.test_resolver",
         "tests.policy.test_rate_limits.RateLimitTests.test_memory_is_bounded",
         "tests.sinks.test_relay",

@@ -10,7 +10,8 @@ from twisted.trial.unittest import TestCase
 from rsscloud_broker.delivery.contents import Contents
 from rsscloud_broker.events import ContentFetched, ContentRequested, Event, SubscriptionStored
 from rsscloud_broker.model import Content, Denial, FetchResult, Outcome
-from rsscloud_broker.model.work import MAX_QUEUED, Bounds
+from rsscloud_broker.model.work import Bounds
+from rsscloud_broker.storage import deliveries
 from rsscloud_broker.testing import RecordingBus, memory_store
 from rsscloud_broker.testing.clock import Clock
 from tests.delivery.engine import FEED, NO_ANSWER, NOW, REFUSED, EngineTestCase
@@ -300,11 +301,12 @@ class PushedTests(EngineTestCase):
         self.assertEqual((self.waiting(), self.walks()), ({}, []))
 
     def test_what_does_not_fit_is_logged_and_counted(self) -> None:
+        self.patch(deliveries, "MAX_QUEUED", 10)
         self.subscribe(READER, content=True)
         self.start()
         self.notifier.outcomes = {READER: REFUSED}
         with capturedLogs() as logs:
-            for number in range(MAX_QUEUED + 3):
+            for number in range(13):
                 self.push(b"%d" % number)
         told = [formatEvent(event) or "" for event in logs]
         self.assertEqual(self.count("dropped_contents_total"), 2)
@@ -313,9 +315,7 @@ class PushedTests(EngineTestCase):
         )
         self.notifier.outcomes.clear()
         self.advance(120)
-        self.assertEqual(
-            self.carried_to(READER)[1:], [b"%d" % number for number in range(MAX_QUEUED + 1)]
-        )
+        self.assertEqual(self.carried_to(READER)[1:], [b"%d" % number for number in range(11)])
         self.assertEqual(self.waiting(), {})
 
 
