@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby
+from itertools import chain, groupby
 from tempfile import NamedTemporaryFile
 from typing import Any
 
+from attrs import asdict
 from sqlalchemy import Connection, Row, and_, case, func, inspect, literal, or_, select, table
 
 from rsscloud_broker.database.columns import to_micros
-from rsscloud_broker.model.administration import Block
 from rsscloud_broker.storage.admin_schema import account
 from rsscloud_broker.storage.blocks import all_blocks
 from rsscloud_broker.storage.documents import format_time
@@ -76,24 +76,15 @@ def export_text(conn: Connection, now: float) -> Iterator[str]:
         "format": "rsscloud-broker",
         "version": 1,
         "exported_at": format_time(to_micros(now)),
-        "blocks": [_block(one) for one in all_blocks(conn)],
+        "blocks": [
+            asdict(one) | {"at": format_time(to_micros(one.at))} for one in all_blocks(conn)
+        ],
     }
     # Rows that are in memory at a time.
     rows = conn.execution_options(yield_per=500).execute(_EXPORTED)
     topics = (_topic(members) for _, members in groupby(rows, lambda row: row.url))
     yield from _object(head, "topics", topics, "")
     yield "\n"
-
-
-def _block(one: Block) -> dict[str, str]:
-    """A block as the export shows it."""
-    return {
-        "kind": one.kind,
-        "object": one.object,
-        "reason": one.reason,
-        "account": one.account,
-        "at": format_time(to_micros(one.at)),
-    }
 
 
 def _topic(rows: Iterator[Row[Any]]) -> Iterator[str]:
@@ -112,15 +103,10 @@ def _topic(rows: Iterator[Row[Any]]) -> Iterator[str]:
     }
     subscriptions = (
         iter([_json(_subscription(row), _STEP * 4)])
-        for row in _prepend(first, rows)
+        for row in chain([first], rows)
         if row.id is not None
     )
     return _object(head, "subscriptions", subscriptions, _STEP * 2)
-
-
-def _prepend(first: Row[Any], rows: Iterator[Row[Any]]) -> Iterator[Row[Any]]:
-    yield first
-    yield from rows
 
 
 def _subscription(row: Row[Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 from zlib import crc32
 
+from attrs import fields_dict
 from sqlalchemy import (
     BigInteger,
     Column,
@@ -78,20 +79,7 @@ _BLOCK_OF = literal_column(f"log_entry.{_BLOCK_NUMBER}", BigInteger)
 
 _ROW = log_entry.c
 # In the order of the attributes of ``LogEntry``.
-_COLUMNS = (
-    _ROW.kind,
-    _ROW.outcome,
-    _ROW.at,
-    _ROW.id,
-    _ROW.topic,
-    _ROW.host,
-    _ROW.protocol,
-    _ROW.callback,
-    _ROW.source,
-    _ROW.account,
-    _ROW.reason,
-    _ROW.numbers,
-)
+_COLUMNS = tuple(_ROW[name] for name in fields_dict(LogEntry))
 
 
 def add_log_entries(conn: Connection, entries: Sequence[LogEntry]) -> None:
