@@ -11,7 +11,7 @@ one transaction writes at a time, so nothing has to wait there.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, TypeVar
 
 from attrs import AttrsInstance, fields_dict
@@ -66,12 +66,20 @@ def record_of(kind: type[T], row: Row[*tuple[Any, ...]], **given: object) -> T:
 
     :param given: attributes that the row does not have, or has in another form.
     """
-    names = [name for name in fields_dict(kind) if name not in given]
-    stored = {name: getattr(row, name) for name in names}
-    times = {name: to_seconds_or_none(stored[name]) for name in names if _is_time(name)}
+    stored: dict[str, Any] = {}
+    for name, is_time in _attributes(kind).items():
+        if name not in given:
+            value = getattr(row, name)
+            stored[name] = to_seconds_or_none(value) if is_time else value
     make: Any = kind
-    made: T = make(**stored | times | given)
+    made: T = make(**stored, **given)
     return made
+
+
+@cache
+def _attributes(kind: type[AttrsInstance]) -> Mapping[str, bool]:
+    """The names of the attributes of a class, each with whether it has a time."""
+    return {name: _is_time(name) for name in fields_dict(kind)}
 
 
 def columns_of(record: AttrsInstance, table: Table, **given: object) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from rsscloud_broker.storage.failed_attempts import failed_attempts
 from rsscloud_broker.storage.schema import host_state, pending, queued, subscription
 from rsscloud_broker.storage.subscriptions import add_pending, by_ids
 from rsscloud_broker.storage.topic_urls import key_of
+from rsscloud_broker.storage.walks import host_states_in
 
 #: How many subscriptions one search looks at.
 LOOKED_AT: Final = 20_000
@@ -145,7 +146,7 @@ def subscription_details(conn: Connection, key: int) -> SubscriptionDetails | No
         found[0],
         _pending_notification(conn, key),
         failed_attempts(conn, key),
-        tuple(_host_states(conn, select(host_state).where(host_state.c.name.in_(names)))),
+        tuple(host_states_in(conn, select(host_state).where(host_state.c.name.in_(names)))),
     )
 
 
@@ -214,13 +215,7 @@ def set_dropping(conn: Connection, key: int, dropping: bool, change: Change) -> 
 def host_states(conn: Connection, after: str, limit: int) -> list[HostState]:
     """The stored states of the hosts whose names follow ``after``, by name."""
     query = select(host_state).where(host_state.c.name > after).order_by(host_state.c.name)
-    return _host_states(conn, query.limit(limit))
-
-
-def _host_states(conn: Connection, query: Select[Any]) -> list[HostState]:
-    return [
-        HostState(row.name, row.failures, to_seconds(row.retry_at)) for row in conn.execute(query)
-    ]
+    return host_states_in(conn, query.limit(limit))
 
 
 def close_breaker(conn: Connection, host: str, change: Change) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from attrs import evolve
 from sqlalchemy import Connection, Row, Select, delete, false, func, or_, select, true, update
 
-from rsscloud_broker.database.columns import insert_row, to_micros, to_seconds
+from rsscloud_broker.database.columns import columns_of, insert_row, record_of, to_micros
 from rsscloud_broker.model.administration import Change
 from rsscloud_broker.storage.admin_schema import admin_change
 
@@ -28,15 +28,8 @@ def record_change(conn: Connection, change: Change) -> Change:
 
     The title of what was taken down stands after its URL, in which there is no space.
     """
-    made = insert_row(
-        conn,
-        admin_change,
-        account=change.account,
-        verb=change.verb,
-        object=f"{change.object} {change.title}".rstrip(),
-        reason=change.reason,
-        at=to_micros(change.at),
-    )
+    what = f"{change.object} {change.title}".rstrip()
+    made = insert_row(conn, admin_change, **columns_of(change, admin_change, object=what))
     conn.execute(delete(admin_change).where(admin_change.c.id <= made - KEPT))
     return evolve(change, id=made)
 
@@ -108,4 +101,4 @@ def _change(row: Row[Any]) -> Change:
     what, title = row.object, ""
     if row.verb == "take down":
         what, _, title = what.partition(" ")
-    return Change(row.account, row.verb, what, row.reason, to_seconds(row.at), row.id, title)
+    return record_of(Change, row, object=what, title=title)

@@ -25,7 +25,7 @@ from sqlalchemy import (
     select,
 )
 
-from rsscloud_broker.database.columns import to_micros, to_seconds
+from rsscloud_broker.database.columns import record_of, to_micros
 from rsscloud_broker.model import Exchange
 from rsscloud_broker.model.administration import FailedAttempt
 from rsscloud_broker.model.work import Delivery
@@ -120,17 +120,13 @@ def failed_attempts(conn: Connection, key: int) -> tuple[FailedAttempt, ...]:
 def _failed_attempt(row: Row[Any]) -> FailedAttempt:
     """The failed attempt that a row stores, with what was sent and answered."""
     stored = json.loads(row.exchange)
-    return FailedAttempt(
-        at=to_seconds(row.at),
-        attempt=row.attempt,
-        reason=row.reason,
-        exchange=Exchange(
-            method=stored["method"],
-            url=stored["url"],
-            request_headers=stored["request"],
-            request_body=row.request_body,
-            status=stored["status"],
-            answer_headers=stored["answer"],
-            answer_body=row.answer_body,
-        ),
+    exchange = Exchange(
+        method=stored["method"],
+        url=stored["url"],
+        request_headers=stored["request"],
+        request_body=row.request_body,
+        status=stored["status"],
+        answer_headers=stored["answer"],
+        answer_body=row.answer_body,
     )
+    return record_of(FailedAttempt, row, exchange=exchange)

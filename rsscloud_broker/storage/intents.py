@@ -15,7 +15,13 @@ from sqlalchemy import (
     update,
 )
 
-from rsscloud_broker.database.columns import insert_missing, to_micros, to_seconds_or_none
+from rsscloud_broker.database.columns import (
+    columns_of,
+    insert_missing,
+    record_of,
+    to_micros,
+    to_seconds_or_none,
+)
 from rsscloud_broker.errors import ClaimLost
 from rsscloud_broker.model import Callback, Intent
 from rsscloud_broker.model.work import PendingIntent
@@ -35,26 +41,20 @@ def add_intent(
     :param node: the node that claims the intent; None to leave it free.
     :returns: None if ``limit`` intents are stored already.
     """
-    identity = {
-        "topic": wanted.topic,
-        "callback_url": wanted.callback.url,
-        "protocol": wanted.callback.protocol,
-        "procedure": wanted.callback.procedure,
-    }
     if not drop_intent(conn, wanted.topic, wanted.callback):
         kept = conn.execute(select(func.count()).select_from(intent)).scalar_one()
         if kept >= limit:
             return None
-    values = {
-        "lease_seconds": wanted.lease_seconds,
-        "challenge": wanted.challenge,
-        "source": wanted.source,
-        "options": options_to_text(wanted.options),
-        "unsubscribe": wanted.unsubscribe,
-        "written_topic": wanted.written,
-        "node_id": node,
-        **identity,
-    }
+    values = columns_of(
+        wanted,
+        intent,
+        callback_url=wanted.callback.url,
+        protocol=wanted.callback.protocol,
+        procedure=wanted.callback.procedure,
+        options=options_to_text(wanted.options),
+        written_topic=wanted.written,
+        node_id=node,
+    )
     while not (made := insert_missing(conn, intent, [values], intent.c.id)):
         # Another node has just stored such an intent, which this one replaces.
         drop_intent(conn, wanted.topic, wanted.callback)
@@ -158,18 +158,12 @@ def claim_intents(conn: Connection, limit: int, node: int) -> list[PendingIntent
 
 def _pending(row: Row[tuple[object, ...]]) -> PendingIntent:
     """The intent that a row stores."""
-    return PendingIntent(
-        row.id,
-        Intent(
-            topic=row.topic,
-            callback=Callback(row.callback_url, row.protocol, row.procedure),
-            lease_seconds=row.lease_seconds,
-            challenge=row.challenge,
-            source=row.source,
-            options=options_from_text(row.options),
-            unsubscribe=row.unsubscribe,
-            written=row.written_topic,
-        ),
-        row.attempts,
-        to_seconds_or_none(row.retry_at),
+    wanted = record_of(
+        Intent,
+        row,
+        callback=Callback(row.callback_url, row.protocol, row.procedure),
+        options=options_from_text(row.options),
+        written=row.written_topic,
+        present=False,  # it is not stored
     )
+    return PendingIntent(row.id, wanted, row.attempts, to_seconds_or_none(row.retry_at))

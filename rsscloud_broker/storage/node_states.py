@@ -11,7 +11,7 @@ from pathlib import Path
 from sqlalchemy import ColumnElement, Connection, func, select
 
 from rsscloud_broker.database import sqlite
-from rsscloud_broker.database.columns import to_seconds
+from rsscloud_broker.database.columns import record_of, to_seconds
 from rsscloud_broker.model.administration import NodeState
 from rsscloud_broker.storage.nodes import present_time
 from rsscloud_broker.storage.schema import CHECK_WAITS, fanout, intent, node, pending, slice_, topic
@@ -32,30 +32,25 @@ def node_states(conn: Connection, here: int | None = None) -> list[NodeState]:
     :param here: the id of this process; None if it is none of them.
     """
     now = present_time(conn)
-    notifications, slices = (
-        _count_claims(conn, pending.c.node_id),
-        _count_claims(conn, slice_.c.node_id),
-    )
+    notifications = _count_claims(conn, pending.c.node_id)
+    slices = _count_claims(conn, slice_.c.node_id)
     claims = {kind: _count_claims(conn, claim) for kind, claim in _COUNTED_CLAIMS.items()}
     jobs = conn.execute(select(job).where(job.c.node_id.is_not(None)).order_by(job.c.name)).all()
     # On SQLite nobody writes heartbeats.  That of a node that is just removed has a minus.
     beats = not sqlite.serves(conn)
     return [
-        NodeState(
-            name=row.name,
+        record_of(
+            NodeState,
+            row,
             here=row.id == here,
             notifications=notifications.get(row.id, 0),
             slices=slices.get(row.id, 0),
-            version=row.version,
-            started_at=to_seconds(row.started_at),
             silent_for=max(0.0, now - to_seconds(abs(row.beat_at))) if beats else None,
             claims={kind: counts.get(row.id, 0) for kind, counts in claims.items()},
             jobs=tuple(one.name for one in jobs if one.node_id == row.id),
-            pings=row.pings,
             notified=row.notifications,
             ping_rate=row.ping_rate if beats else None,
             notification_rate=row.notification_rate if beats else None,
-            clock_ahead=row.clock_ahead,
         )
         for row in conn.execute(select(node).order_by(node.c.id))
     ]

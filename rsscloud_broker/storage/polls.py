@@ -10,7 +10,12 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Boolean, Connection, Row, bindparam, or_, select, update
 
-from rsscloud_broker.database.columns import to_micros, to_micros_or_none, to_seconds_or_none
+from rsscloud_broker.database.columns import (
+    record_of,
+    to_micros,
+    to_micros_or_none,
+    to_seconds_or_none,
+)
 from rsscloud_broker.model import TopicStatus
 from rsscloud_broker.model.work import ANY_PLAN, PollPlan
 from rsscloud_broker.storage.change_days import change_days
@@ -109,17 +114,12 @@ def _statuses(conn: Connection, rows: Sequence[Row[Any]]) -> list[TopicStatus]:
 
 def _status(row: Row[Any], moved_from: Sequence[str]) -> TopicStatus:
     """The status of a topic by its row, with the URLs that it has left."""
-    return TopicStatus(
+    return record_of(
+        TopicStatus,
+        row,
         topic=as_topic(row),
-        asked_at=to_seconds_or_none(row.asked_at),
-        result=row.result,
-        failures=row.failures,
-        pinged_at=to_seconds_or_none(row.pinged_at),
         fresh_seconds=to_seconds_or_none(row.fresh_seconds),
-        next_poll_at=to_seconds_or_none(row.next_poll_at),
-        poll_reason=row.poll_reason,
         poll_interval=to_seconds_or_none(row.poll_interval),
-        planned_at=to_seconds_or_none(row.planned_at),
         feed=json.loads(row.feed) if row.feed else {},
         moved_from=tuple(moved_from),
         change_days=change_days(row.change_days),

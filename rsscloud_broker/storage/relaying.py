@@ -27,7 +27,6 @@ from rsscloud_broker.database.columns import (
     record_of,
     required,
     to_micros,
-    to_micros_or_none,
     to_seconds,
 )
 from rsscloud_broker.interfaces import Position
@@ -117,16 +116,11 @@ def _progress(row: Row[Any]) -> RelayProgress:
 
 def record_relay(conn: Connection, progress: RelayProgress, now: float) -> None:
     """Record how far pings were passed on to a target.  It never goes back."""
+    others = {"updated_at": to_micros(now), "waiting": _as_text(progress.waiting)}
     conn.execute(
         update(relay_target)
         .where(relay_target.c.name == progress.name, relay_target.c.ping_id <= progress.ping_id)
-        .values(
-            ping_id=progress.ping_id,
-            failures=progress.failures,
-            retry_at=to_micros_or_none(progress.retry_at),
-            updated_at=to_micros(now),
-            waiting=_as_text(progress.waiting),
-        )
+        .values(columns_of(progress, relay_target, **others))
     )
 
 

@@ -10,11 +10,11 @@ Each function runs in a transaction that the caller has begun, and may run again
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, cast
+from typing import cast
 
-from sqlalchemy import Connection, Row, Select, and_, delete, false, select, true, update
+from sqlalchemy import Connection, and_, delete, false, select, true, update
 
-from rsscloud_broker.database.columns import insert_into, insert_row, to_micros, to_seconds
+from rsscloud_broker.database.columns import insert_into, insert_row, record_of, to_micros
 from rsscloud_broker.model.shared import SharedDocument
 from rsscloud_broker.storage.hints import DOCUMENT, hint
 from rsscloud_broker.storage.nodes import database_clock
@@ -88,7 +88,8 @@ def _is_unfinished(conn: Connection, key: int) -> bool:
 
 def shared_documents(conn: Connection, names: Collection[str]) -> list[SharedDocument]:
     """The present versions of some documents, in any order; none of one that is not stored."""
-    return _read(conn, select(document).where(document.c.name.in_(names), _IS_PRESENT))
+    query = select(document).where(document.c.name.in_(names), _IS_PRESENT)
+    return [record_of(SharedDocument, row) for row in conn.execute(query)]
 
 
 def documents_since(
@@ -103,7 +104,7 @@ def documents_since(
     """
     newer = and_(document.c.stored_at > to_micros(stored_at), document.c.name > after, _IS_PRESENT)
     query = select(document).where(newer).order_by(document.c.name)
-    return _read(conn, query.limit(limit))
+    return [record_of(SharedDocument, row) for row in conn.execute(query.limit(limit))]
 
 
 def document_part_body(conn: Connection, key: int, number: int) -> bytes | None:
@@ -111,12 +112,3 @@ def document_part_body(conn: Connection, key: int, number: int) -> bytes | None:
     part = and_(document_part.c.document_id == key, document_part.c.number == number)
     body = conn.execute(select(document_part.c.body).where(part)).scalar()
     return cast(bytes | None, body)
-
-
-def _read(conn: Connection, query: Select[Any]) -> list[SharedDocument]:
-    return [_document(row) for row in conn.execute(query)]
-
-
-def _document(row: Row[Any]) -> SharedDocument:
-    made_at, stored_at = to_seconds(row.made_at), to_seconds(row.stored_at)
-    return SharedDocument(row.name, row.id, made_at, row.size, row.records, stored_at)

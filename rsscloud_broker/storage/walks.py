@@ -25,7 +25,14 @@ from sqlalchemy import (
     update,
 )
 
-from rsscloud_broker.database.columns import insert_row, lock_rows, put_rows, to_micros, to_seconds
+from rsscloud_broker.database.columns import (
+    insert_row,
+    lock_rows,
+    put_rows,
+    record_of,
+    to_micros,
+    to_seconds,
+)
 from rsscloud_broker.model.work import Bounds, Delivery, Fanout, HostState, Recorded
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
 from rsscloud_broker.storage.contents import remove_unneeded
@@ -142,19 +149,16 @@ def _read_fanouts(
     rows = conn.execute(query, given).all()
     outstanding = read_slices(conn, [row.id for row in rows])
     return [
-        Fanout(
-            row.id,
-            row.url,
-            row.cursor,
-            to_seconds(row.begun_at),
-            row.content_id,
-            row.pushed,
-            row.later,
-            0 if row.content_id is None else row.content_size,  # the content may be removed
-            tuple(sorted(outstanding.get(row.id, ()))),
-            row.last_id,
-            row.node_id,
-            bool(row.is_public),
+        record_of(
+            Fanout,
+            row,
+            topic=row.url,
+            lacks_content=row.later,
+            # The content may be removed.
+            content_size=0 if row.content_id is None else row.content_size,
+            outstanding=tuple(sorted(outstanding.get(row.id, ()))),
+            node=row.node_id,
+            is_public=bool(row.is_public),
         )
         for row in rows
     ]
@@ -293,9 +297,13 @@ def _remove_finished(conn: Connection, walk: Fanout) -> None:
 
 def hosts(conn: Connection) -> list[HostState]:
     """The states of the hosts that do not answer."""
+    return host_states_in(conn, select(host_state).order_by(host_state.c.name))
+
+
+def host_states_in(conn: Connection, query: Select[Any]) -> list[HostState]:
+    """The states of the hosts whose rows a query selects."""
     return [
-        HostState(host=row.name, failures=row.failures, retry_at=to_seconds(row.retry_at))
-        for row in conn.execute(select(host_state).order_by(host_state.c.name))
+        HostState(row.name, row.failures, to_seconds(row.retry_at)) for row in conn.execute(query)
     ]
 
 
