@@ -662,8 +662,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "storage/subscriptions.py",
-        '        "dropping": False,\n',
-        "",
+        "update(subscription).where(subscription.c.id == key).values(values)",
+        "update(subscription).where(subscription.c.id == key).values(wants_content=True)",
         "storage.test_store",
         "Who renews a subscription after an outage loses it at the top of the hour.",
     ),

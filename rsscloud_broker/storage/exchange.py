@@ -27,8 +27,8 @@ from rsscloud_broker.storage.documents import (
     read_document,
 )
 from rsscloud_broker.storage.polls import make_due
-from rsscloud_broker.storage.schema import options_to_text, subscription, topic
-from rsscloud_broker.storage.subscriptions import MATCH_PENDING, lease_values
+from rsscloud_broker.storage.schema import subscription, topic
+from rsscloud_broker.storage.subscriptions import MATCH_PENDING, state_values
 from rsscloud_broker.storage.topic_urls import ASKED_URL, TOPIC_ID, named
 from rsscloud_broker.wire import websub
 from rsscloud_broker.wire.text import clean
@@ -286,9 +286,9 @@ def _store_subscriptions(
         key = known.get(tuple(identity.values()))
         if key is None:
             host = {"host": one.callback.host}
-            new.append(identity | host | _state_values(one))
+            new.append(identity | host | state_values(one))
         else:
-            renewed.append({"key": key} | _state_values(one))
+            renewed.append({"key": key} | state_values(one))
     if new:
         insert_missing(conn, subscription, new, table.id)
     if renewed:
@@ -297,17 +297,3 @@ def _store_subscriptions(
     # The polls of topics that had no subscription are due at once.
     make_due(conn, {one.topic_id for one in locations.values()}, 0)
     return len(renewed)
-
-
-def _state_values(one: Subscription) -> dict[str, Any]:
-    """The columns of a subscription that an import replaces."""
-    return {
-        **lease_values(one.lease),
-        "consecutive_errors": one.consecutive_errors,
-        "last_error": one.last_error,
-        "last_error_at": to_micros_or_none(one.last_error_at),
-        "dropping": one.dropping,
-        "options": options_to_text(one.options),
-        "wants_content": one.wants_content,
-        "written_url": one.written,
-    }

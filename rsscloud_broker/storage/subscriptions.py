@@ -22,6 +22,7 @@ from sqlalchemy import (
 
 from rsscloud_broker.database.columns import (
     MICROSECONDS,
+    columns_of,
     insert_into,
     insert_row,
     to_micros,
@@ -59,13 +60,26 @@ MATCH_PENDING = (
 )
 
 
-def lease_values(lease: Lease) -> dict[str, int]:
-    """The columns of a lease."""
-    return {
-        "granted_at": to_micros(lease.granted_at),
-        "lease_seconds": lease.seconds,
-        "expires_at": to_micros(lease.expires_at),
-    }
+#: The values of a subscription whose notifications have not failed lately.
+NO_ERRORS: dict[str, Any] = {
+    "consecutive_errors": 0,
+    "last_error": "",
+    "last_error_at": None,
+    "dropping": False,
+}
+
+
+def state_values(one: Subscription) -> dict[str, Any]:
+    """The columns of a subscription that change when it is renewed or imported."""
+    return columns_of(
+        one,
+        subscription,
+        granted_at=to_micros(one.lease.granted_at),
+        lease_seconds=one.lease.seconds,
+        expires_at=to_micros(one.lease.expires_at),
+        options=options_to_text(one.options),
+        written_url=one.written,
+    )
 
 
 def put_subscription(
@@ -98,16 +112,7 @@ def put_subscription(
         "protocol": wanted.callback.protocol,
         "procedure": wanted.callback.procedure,
     }
-    values: dict[str, object] = {
-        **lease_values(wanted.lease),
-        "consecutive_errors": 0,
-        "last_error": "",
-        "last_error_at": None,
-        "dropping": False,
-        "options": options_to_text(wanted.options),
-        "wants_content": wanted.wants_content,
-        "written_url": wanted.written,
-    }
+    values = state_values(wanted) | NO_ERRORS
     granted_at = to_micros(wanted.lease.granted_at)
     key = _find_id_at(conn, row.id, identity["asked_url"], wanted.callback)
     renewed = key is not None

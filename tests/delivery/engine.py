@@ -31,7 +31,7 @@ from rsscloud_broker.model import (
 )
 from rsscloud_broker.model.work import Bounds, Fanout
 from rsscloud_broker.storage.schema import subscription
-from rsscloud_broker.storage.subscriptions import lease_values
+from rsscloud_broker.storage.subscriptions import state_values
 from rsscloud_broker.storage.topics import topic_key
 from rsscloud_broker.storage.trials import Trials
 from rsscloud_broker.testing import RecordingBus, memory_store, sink_parts
@@ -343,7 +343,6 @@ class EngineTestCase(SynchronousTestCase):
 def _subscribe_all(conn: Connection, urls: list[str], topic: str) -> None:
     """Insert many subscriptions by one statement, which only tests need."""
     row: dict[str, Any] = {"topic_id": topic_key(conn, topic), "protocol": "http-post"}
-    row |= lease_values(Lease(NOW, 90_000))
-    row |= {"consecutive_errors": 0, "last_error": "", "dropping": False}
+    row |= state_values(Subscription(topic, Callback("", "http-post"), Lease(NOW, 90_000)))
     rows = [row | {"callback_url": url, "host": url.split("/")[2]} for url in urls]
     conn.execute(insert(subscription), rows)
