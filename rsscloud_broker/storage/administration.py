@@ -31,10 +31,10 @@ from rsscloud_broker.model.administration import (
     SubscriptionPage,
 )
 from rsscloud_broker.model.work import HostState
-from rsscloud_broker.storage.changes import record_change
+from rsscloud_broker.storage.changes import record_change, record_if_done
 from rsscloud_broker.storage.failed_attempts import failed_attempts
 from rsscloud_broker.storage.schema import host_state, pending, queued, subscription
-from rsscloud_broker.storage.subscriptions import add_pending, by_ids
+from rsscloud_broker.storage.subscriptions import NO_ERRORS, add_pending, by_ids
 from rsscloud_broker.storage.topic_urls import key_of
 from rsscloud_broker.storage.walks import host_states_in
 
@@ -189,10 +189,7 @@ def redeliver(conn: Connection, key: int, change: Change) -> bool:
 
 def remove_subscription_by_id(conn: Connection, key: int, change: Change) -> bool:
     """Remove a subscription, and return whether there was one."""
-    removed = conn.execute(delete(subscription).where(subscription.c.id == key))
-    if removed.rowcount:
-        record_change(conn, change)
-    return removed.rowcount > 0
+    return record_if_done(conn, delete(subscription).where(subscription.c.id == key), change)
 
 
 def set_dropping(conn: Connection, key: int, dropping: bool, change: Change) -> bool:
@@ -202,11 +199,9 @@ def set_dropping(conn: Connection, key: int, dropping: bool, change: Change) -> 
     """
     values: dict[str, Any] = {"dropping": dropping}
     if not dropping:  # otherwise the next failure would mark it again
-        values |= {"consecutive_errors": 0, "last_error": "", "last_error_at": None}
-    changed = conn.execute(update(subscription).where(subscription.c.id == key).values(values))
-    if changed.rowcount:
-        record_change(conn, change)
-    return changed.rowcount > 0
+        values |= NO_ERRORS
+    changed = update(subscription).where(subscription.c.id == key).values(values)
+    return record_if_done(conn, changed, change)
 
 
 # --- hosts

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Select, delete, func, select, tuple_
 from rsscloud_broker.database.columns import columns_of, insert_row, put_rows, record_of
 from rsscloud_broker.model.administration import Announcement, Block, Change
 from rsscloud_broker.storage.admin_schema import announcement, block
-from rsscloud_broker.storage.changes import record_change
+from rsscloud_broker.storage.changes import record_change, record_if_done
 
 _ALL_BY_KEY: Select[Any] = select(block).order_by(block.c.kind, block.c.object)
 
@@ -76,11 +76,8 @@ def remove_block(conn: Connection, kind: str, what: str, change: Change) -> bool
 
     If it was the block of a host, the process that learns of the ``Change`` calls ``make_due``.
     """
-    removed = conn.execute(delete(block).where(block.c.kind == kind, block.c.object == what))
-    if not removed.rowcount:
-        return False
-    record_change(conn, change)
-    return True
+    removed = delete(block).where(block.c.kind == kind, block.c.object == what)
+    return record_if_done(conn, removed, change)
 
 
 def announcements(conn: Connection, after: int, limit: int) -> list[Announcement]:
@@ -98,7 +95,4 @@ def add_announcement(conn: Connection, new: Announcement, change: Change) -> Ann
 
 def remove_announcement(conn: Connection, key: int, change: Change) -> bool:
     """Remove an announcement, and return whether there was one."""
-    removed = conn.execute(delete(announcement).where(announcement.c.id == key))
-    if removed.rowcount:
-        record_change(conn, change)
-    return removed.rowcount > 0
+    return record_if_done(conn, delete(announcement).where(announcement.c.id == key), change)

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from attrs import evolve
 from sqlalchemy import Connection, Row, Select, delete, false, func, or_, select, true, update
+from sqlalchemy.sql.dml import UpdateBase
 
 from rsscloud_broker.database.columns import columns_of, insert_row, record_of, to_micros
 from rsscloud_broker.model.administration import Change
@@ -38,6 +39,18 @@ def record_change_if_any(conn: Connection, change: Change | None) -> None:
     """Record what an administrator did, unless somebody else caused it (None)."""
     if change is not None:
         record_change(conn, change)
+
+
+def record_if_done(conn: Connection, statement: UpdateBase, change: Change | None) -> bool:
+    """Execute what an administrator did, and record it if it has changed any row.
+
+    :param change: None if somebody else caused it.
+    :returns: whether it has changed any.
+    """
+    is_done = conn.execute(statement).rowcount > 0
+    if is_done:
+        record_change_if_any(conn, change)
+    return is_done
 
 
 def changes(conn: Connection, before: int | None, limit: int) -> list[Change]:

@@ -23,7 +23,7 @@ from sqlalchemy import (
 
 from rsscloud_broker.database.columns import Key, required, to_micros, to_seconds
 from rsscloud_broker.database.visible_ids import announce, visible_ids
-from rsscloud_broker.model import Content, FetchResult
+from rsscloud_broker.model import Content
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import History, KeptChange
 from rsscloud_broker.storage.schema import metadata
@@ -49,60 +49,25 @@ READ_BYTES: Final = 8 * 1024 * 1024
 _ROW: Final = kept_change.c
 
 
-def keep_change(
-    conn: Connection,
-    history: History | None,
-    url: str,
-    way: Way,
-    at: float,
-    content: Content | None = None,
-) -> None:
-    """Keep a change of a topic, if its changes are kept.
+def keep_changes(conn: Connection, history: History | None, changes: Sequence[KeptChange]) -> None:
+    """Keep those changes of topics that are to be kept.
 
-    :param way: how the broker learned of it.
-    :param content: the new content, if it is known.
+    :param changes: without ids; each with the new content, if that is known.
     """
-    if history is not None and history.has(url):
-        _insert(conn, [_row_values(history, url, way, at, content)])
-
-
-def keep_fetched(
-    conn: Connection, history: History | None, found: Sequence[tuple[str, FetchResult]]
-) -> None:
-    """Keep changes that fetches found, or that the broker itself published: see ``keep_change``.
-
-    :param found: the present URLs of topics, each with what was found.
-    """
-    if history is None:
-        return
-    rows = []
-    for url, fetched in found:
-        if not history.has(url):
-            continue
-        way = fetched.way.shown
-        if fetched.pinged and fetched.way is Way.FETCH:
-            way = Way.PING
-        at, content, origin = fetched.started_at, fetched.content, fetched.origin
-        rows.append(_row_values(history, url, way, at, content, origin))
+    rows = [_row_values(history, one) for one in changes if history and history.has(one.url)]
     if rows:
-        _insert(conn, rows)
+        announce(conn, "kept_change")
+        conn.execute(insert(kept_change), rows)
 
 
-def _insert(conn: Connection, rows: list[dict[str, Any]]) -> None:
-    announce(conn, "kept_change")
-    conn.execute(insert(kept_change), rows)
-
-
-def _row_values(
-    history: History, url: str, way: Way, at: float, content: Content | None, origin: str = ""
-) -> dict[str, Any]:
+def _row_values(history: History, change: KeptChange) -> dict[str, Any]:
     """The values of the row of a change."""
-    kept = content if history.has_content(url) else None
+    kept = change.content if history.has_content(change.url) else None
     return {
-        "at": to_micros(at),
-        "url": url,
-        "way": way,
-        "origin": origin,
+        "at": to_micros(change.at),
+        "url": change.url,
+        "way": change.way,
+        "origin": change.origin,
         "content_type": "" if kept is None else kept.content_type,
         "size": 0 if kept is None else len(kept.body),
         "body": None if kept is None else kept.body,

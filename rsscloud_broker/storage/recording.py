@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, cast
 
-import attrs
-from attrs import frozen
+from attrs import evolve, frozen
 from sqlalchemy import Connection, Row, false, select, update
 
 from rsscloud_broker.database import sqlite
@@ -29,7 +28,7 @@ from rsscloud_broker.database.many_values import OfMany
 from rsscloud_broker.database.methods import Batched, Operation, in_turns
 from rsscloud_broker.model import FetchResult, Need, Ping
 from rsscloud_broker.model.ways import Way
-from rsscloud_broker.model.work import Bounds, FetchRecord
+from rsscloud_broker.model.work import Bounds, FetchRecord, KeptChange
 from rsscloud_broker.storage.change_days import with_change
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS, NO_CHECK, cause
 from rsscloud_broker.storage.contents import (
@@ -42,7 +41,7 @@ from rsscloud_broker.storage.contents import (
 )
 from rsscloud_broker.storage.hints import READ, hint
 from rsscloud_broker.storage.idle import evict_idle
-from rsscloud_broker.storage.kept_changes import keep_fetched
+from rsscloud_broker.storage.kept_changes import keep_changes
 from rsscloud_broker.storage.nodes import present_time
 from rsscloud_broker.storage.pings import insert_pings
 from rsscloud_broker.storage.schema import fanout, subscription, topic
@@ -137,6 +136,14 @@ class _Found:
         now = self.fetched.digest, self.fetched.size
         return (self.row.digest, self.row.size) != now or self.news
 
+    @property
+    def kept_change(self) -> KeptChange:
+        """The change as it is kept for the feeds."""
+        fetched = self.fetched
+        is_ping = fetched.pinged and fetched.way is Way.FETCH
+        way = Way.PING if is_ping else fetched.way.shown
+        return KeptChange(0, self.row.url, fetched.started_at, way, fetched.origin, fetched.content)
+
 
 def _find(
     conn: Connection, row: Row[Any], fetched: FetchResult, ping: Ping | None, node: int | None
@@ -188,7 +195,7 @@ def record_fetch(
     if if_asked or fetched.way is Way.FOLLOWED:
         # A ping may have come during the fetch.  The fetch that answers it will find no change.
         waits = cause(row).is_ping
-        ping = attrs.evolve(ping, origin=row.check_origin) if ping and waits else None
+        ping = evolve(ping, origin=row.check_origin) if ping and waits else None
     return _record(conn, [_find(conn, row, fetched, ping, node)], bounds)[0]
 
 
@@ -287,7 +294,7 @@ def _record(conn: Connection, found: Sequence[_Found], bounds: Bounds) -> list[F
             hint(conn, READ, each.key)
     changed = [each for each in found if each.changed]
     news = [each for each in changed if each.news]
-    keep_fetched(conn, bounds.history, [(each.row.url, each.fetched) for each in news])
+    keep_changes(conn, bounds.history, [each.kept_change for each in news])
     contents = _keep_contents(conn, changed, bounds)
     for each in found:
         if not each.changed and not each.is_idle:
@@ -353,7 +360,7 @@ def _topic_now(found: _Found) -> Any:
     """The topic as it is after a fetch."""
     row, fetched = found.row, found.fetched
     read_at = to_micros(fetched.started_at)
-    return attrs.evolve(
+    return evolve(
         as_topic(row),
         digest=fetched.digest,
         size=fetched.size,
@@ -389,7 +396,9 @@ def _keep_contents(
             continue
         carried = None if content_key is None else content
         lacks = key in wanting and content_key is None
-        at = to_micros(_asked_at(each.fetched))
+        # When the fetch was requested, or when it began if nobody knows.
+        asked_at = each.fetched.asked_at
+        at = to_micros(each.fetched.started_at if asked_at is None else asked_at)
         fanouts.append(a_fanout(key, at, content_key, carried, lacks_content=lacks))
         if carried is not None:
             # At once: contents that no fan-out carries make room for the next one.
@@ -400,11 +409,6 @@ def _keep_contents(
     if renewed := [each.fetched.url for each in changed if stored[each.key] is not None]:
         remove_unneeded(conn, renewed)  # their older contents
     return stored
-
-
-def _asked_at(fetched: FetchResult) -> float:
-    """When the fetch was requested, or when it began if nobody knows."""
-    return fetched.started_at if fetched.asked_at is None else fetched.asked_at
 
 
 def _store_awaited_content(conn: Connection, found: _Found, bounds: Bounds) -> int | None:

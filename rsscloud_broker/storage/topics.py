@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlalchemy import Connection, Row, Select, Text, bindparam, case, insert, select, update
 
@@ -16,18 +16,16 @@ from rsscloud_broker.database.columns import insert_missing, lock_rows, to_micro
 from rsscloud_broker.model import Content, Topic
 from rsscloud_broker.model.administration import Change
 from rsscloud_broker.model.ways import Way
-from rsscloud_broker.model.work import Bounds
+from rsscloud_broker.model.work import Bounds, KeptChange
 from rsscloud_broker.storage import topic_urls
 from rsscloud_broker.storage.change_days import with_change
-from rsscloud_broker.storage.changes import record_change_if_any
+from rsscloud_broker.storage.changes import record_change_if_any, record_if_done
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS, NO_CHECK, NO_VALIDATORS
 from rsscloud_broker.storage.contents import keep_pushed, remove_unneeded
 from rsscloud_broker.storage.hints import FANOUT, hint
 from rsscloud_broker.storage.idle import evict_idle
-from rsscloud_broker.storage.kept_changes import keep_change
+from rsscloud_broker.storage.kept_changes import keep_changes
 from rsscloud_broker.storage.schema import fanout, subscription, topic
-
-T = TypeVar("T")
 
 _PLAIN = select(topic)
 
@@ -180,7 +178,7 @@ def revive_topic(conn: Connection, url: str, change: Change | None = None) -> bo
     :param change: as for ``move_topic``.
     :returns: whether the topic had ended.
     """
-    revived = conn.execute(
+    revived = (
         update(topic)
         .where(topic.c.id == topic_urls.key_of(url), topic.c.ended != "")
         .values(
@@ -190,10 +188,7 @@ def revive_topic(conn: Connection, url: str, change: Change | None = None) -> bo
             **NO_CHECK,
         )
     )
-    if not revived.rowcount:
-        return False
-    record_change_if_any(conn, change)
-    return True
+    return record_if_done(conn, revived, change)
 
 
 def push_content(
@@ -209,7 +204,7 @@ def push_content(
 
     :returns: whether the topic has subscriptions.
     """
-    keep_change(conn, bounds.history, url, Way.PUSH, at, new)
+    keep_changes(conn, bounds.history, [KeptChange(0, url, at, Way.PUSH, content=new)])
     key = conn.execute(select(topic_urls.TOPIC_ID).where(topic_urls.named.c.url == url)).scalar()
     if key is None:
         return False
