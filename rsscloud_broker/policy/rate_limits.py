@@ -20,11 +20,10 @@ The buckets are in memory, and full after a start.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from hashlib import sha256
 from math import ceil, inf
-from typing import TypeVar
 
 from attrs import define, frozen
 from twisted.internet.interfaces import IReactorTime
@@ -53,9 +52,6 @@ COUNT_PAUSE = 30.0
 #: Seconds in a day; and the longest that a caller who used up the pings of a day is asked to
 #: wait, since by then some tokens have come back.
 DAY, DAY_PAUSE = 86_400, 3600
-
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
 
 
 class RateLimit:

@@ -160,7 +160,7 @@ class CheckRequests:
         is_new = row.check_requested_at is None
         holder = None if is_new else row.check_node_id
         due = None if is_new else _earlier_due(row, asked)
-        state = self._state(row, holder, due, asked)
+        state = self._state(holder, due, asked)
         is_taken_over = state is CheckState.CLAIMED and holder != self._node
         self._states[row.id] = state
         self._values[row.id] = {
@@ -173,9 +173,7 @@ class CheckRequests:
             "host": host_of(row.url)[:_LONGEST_HOST],
         }
 
-    def _state(
-        self, row: Any, holder: int | None, due: int | None, asked: AskedCheck
-    ) -> CheckState:
+    def _state(self, holder: int | None, due: int | None, asked: AskedCheck) -> CheckState:
         """Who handles the check: this process if it holds the claim or takes it now; another node
         if that holds it; otherwise the check waits.
 
