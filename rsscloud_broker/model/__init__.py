@@ -22,26 +22,3 @@ from rsscloud_broker.model.values import (
     Validators,
     host_of,
 )
-
-__all__ = [
-    "NO_VALIDATORS",
-    "Callback",
-    "Content",
-    "Denial",
-    "Exchange",
-    "FetchResult",
-    "Intent",
-    "Lease",
-    "Need",
-    "Notification",
-    "Outcome",
-    "Ping",
-    "Subscription",
-    "SubscriptionOptions",
-    "Topic",
-    "TopicOverview",
-    "TopicStatus",
-    "TopicSummary",
-    "Validators",
-    "host_of",
-]
