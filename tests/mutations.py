@@ -633,7 +633,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "A process that stood still says that what another node does is done.",
     ),
     Mutation(
-        "storage/shared_work.py",
+        "storage/composed_methods.py",
         "        if job and not jobs.lock_claim(conn, job, self._node):",
         "        if False:",
         "storage.test_nodes",
