@@ -12,6 +12,7 @@ of latencies end in the upper bound of their bucket in seconds, as in ``first_la
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Final
 
 from attrs import field, frozen, validators
@@ -51,27 +52,18 @@ class StatisticsOptions:
 
 def numbers(counters: Counters) -> dict[str, int]:
     """What the counters say now, by the names that the statistics have for it."""
-    counted = {
-        "pings": counters.pings,
-        "repeats": counters.repeats,
-        "limited": counters.limited,
-        "fetches": counters.fetches,
-        "deliveries": counters.deliveries,
-        "given_up": counters.given_up,
-    }
-    latencies = {
-        "first_latency": counters.first_latency,
-        "last_latency": counters.last_latency,
-    }
-    return {
-        name: value
-        for prefix, counter in counted.items()
-        for name, value in _of_counter(prefix, counter)
-    } | {
-        name: value
-        for prefix, histogram in latencies.items()
-        for name, value in _of_histogram(prefix, histogram)
-    }
+    return dict(
+        chain(
+            _of_counter("pings", counters.pings),
+            _of_counter("repeats", counters.repeats),
+            _of_counter("limited", counters.limited),
+            _of_counter("fetches", counters.fetches),
+            _of_counter("deliveries", counters.deliveries),
+            _of_counter("given_up", counters.given_up),
+            _of_histogram("first_latency", counters.first_latency),
+            _of_histogram("last_latency", counters.last_latency),
+        )
+    )
 
 
 def _of_counter(prefix: str, counter: Counter) -> Iterator[tuple[str, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
@@ -12,6 +12,7 @@ from sqlalchemy import (
     Connection,
     Insert,
     Integer,
+    Select,
     Table,
     Text,
     delete,
@@ -167,14 +168,7 @@ def pinged_topics(conn: Connection, since: float, until: float, limit: int) -> l
         .limit(500_000)
         .subquery()
     )
-    number = func.count().label("number")
-    query = (
-        select(latest.c.named, number)
-        .group_by(latest.c.named)
-        .order_by(number.desc(), latest.c.named)
-        .limit(limit)
-    )
-    return [PingedTopic(named, pings) for named, pings in conn.execute(query).tuples()]
+    return _most_pinged(conn, select(latest.c.named, func.count().label("number")), limit)
 
 
 def busy_topics(conn: Connection, since: float, until: float, limit: int) -> list[PingedTopic]:
@@ -184,11 +178,15 @@ def busy_topics(conn: Connection, since: float, until: float, limit: int) -> lis
     each hour.  That lacks the URLs that were not among the most pinged ones of an hour.
     """
     number = func.sum(busy_topic.c.pings).label("number")
-    query = (
-        select(busy_topic.c.url, number)
-        .where(busy_topic.c.hour >= since // HOUR, busy_topic.c.hour < until / HOUR)
-        .group_by(busy_topic.c.url)
-        .order_by(number.desc(), busy_topic.c.url)
-        .limit(limit)
-    )
+    of_hours = busy_topic.c.hour >= since // HOUR, busy_topic.c.hour < until / HOUR
+    return _most_pinged(conn, select(busy_topic.c.url, number).where(*of_hours), limit)
+
+
+def _most_pinged(conn: Connection, numbers: Select[Any], limit: int) -> list[PingedTopic]:
+    """The URLs with the most pings, most often first.
+
+    :param numbers: selects URLs, and what adds up the pings of each.
+    """
+    url, number = numbers.selected_columns
+    query = numbers.group_by(url).order_by(number.desc(), url).limit(limit)
     return [PingedTopic(named, int(pings)) for named, pings in conn.execute(query).tuples()]
