@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import Connection, TextClause, text
+from sqlalchemy import ColumnElement, Connection, TextClause, text, true
 
 from rsscloud_broker.database import postgresql
 
@@ -62,6 +62,15 @@ def announce(conn: Connection, table: str) -> None:
     """
     if conn.dialect.name == postgresql.DIALECT:
         conn.execute(_ANNOUNCE[table])
+
+
+def is_visible(conn: Connection, key: ColumnElement[int], table: str) -> ColumnElement[bool]:
+    """The condition for the rows of a table that are visible to all: see ``visible_ids``.
+
+    :param key: the column with the ids.
+    """
+    until = visible_ids(conn, table)
+    return true() if until is None else key <= until
 
 
 def visible_ids(conn: Connection, table: str) -> int | None:

@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker.database.columns import Key, required, to_micros, to_seconds
-from rsscloud_broker.database.visible_ids import announce, visible_ids
+from rsscloud_broker.database.visible_ids import announce, is_visible
 from rsscloud_broker.model import Content
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import History, KeptChange
@@ -79,9 +79,7 @@ def kept_changes(conn: Connection, after: int, limit: int) -> list[KeptChange]:
     if their contents are large.  None is returned before one with a smaller id can still appear.
     """
     query = select(_ROW.id, _ROW.size).where(_ROW.id > after).order_by(_ROW.id).limit(limit)
-    until = visible_ids(conn, "kept_change")
-    if until is not None:
-        query = query.where(_ROW.id <= until)
+    query = query.where(is_visible(conn, _ROW.id, "kept_change"))
     chosen: list[int] = []
     size = 0
     for key, length in conn.execute(query):

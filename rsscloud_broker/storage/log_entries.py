@@ -33,13 +33,12 @@ from sqlalchemy import (
     literal_column,
     select,
     text,
-    true,
     union_all,
 )
 
 from rsscloud_broker.database.columns import Key, required, to_micros, to_seconds
 from rsscloud_broker.database.many_values import RowBatch, insert_at_once
-from rsscloud_broker.database.visible_ids import announce, visible_ids
+from rsscloud_broker.database.visible_ids import announce, is_visible
 from rsscloud_broker.model.log_entry import KINDS, LogEntry, LogFilter
 from rsscloud_broker.storage.schema import metadata
 
@@ -119,7 +118,7 @@ def log_entries(
     conn: Connection, wanted: LogFilter, before: int | None, limit: int
 ) -> list[LogEntry]:
     """The newest entries of the event log that pass a filter: see ``IEventLog.entries``."""
-    bound = _is_settled(conn) if before is None else _ROW.id < before
+    bound = is_visible(conn, _ROW.id, "log_entry") if before is None else _ROW.id < before
     if wanted.topic or wanted.host:
         last = _last_block(conn)
         if before is not None:  # it may be far beyond the newest entry, as strangers name it
@@ -133,18 +132,12 @@ def log_entries_after(
     conn: Connection, wanted: LogFilter, after: int, limit: int
 ) -> list[LogEntry]:
     """The oldest entries with a greater id: see ``IEventLog.entries_after``."""
-    bound = _is_settled(conn) & (_ROW.id > after)
+    bound = is_visible(conn, _ROW.id, "log_entry") & (_ROW.id > after)
     if wanted.topic or wanted.host:
         first = max((after + 1) // _BLOCK, _first_block(conn))
         return _entries_about(conn, wanted, bound, range(first, _last_block(conn) + 1), limit)
     found = _entries(conn, _select_by_kind(wanted, bound, _ROW.id.asc(), limit))
     return sorted(found, key=lambda entry: entry.id)
-
-
-def _is_settled(conn: Connection) -> ColumnElement[bool]:
-    """The condition for the rows before which no other row can appear any more."""
-    until = visible_ids(conn, "log_entry")
-    return true() if until is None else _ROW.id <= until
 
 
 def _first_block(conn: Connection) -> int:

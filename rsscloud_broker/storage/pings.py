@@ -24,7 +24,7 @@ from sqlalchemy import (
 from rsscloud_broker.database import postgresql, sqlite
 from rsscloud_broker.database.columns import MICROSECONDS, to_micros, to_seconds
 from rsscloud_broker.database.many_values import OfMany, RowBatch, insert_at_once
-from rsscloud_broker.database.visible_ids import announce, visible_ids
+from rsscloud_broker.database.visible_ids import announce, is_visible, visible_ids
 from rsscloud_broker.model import Ping
 from rsscloud_broker.model.ways import ChangeSource, Way
 from rsscloud_broker.model.work import CheckState, PingRecord
@@ -333,10 +333,7 @@ def pings_by_id(conn: Connection, ids: Collection[int]) -> list[Ping]:
 
 def last_ping_id(conn: Connection) -> int:
     """The greatest id of a ping that ``pings_after`` returns; 0 if there is none."""
-    until = visible_ids(conn, "ping")
-    query = select(func.max(ping.c.id))
-    if until is not None:
-        query = query.where(ping.c.id <= until)
+    query = select(func.max(ping.c.id)).where(is_visible(conn, ping.c.id, "ping"))
     return conn.execute(query).scalar() or 0
 
 
