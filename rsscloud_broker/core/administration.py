@@ -126,7 +126,9 @@ class Administration:
 
     async def subscription(self, key: int) -> SubscriptionDetails:
         """Everything about one subscription, without secrets."""
-        found = _require(await self._store.subscription_details(key), key)
+        found = await self._store.subscription_details(key)
+        if found is None:
+            raise Unadministrable(_no_subscription(key), missing=True)
         return evolve(
             found,
             subscription=_without_secrets(found.subscription),
@@ -178,7 +180,7 @@ class Administration:
         url = _topic_url(url)
         status = await self._store.topic_status(url)
         if status is None:
-            raise _unknown_topic(url)
+            raise Unadministrable(f"this broker knows no topic {url}", missing=True)
         return TopicDetails(status, self._blocks.of_topic(status.topic.url))
 
     async def read_topic(self, account: str, url: str, reason: str = "") -> TopicReading:
@@ -404,18 +406,8 @@ def _topic_url(url: str) -> str:
         raise Unadministrable(str(error)) from error
 
 
-def _unknown_topic(url: str) -> Unadministrable:
-    return Unadministrable(f"this broker knows no topic {url}", missing=True)
-
-
 def _no_subscription(key: int) -> str:
     return f"there is no subscription {key}: it may have expired or been removed"
-
-
-def _require(found: SubscriptionDetails | None, key: int) -> SubscriptionDetails:
-    if found is None:
-        raise Unadministrable(_no_subscription(key), missing=True)
-    return found
 
 
 def _without_secrets(one: Subscription) -> Subscription:

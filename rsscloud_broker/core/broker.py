@@ -210,8 +210,8 @@ class Broker:
             self._admission.ping(source)
             topic = topic_of(url)
             self._access.check_publish(topic)
-            limited = self._admission.limits_fetches(source)
-            if limited and (pause := self._admission.admit_fetch(topic)):
+            is_limited = not self._admission.is_exempt(source)
+            if is_limited and (pause := self._admission.admit_fetch(topic)):
                 raise self._admission.too_many_fetches(topic, pause)
             return topic
 
@@ -282,7 +282,7 @@ class Broker:
         :raises TooMany: the topic has no subscribers, and too many topics without subscribers
             are fetched from its host.
         """
-        if not self._admission.limits_fetches(source) or self._detector.reader.was_watched(url):
+        if self._admission.is_exempt(source) or self._detector.reader.was_watched(url):
             return
         pause = self._admission.admit_fetch(url)
         # The store is asked only when the limit is reached: nearly every ping is admitted.

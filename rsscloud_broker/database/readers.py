@@ -45,15 +45,6 @@ _Function: TypeAlias = Callable[[Connection, Sequence[Any]], Sequence[Any]]
 BATCH_LIMIT = 100
 
 
-def read_once(engine: Engine, operation: Operation[T]) -> T:
-    """Run an operation in a transaction that only reads.
-
-    :raises StoreUnavailable: the database cannot be used.
-    """
-    with database_errors(), engine.begin() as connection:
-        return operation(connection)
-
-
 class Readers:
     """Runs operations that only read, in a pool of threads.
 
@@ -131,7 +122,8 @@ class Readers:
             raise StoreUnavailable("the database has not answered for some seconds")
         began_at = time.monotonic()
         try:
-            return read_once(self._engine, operation)
+            with database_errors(), self._engine.begin() as connection:
+                return operation(connection)
         except Unavailable:
             now = time.monotonic()
             if now - began_at > HANGS_AFTER:

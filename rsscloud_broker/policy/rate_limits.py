@@ -211,10 +211,6 @@ class Admission:
                 "pings of a day", f"more than {often} came from your address", pause
             )
 
-    def limits_fetches(self, source: str) -> bool:
-        """Whether the fetches that a caller's pings cause are limited."""
-        return not self.is_exempt(source)
-
     def admit_fetch(self, url: str) -> int:
         """Count a fetch of a topic for its host, whether or not the topic has subscribers.
 

@@ -295,8 +295,8 @@ class Worker:
         progress = RelayProgress(
             self._progress.name, self._last_begun, self._failures, retry_at, self._waiting.stored()
         )
-        if _is_same(progress, self._progress):
-            return
+        if _outstanding(progress) == _outstanding(self._progress):
+            return  # at about the same times
         now = self._clock.wall_seconds()
         await self._store_retry(partial(self._store.record_relay, progress, now))
         self._progress, self._saved_at = progress, self._clock.seconds()
@@ -433,11 +433,7 @@ class Worker:
         )
 
 
-def _is_same(one: RelayProgress, other: RelayProgress) -> bool:
-    """Whether the same is to be done, at about the same times."""
-    pairs = [(each.ping_id, each.failures, _attempts(each)) for each in (one, other)]
-    return pairs[0] == pairs[1]
-
-
-def _attempts(progress: RelayProgress) -> list[tuple[int, int]]:
-    return [(each.ping_id, each.attempts) for each in progress.waiting]
+def _outstanding(progress: RelayProgress) -> tuple[object, ...]:
+    """What is to be done, no matter when."""
+    waiting = [(each.ping_id, each.attempts) for each in progress.waiting]
+    return progress.ping_id, progress.failures, waiting

@@ -309,8 +309,8 @@ class ReadingTests(AdmissionTestCase):
 
     def test_whose_are_counted(self) -> None:
         admission = self.admission(exempt=("192.0.2.8",))
-        counted = [admission.limits_fetches(source) for source in (CALLER, OTHER, "")]
-        self.assertEqual(counted, [True, False, False])
+        exempt = [admission.is_exempt(source) for source in (CALLER, OTHER, "")]
+        self.assertEqual(exempt, [False, True, True])
 
 
 class VerificationTests(AdmissionTestCase):
