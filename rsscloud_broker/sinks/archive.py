@@ -25,8 +25,14 @@ from zope.interface import implementer
 
 from rsscloud_broker.events import Event, PingsTakenIn
 from rsscloud_broker.interfaces import IEventSink, SinkParts
-from rsscloud_broker.sinks.documents import drafted, name_of, publish_draft, tell_published
-from rsscloud_broker.sinks.files import records_in, write_change_list
+from rsscloud_broker.sinks.files import (
+    drafted,
+    name_of,
+    publish_draft,
+    records_in,
+    tell_published,
+    write_change_list,
+)
 from rsscloud_broker.util.cluster_jobs import PeriodicClusterJob
 from rsscloud_broker.wire.change_list import Unit, archive_path
 from rsscloud_broker.wire.units import HOUR

@@ -18,8 +18,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.events import Event
 from rsscloud_broker.interfaces import IEventSink, SinkParts
-from rsscloud_broker.sinks.documents import drafted, tell_published
-from rsscloud_broker.sinks.files import write_change_list
+from rsscloud_broker.sinks.files import drafted, tell_published, write_change_list
 from rsscloud_broker.util.clock import EachPeriod
 from rsscloud_broker.wire.change_list import Unit
 

@@ -1,6 +1,6 @@
 """Copies the files for crawlers that other nodes have made to the disk of this node.
 
-``documents`` stores them.  The mirror learns of a new one by a hint, and looks twice a minute in
+``files`` stores them.  The mirror learns of a new one by a hint, and looks twice a minute in
 case a hint was lost.  When the broker starts, the mirror compares the disk with the database: it
 stores archives that the database lacks, which a broker on SQLite has left on the disk, and copies
 what is missing, so that a node that joins has every archive of the past.
@@ -16,7 +16,6 @@ import re
 from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from errno import ENOSPC
-from pathlib import Path
 from typing import Final
 
 from twisted.internet.defer import CancelledError, DeferredLock
@@ -27,8 +26,7 @@ from rsscloud_broker.errors import ClaimLost, Unavailable
 from rsscloud_broker.events import Event, FileCopied, WorkHinted
 from rsscloud_broker.interfaces import IEventSink, SinkParts
 from rsscloud_broker.model.shared import SharedDocument
-from rsscloud_broker.sinks.documents import drafted, publish_draft
-from rsscloud_broker.sinks.files import records_in
+from rsscloud_broker.sinks.files import archives_in, drafted, publish_draft, records_in
 from rsscloud_broker.util.atomic_files import Copy, Draft, is_version
 from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.util.clock import EachPeriod
@@ -41,8 +39,6 @@ MISSING, MISSING_NAMES = 5.0, 10_000
 
 #: The archive sink may write the same archive at the same time, under the usual name.
 _UNFINISHED: Final = ".stored.part"
-
-_ARCHIVES: Final = "[0-9][0-9][0-9][0-9]/[0-9][0-9]/[0-9][0-9]/[0-9][0-9].xml"
 
 #: Paths that lead to no file outside of the public directory.
 _NAME: Final = re.compile(r"(?:/\.?[A-Za-z0-9_-][A-Za-z0-9._-]*)+")
@@ -212,10 +208,7 @@ class Mirror(EachPeriod):
 
         :returns: whether all of them could be read; False if the service stops.
         """
-        base = Path(self._parts.public_directory.path)
-        paths = await self._parts.in_thread(
-            lambda: sorted(f"/{file.relative_to(base).as_posix()}" for file in base.glob(_ARCHIVES))
-        )
+        paths = await self._parts.in_thread(archives_in, self._parts.public_directory)
         is_done = True
         for start in range(0, len(paths), AT_ONCE):
             names = paths[start : start + AT_ONCE]

@@ -49,7 +49,7 @@ from rsscloud_broker.outbound.own_topics import (
     RESOURCE_LIST,
     RESOURCESYNC_DOCUMENTS,
 )
-from rsscloud_broker.sinks.documents import publish_document, tell_published
+from rsscloud_broker.sinks.files import archives_in, publish_document, tell_published
 from rsscloud_broker.util.cluster_jobs import PeriodicClusterJob
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire import resourcesync as codec
@@ -62,7 +62,6 @@ MAX_RESOURCES: Final = 50_000
 MAX_CHANGES: Final = 1000
 
 _ARCHIVE: Final = re.compile(r"/[0-9]{4}/[0-9]{2}/[0-9]{2}/[0-9]{2}\.xml")
-_ARCHIVES: Final = "[0-9][0-9][0-9][0-9]/[0-9][0-9]/[0-9][0-9]/[0-9][0-9].xml"
 _MEDIA_TYPE: Final = "text/xml"
 
 
@@ -297,9 +296,7 @@ class SourceFiles:
 
         :param known: entries that are reused for files of the same size and time.
         """
-        base = Path(self.directory.path)
-        paths = sorted(f"/{file.relative_to(base).as_posix()}" for file in base.glob(_ARCHIVES))
-        return self._described(paths[-MAX_RESOURCES:], known)
+        return self._described(archives_in(self.directory)[-MAX_RESOURCES:], known)
 
     def _described(
         self, paths: Iterable[str], known: dict[str, ResourceEntry]

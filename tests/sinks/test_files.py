@@ -14,8 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.model import Ping
 from rsscloud_broker.sinks import files
-from rsscloud_broker.sinks.documents import drafted
-from rsscloud_broker.sinks.files import records_in, write_change_list
+from rsscloud_broker.sinks.files import drafted, records_in, write_change_list
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.util.atomic_files import Draft, publish_file
 from tests.sinks.pings import NOON, PingStore, make_parts, read_list

@@ -18,11 +18,10 @@ from rsscloud_broker.database.columns import to_micros
 from rsscloud_broker.errors import ClaimLost, Unavailable
 from rsscloud_broker.events import FileCopied, FilePublished, WorkHinted
 from rsscloud_broker.interfaces import SinkParts
-from rsscloud_broker.sinks import documents
+from rsscloud_broker.sinks import files
 from rsscloud_broker.sinks import mirror as mirror_module
 from rsscloud_broker.sinks.archive import ArchiveOptions, ArchiveSink
-from rsscloud_broker.sinks.documents import drafted, publish_document, publish_draft
-from rsscloud_broker.sinks.files import records_in
+from rsscloud_broker.sinks.files import drafted, publish_document, publish_draft, records_in
 from rsscloud_broker.sinks.mirror import MISSING, Mirror
 from rsscloud_broker.storage.shared_schema import document
 from rsscloud_broker.testing import RecordingBus, make_sink_tests, memory_store, sink_parts
@@ -211,7 +210,7 @@ class MirrorTests(SynchronousTestCase):
         self.assertEqual(self.bus.events, [])
 
     def test_large_document_in_parts(self) -> None:
-        self.patch(documents, "PART", 1000)
+        self.patch(files, "PART", 1000)
         content = os.urandom(10_000)
         self.publish(content)
         (found,) = self.successResultOf(self.store.store.shared_documents([LIST]))
@@ -226,7 +225,7 @@ class MirrorTests(SynchronousTestCase):
 
     def publish_newer_while_it_is_copied(self) -> None:
         """Publish a list, and have it replaced when its third part is read."""
-        self.patch(documents, "PART", 1000)
+        self.patch(files, "PART", 1000)
         self.publish(os.urandom(5000))
         give = self.store.store.document_part
 
