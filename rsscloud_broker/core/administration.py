@@ -46,8 +46,7 @@ from rsscloud_broker.model.administration import (
 )
 from rsscloud_broker.model.values import HIDDEN
 from rsscloud_broker.model.work import HostState
-from rsscloud_broker.policy.block_names import block_name, host_name
-from rsscloud_broker.policy.blocks import Blocks
+from rsscloud_broker.policy.blocks import Blocks, block_name, host_name
 from rsscloud_broker.policy.changes import change_by, needed
 from rsscloud_broker.storage import Store
 from rsscloud_broker.util.threads import Workers

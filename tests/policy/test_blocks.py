@@ -9,8 +9,7 @@ from rsscloud_broker.errors import Forbidden, TopicUnreadable, Unadministrable
 from rsscloud_broker.events import PingRefused
 from rsscloud_broker.model import Content, Intent, Ping
 from rsscloud_broker.model.administration import Block
-from rsscloud_broker.policy.block_names import block_name, host_name
-from rsscloud_broker.policy.blocks import Blocks
+from rsscloud_broker.policy.blocks import Blocks, block_name, host_name
 from tests.core.house import CALLBACK, DAY, FEED, NOW, BrokerTestCase
 
 INTENT = Intent(FEED, CALLBACK, DAY, source="192.0.2.7")
