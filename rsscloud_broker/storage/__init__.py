@@ -16,20 +16,18 @@ from rsscloud_broker.storage.copying import Copied, copy_database
 from rsscloud_broker.storage.documents import InvalidImport
 from rsscloud_broker.storage.examination import (
     DatabaseRevisions,
+    FileHealth,
+    ServerHealth,
     database_file,
     examine,
+    file_health,
     libpq_arguments,
+    server_health,
     shown,
+    try_backup,
 )
 from rsscloud_broker.storage.exchange import ImportResult, import_in_parts
 from rsscloud_broker.storage.exports import export_text, left_out, write_file
-from rsscloud_broker.storage.health import (
-    FileHealth,
-    ServerHealth,
-    file_health,
-    server_health,
-    try_backup,
-)
 from rsscloud_broker.storage.node_states import node_states
 from rsscloud_broker.storage.nodes import present_time
 from rsscloud_broker.storage.polls import topic_statuses

@@ -25,7 +25,7 @@ from tempfile import NamedTemporaryFile
 from typing import Final
 
 from rsscloud_broker.errors import StoreUnavailable
-from rsscloud_broker.storage.health import file_health, temporary_copy
+from rsscloud_broker.storage.examination import file_health, temporary_copy
 from rsscloud_broker.util.atomic_files import PART
 
 _DATABASE: Final = "broker.sqlite"

@@ -9,7 +9,7 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.storage import file_health, health, try_backup
+from rsscloud_broker.storage import examination, file_health, try_backup
 
 
 class FileHealthTests(SynchronousTestCase):
@@ -43,7 +43,7 @@ class FileHealthTests(SynchronousTestCase):
         self.assertEqual(list(self.directory.iterdir()), [self.file])
 
     def test_a_file_that_somebody_else_has_locked(self) -> None:
-        self.patch(health, "TIMEOUT", 0)
+        self.patch(examination, "TIMEOUT", 0)
         with closing(sqlite3.connect(self.file, isolation_level=None)) as other:
             other.execute("PRAGMA locking_mode=EXCLUSIVE")
             other.execute("BEGIN EXCLUSIVE")
