@@ -11,17 +11,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from sqlalchemy import (
-    CTE,
-    ColumnElement,
-    Connection,
-    Integer,
-    and_,
-    bindparam,
-    func,
-    literal,
-    select,
-)
+from sqlalchemy import CTE, ColumnElement, Connection, Integer, bindparam, func, literal, select
 
 from rsscloud_broker.database.methods import Operation
 
@@ -76,7 +66,7 @@ def end_of_portion(
 
 def within(key: ColumnElement[P], after: P, until: P | None) -> ColumnElement[bool]:
     """The condition for the rows of a portion, as ``end_of_portion`` has found it."""
-    return key > after if until is None else and_(key > after, key <= until)
+    return key > after if until is None else (key > after) & (key <= until)
 
 
 def different_values(column: ColumnElement[Any], *conditions: ColumnElement[bool]) -> CTE:

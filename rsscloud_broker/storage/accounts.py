@@ -9,21 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Row,
-    and_,
-    bindparam,
-    delete,
-    func,
-    insert,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, func, select, update
 
-from rsscloud_broker.database.columns import record_of, to_micros, to_micros_or_none
+from rsscloud_broker.database.columns import insert_row, record_of, to_micros, to_micros_or_none
 from rsscloud_broker.interfaces import Account, Session, StoredPassword, Token
 from rsscloud_broker.storage.admin_schema import account, secret
 
@@ -46,7 +34,7 @@ def add_account(
     if stored_password(conn, name) is not None:
         return None
     values = {"name": name, "password": password, "is_admin": is_admin}
-    conn.execute(insert(account).values(created_at=to_micros(at), **values))
+    insert_row(conn, account, created_at=to_micros(at), **values)
     made = stored_password(conn, name)
     return made.account if made else None
 
@@ -340,8 +328,8 @@ def sweep_accounts(conn: Connection, now: float, used_before: float, limit: int)
     :param limit: how many are deleted at most.
     :returns: how many were deleted.
     """
-    unused = and_(secret.c.kind == SESSION, secret.c.used_at < to_micros(used_before))
-    due = select(secret.c.id).where(or_(secret.c.expires_at <= to_micros(now), unused))
+    unused = (secret.c.kind == SESSION) & (secret.c.used_at < to_micros(used_before))
+    due = select(secret.c.id).where((secret.c.expires_at <= to_micros(now)) | unused)
     return conn.execute(delete(secret).where(secret.c.id.in_(due.limit(limit)))).rowcount
 
 
@@ -368,7 +356,7 @@ def _insert_secret(
     """
     row = {"name": "", "address": "", "scopes": "", "account_id": account_id, "kind": kind}
     times = {"created_at": to_micros_or_none(at), "expires_at": to_micros_or_none(expires_at)}
-    conn.execute(insert(secret).values(row | times | {"digest": digest} | dict(values)))
+    insert_row(conn, secret, **row | times | {"digest": digest} | dict(values))
 
 
 def _remove_secrets(conn: Connection, account_id: int, kind: str, key: int | None = None) -> int:

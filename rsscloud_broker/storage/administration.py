@@ -8,19 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Select,
-    and_,
-    delete,
-    false,
-    func,
-    or_,
-    select,
-    true,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, Select, delete, false, func, select, true, update
 
 from rsscloud_broker.database.columns import to_micros, to_seconds, to_seconds_or_none
 from rsscloud_broker.model.administration import (
@@ -123,7 +111,7 @@ def _is_in_state(state: str, now: float) -> ColumnElement[bool]:
     # As in the condition of the partial index, which each database wants in its own words.
     dropping = table.dropping == true()
     conditions: dict[str, ColumnElement[bool]] = {
-        "active": and_(~expired, table.dropping == false()),
+        "active": ~expired & (table.dropping == false()),
         "failing": table.consecutive_errors > 0,
         "dropping": dropping,
         "waiting": _HAS_PENDING,
@@ -223,6 +211,6 @@ def close_breaker(conn: Connection, host: str, change: Change) -> bool:
     """
     name = host_state.c.name
     of_ports = name.startswith(f"{host}:", autoescape=True)
-    closed = conn.execute(delete(host_state).where(or_(name == host, of_ports)))
+    closed = conn.execute(delete(host_state).where((name == host) | of_ports))
     record_change(conn, change)
     return closed.rowcount > 0

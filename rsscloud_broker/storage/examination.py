@@ -15,17 +15,7 @@ from tempfile import NamedTemporaryFile
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import (
-    Connection,
-    Engine,
-    NullPool,
-    create_engine,
-    func,
-    inspect,
-    make_url,
-    select,
-    text,
-)
+from sqlalchemy import Connection, Engine, NullPool, create_engine, inspect, make_url, text
 
 from rsscloud_broker.database import postgresql, sqlite
 from rsscloud_broker.database.engine import database_errors
@@ -166,7 +156,7 @@ def _check_sessions(engine: Engine) -> None:
         sessions = [
             # How often each of two connections asks for its session: other programs that use the
             # same pooler may have them change.
-            {each.execute(select(func.pg_backend_pid())).scalar_one() for _ in range(5)}
+            {each.execute(text("SELECT pg_backend_pid()")).scalar_one() for _ in range(5)}
             for each in (one, other)
         ]
     if any(len(each) > 1 for each in sessions) or sessions[0] == sessions[1]:
@@ -369,7 +359,7 @@ def server_health(url: str) -> ServerHealth:
     :param url: an SQLAlchemy URL of a PostgreSQL database.
     :raises StoreUnavailable: the server cannot be asked.
     """
-    engine = create_engine(make_url(url), connect_args={"connect_timeout": TIMEOUT})
+    engine = _engine(url)
     query = text(
         "SELECT current_setting('server_version'), current_setting('server_version_num')::int,"
         " pg_database_size(current_database()), extract(epoch FROM clock_timestamp())::float8,"

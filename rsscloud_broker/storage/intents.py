@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Row,
-    and_,
-    delete,
-    func,
-    literal,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, literal, select, update
 
 from rsscloud_broker.database.columns import (
     columns_of,
@@ -77,7 +66,7 @@ def drop_intent(conn: Connection, topic: str, callback: Callback) -> bool:
 
 def _is_not_others(key: int, node: int | None) -> ColumnElement[bool]:
     """The condition that an intent has a key, and no other node than this one has claimed it."""
-    return and_(intent.c.id == key, or_(intent.c.node_id.is_(None), intent.c.node_id == node))
+    return (intent.c.id == key) & (intent.c.node_id.is_(None) | (intent.c.node_id == node))
 
 
 def postpone_intent(

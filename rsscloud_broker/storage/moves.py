@@ -11,19 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Row,
-    and_,
-    case,
-    delete,
-    insert,
-    literal,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, Row, case, delete, insert, literal, select, update
 
 from rsscloud_broker.database.columns import insert_row, lock_rows, to_micros
 from rsscloud_broker.model.administration import Change
@@ -119,7 +107,7 @@ def move_topic(
     is_idle = conn.execute(select(~HAS_SUBSCRIPTIONS).where(topic.c.id == key)).scalar_one()
     conn.execute(
         update(topic)
-        .where(or_(topic.c.id == key, topic.c.url == old.url))
+        .where((topic.c.id == key) | (topic.c.url == old.url))
         .values(idle_at=moved_at if is_idle else None)
     )
     _forget_oldest_urls(conn, key)
@@ -213,13 +201,8 @@ def _restore_topic(conn: Connection, left: Row[Any]) -> bool:
     """
     query = select(ASKED_URL).where(named.c.id == left.id, topic.c.id == named.c.moved_to_id)
     asked = conn.execute(query).scalar_one()
-    ids = _some_ids(
-        conn,
-        and_(
-            subscription.c.topic_id == left.moved_to_id,
-            same(conn, subscription.c.asked_url, literal(asked)),
-        ),
-    )
+    of_topic = subscription.c.topic_id == left.moved_to_id
+    ids = _some_ids(conn, of_topic & same(conn, subscription.c.asked_url, literal(asked)))
     if len(ids) > MAX_AT_ONCE:
         return False
     conn.execute(update(topic).where(topic.c.id == left.id).values(moved_to_id=None, moved_at=None))
@@ -277,7 +260,7 @@ def _merge_fanouts(conn: Connection, old_key: int, new_key: int) -> None:
     carries a content if either of them does: the newer may have none because no subscription
     wanted content at that URL.
     """
-    of_both = and_(fanout.c.topic_id.in_((old_key, new_key)), ~fanout.c.pushed)
+    of_both = fanout.c.topic_id.in_((old_key, new_key)) & ~fanout.c.pushed
     walks = conn.execute(select(fanout).where(of_both)).all()
     # A part may have been split off an older fan-out after the newest one began.
     newest = {

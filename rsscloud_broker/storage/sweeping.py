@@ -12,18 +12,7 @@ from functools import partial
 from typing import TypeAlias, TypeVar
 
 from attrs import evolve
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    and_,
-    case,
-    delete,
-    func,
-    or_,
-    select,
-    true,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, and_, case, delete, func, select, true, update
 
 from rsscloud_broker.database.columns import lock_rows, to_micros
 from rsscloud_broker.database.engine import open_database
@@ -150,7 +139,7 @@ def _is_removable(now: float, idle_topics_before: float) -> ColumnElement[bool]:
     idle = and_(
         topic.c.ended == "",
         topic.c.check_requested_at.is_(None),
-        or_(topic.c.read_at.is_(None), topic.c.read_at < to_micros(idle_topics_before)),
+        topic.c.read_at.is_(None) | (topic.c.read_at < to_micros(idle_topics_before)),
     )
     ended = and_(
         topic.c.ended != "", func.coalesce(topic.c.changed_at, 0) < to_micros(now - KEEP_ENDED)
@@ -158,7 +147,7 @@ def _is_removable(now: float, idle_topics_before: float) -> ColumnElement[bool]:
     return and_(
         topic.c.idle_at.is_not(None),
         topic.c.moved_to_id.is_(None),
-        or_(idle, ended),
+        idle | ended,
         ~HAS_SUBSCRIPTIONS,
     )
 
