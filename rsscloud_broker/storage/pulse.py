@@ -30,7 +30,6 @@ from threading import Event as Flag
 from threading import Thread
 from typing import Any, Final
 
-from attrs import frozen
 from prometheus_client import Counter
 from sqlalchemy import Connection, Engine, make_url, select, text
 from sqlalchemy.exc import SQLAlchemyError
@@ -62,22 +61,6 @@ _GAP: Final = 4.0
 
 #: Seconds after that until all nodes that live have written their heartbeats again.
 _STEADY_AFTER: Final = 4.0
-
-
-@frozen
-class _Beat:
-    """What the thread has learned by a heartbeat.
-
-    :ivar live: how many nodes live.
-    :ivar gone: whether the row of this node was not found.
-    :ivar lost: whether this node has lost its claims.
-    :ivar ahead: by how many seconds the computer's clock is ahead of the database's, at least.
-    """
-
-    live: int
-    gone: bool
-    lost: bool
-    ahead: float
 
 
 class _WorkMeter:
@@ -177,26 +160,32 @@ class Pulse(Service):
 
     # --- in the reactor's thread
 
-    def _take_beat(self, beat: _Beat) -> None:
-        """Have the store work again after a heartbeat, and publish what the thread has learned."""
+    def _take_beat(self, live: int, *, gone: bool, lost: bool, ahead: float) -> None:
+        """Have the store work again after a heartbeat, and publish what the thread has learned.
+
+        :param live: how many nodes live.
+        :param gone: whether the row of this node was not found.
+        :param lost: whether this node has lost its claims.
+        :param ahead: see ``_read_clock``.
+        """
         if not self.running:
             return
         self._late_logged_at = float("-inf")
         self._store.give_up("")
-        self._compare_clocks(beat.ahead)
-        if beat.lost:
+        self._compare_clocks(ahead)
+        if lost:
             self.log.warn(
                 "This process goes on as a new node, and others have its work: it stood still for "
                 "more than {seconds:.0f} s, or the server did not answer a commit.",
                 seconds=DEAD_AFTER,
             )
             self._publish(ClaimsLost())
-        if beat.gone:
+        if gone:
             self._store.register()
-        if beat.live != self._store.live_nodes:
-            self._store.live_nodes = beat.live
-            self.log.info("{live} nodes work on the database now.", live=beat.live)
-            self._publish(NodesCounted(beat.live))
+        if live != self._store.live_nodes:
+            self._store.live_nodes = live
+            self.log.info("{live} nodes work on the database now.", live=live)
+            self._publish(NodesCounted(live))
         self._publish(WorkHinted())
 
     def _compare_clocks(self, ahead: float) -> None:
@@ -256,12 +245,8 @@ class Pulse(Service):
                 self.log.failure("The heartbeat of this node failed; it is tried again.")
                 self._stop_flag.wait(_RECONNECT)
         engine.dispose()
-        self._reactor.callFromThread(self._report_end)
-
-    def _report_end(self) -> None:
-        """Let the Deferred of ``stopService`` fire: the thread has ended."""
         assert self._when_stopped is not None  # the thread was started
-        self._when_stopped.callback(None)
+        self._reactor.callFromThread(self._when_stopped.callback, None)
 
     def _listen(self, connection: Connection) -> None:
         """Write heartbeats, and pass hints on to the reactor's thread, until the service stops."""
@@ -300,7 +285,7 @@ class Pulse(Service):
             self._remove_dead(connection.engine)
         self._beat_key = None if lost else key
         self._was_found = self._beat_key is not None and not gone
-        self._reactor.callFromThread(self._take_beat, _Beat(live, gone, lost, ahead))
+        self._reactor.callFromThread(self._take_beat, live, gone=gone, lost=lost, ahead=ahead)
 
     def _read_clock(self, connection: Connection) -> float:
         """Read the clock of the database, which the clock of this process follows.
