@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import ColumnElement, Connection, Row, delete, func, literal, select, update
 
-from rsscloud_broker.database.columns import (
-    columns_of,
-    insert_missing,
-    record_of,
-    to_micros,
-    to_seconds_or_none,
-)
+from rsscloud_broker.database.columns import columns_of, insert_missing, record_of, to_micros
 from rsscloud_broker.errors import ClaimLost
 from rsscloud_broker.model import Callback, Intent
 from rsscloud_broker.model.work import PendingIntent
@@ -155,4 +149,4 @@ def _pending(row: Row[tuple[object, ...]]) -> PendingIntent:
         written=row.written_topic,
         present=False,  # it is not stored
     )
-    return PendingIntent(row.id, wanted, row.attempts, to_seconds_or_none(row.retry_at))
+    return record_of(PendingIntent, row, intent=wanted)

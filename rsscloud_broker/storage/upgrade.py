@@ -31,12 +31,7 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker.database import postgresql, sqlite
-from rsscloud_broker.database.engine import (
-    database_errors,
-    for_writing,
-    open_engine,
-    wait_for_others,
-)
+from rsscloud_broker.database.engine import open_database, wait_for_others
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import AppTables
 from rsscloud_broker.storage import nodes
@@ -123,15 +118,11 @@ def migrate(url: str, apps: Mapping[str, AppTables] = NO_APPS) -> None:
     parsed = make_url(url)
     if parsed.get_backend_name() == sqlite.DIALECT:
         _prepare_sqlite(url)
-    engine = open_engine(url)
-    try:
-        with database_errors(), for_writing(engine).begin() as connection:
-            wait_for_others(connection)
-            upgrade(connection)
-            for name, tables in apps.items():
-                upgrade_app(connection, name, tables)
-    finally:
-        engine.dispose()
+    with open_database(url) as connection:
+        wait_for_others(connection)
+        upgrade(connection)
+        for name, tables in apps.items():
+            upgrade_app(connection, name, tables)
 
 
 def _prepare_sqlite(url: str) -> None:

@@ -25,14 +25,7 @@ from sqlalchemy import (
     update,
 )
 
-from rsscloud_broker.database.columns import (
-    insert_row,
-    lock_rows,
-    put_rows,
-    record_of,
-    to_micros,
-    to_seconds,
-)
+from rsscloud_broker.database.columns import columns_of, insert_row, lock_rows, put_rows, record_of
 from rsscloud_broker.model.work import Bounds, Delivery, Fanout, HostState, Recorded
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
 from rsscloud_broker.storage.contents import remove_unneeded
@@ -302,9 +295,7 @@ def hosts(conn: Connection) -> list[HostState]:
 
 def host_states_in(conn: Connection, query: Select[Any]) -> list[HostState]:
     """The states of the hosts whose rows a query selects."""
-    return [
-        HostState(row.name, row.failures, to_seconds(row.retry_at)) for row in conn.execute(query)
-    ]
+    return [record_of(HostState, row, host=row.name) for row in conn.execute(query)]
 
 
 def record_hosts(conn: Connection, states: Sequence[HostState]) -> None:
@@ -314,7 +305,7 @@ def record_hosts(conn: Connection, states: Sequence[HostState]) -> None:
     lock_rows(conn, host_state.c.name, answering)
     closed = conn.execute(delete(host_state).where(host_state.c.name.in_(answering))).rowcount
     failing = [
-        {"name": name, "failures": state.failures, "retry_at": to_micros(state.retry_at)}
+        columns_of(state, host_state, name=name)
         for name, state in sorted(latest.items())
         if state.failures
     ]
