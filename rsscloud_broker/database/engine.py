@@ -10,15 +10,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Connection, Engine, create_engine, make_url
-from sqlalchemy.exc import (
-    DatabaseError,
-    DBAPIError,
-    InterfaceError,
-    InternalError,
-    OperationalError,
-)
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy import Connection, Engine, create_engine, exc, make_url
 
 from rsscloud_broker.database import postgresql, sqlite
 from rsscloud_broker.errors import DiskFull, StoreUnavailable
@@ -87,16 +79,18 @@ def as_unavailable(error: BaseException) -> StoreUnavailable | None:
 
     None if the error has another cause, such as a fault in a statement.
     """
-    is_unusable = isinstance(error, OperationalError | InterfaceError | InternalError | PoolTimeout)
+    is_unusable = isinstance(
+        error, exc.OperationalError | exc.InterfaceError | exc.InternalError | exc.TimeoutError
+    )
     # For a damaged file the driver raises the base class itself.
-    if not is_unusable and type(error) is not DatabaseError:
+    if not is_unusable and type(error) is not exc.DatabaseError:
         return None
     return _unavailable(error)
 
 
 def _unavailable(error: BaseException) -> StoreUnavailable:
     """The error to raise instead of one of the database."""
-    reason = error.orig if isinstance(error, DBAPIError) else error
+    reason = error.orig if isinstance(error, exc.DBAPIError) else error
     kind = DiskFull if _is_full(reason) else StoreUnavailable
     unavailable = kind(
         f"the database cannot be used right now: {reason}. Nothing was changed. {_advice(reason)}"

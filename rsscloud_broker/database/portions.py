@@ -8,7 +8,6 @@ others have asked for meanwhile runs between two portions.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import CTE, ColumnElement, Connection, Integer, bindparam, func, literal, select
@@ -38,17 +37,16 @@ async def in_portions(
     """
     results = []
     position: P | None = first
+
+    def do_next(conn: Connection) -> tuple[T, P | None]:
+        """Do the portion at the present position."""
+        assert position is not None  # it was not the last one
+        return portion(conn, position)
+
     while position is not None:
-        result, position = await run(partial(_call_portion, portion, position))
+        result, position = await run(do_next)
         results.append(result)
     return results
-
-
-def _call_portion(
-    portion: Callable[[Connection, P], tuple[T, P | None]], position: P, conn: Connection
-) -> tuple[T, P | None]:
-    """Call ``portion`` with the connection first, which ``partial`` can only leave to the end."""
-    return portion(conn, position)
 
 
 def end_of_portion(

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
-from pathlib import Path
 from typing import Any
 
 from attrs import frozen
@@ -128,7 +127,8 @@ def _tables_of(app: AppTables) -> list[Table]:
 def _check_files(source: str, target: str) -> None:
     """Check the files of SQLite databases, before any is opened: to open a missing one makes it.
 
-    :raises UnfitDatabase: there is no source, a database is in memory, or both are the same.
+    :raises UnfitDatabase: there is no source, a database is in memory, both are the same, or one is
+        in use.
     """
     for url in (source, target):
         check_kept(url)
@@ -142,13 +142,8 @@ def _check_files(source: str, target: str) -> None:
             "must name another one"
         )
     for each in (file, other):
-        _check_free(each)
-
-
-def _check_free(file: Path | None) -> None:
-    """:raises UnfitDatabase: another process uses the file of an SQLite database."""
-    if file is not None and file.is_file() and sqlite.in_use(file):
-        raise UnfitDatabase(f"another process uses {file}: stop the broker that works on it")
+        if each is not None and each.is_file() and sqlite.in_use(each):
+            raise UnfitDatabase(f"another process uses {each}: stop the broker that works on it")
 
 
 def _check_source(connection: Connection) -> None:

@@ -11,19 +11,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import (
-    BigInteger,
-    Connection,
-    Integer,
-    LargeBinary,
-    Row,
-    Text,
-    bindparam,
-    delete,
-    func,
-    insert,
-    select,
-)
+from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select
 
 from rsscloud_broker.database.columns import record_of, to_micros
 from rsscloud_broker.model import Exchange
@@ -32,20 +20,14 @@ from rsscloud_broker.model.work import Delivery
 from rsscloud_broker.storage.admin_schema import failed_attempt
 from rsscloud_broker.storage.schema import subscription
 
-_PARAMETERS: Final[tuple[tuple[str, Any], ...]] = (
-    ("at", BigInteger),
-    ("attempt", Integer),
-    ("reason", Text),
-    ("exchange", Text),
-    ("request_body", LargeBinary),
-    ("answer_body", LargeBinary),
-)
+_STORED: Final = ("at", "attempt", "reason", "exchange", "request_body", "answer_body")
 
 # It inserts nothing if the subscription was removed meanwhile.
 _INSERT = insert(failed_attempt).from_select(
-    ["subscription_id", *(name for name, _ in _PARAMETERS)],
+    ["subscription_id", *_STORED],
     select(
-        subscription.c.id, *(bindparam(f"new_{name}", type_=kind) for name, kind in _PARAMETERS)
+        subscription.c.id,
+        *(bindparam(f"new_{name}", type_=failed_attempt.c[name].type) for name in _STORED),
     ).where(subscription.c.id == bindparam("key")),
 )
 
