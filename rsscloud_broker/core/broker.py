@@ -103,6 +103,12 @@ class Broker:
         if self._space is not None:
             self._space.check()
 
+    def _admit_ping(self, source: str) -> None:
+        """Count a ping; raise if its source is blocked or pings too often, or the disk is full."""
+        self._access.check_source(source)
+        self._check_space()
+        self._admission.ping(source)
+
     @property
     def protocols(self) -> frozenset[str]:
         return self._verifier.protocols
@@ -123,9 +129,7 @@ class Broker:
 
     async def _ping(self, ping: Ping, repeat_window: float, source: str) -> None:
         """Check and record a ping, and have the topics with subscriptions that it names fetched."""
-        self._access.check_source(source)
-        self._check_space()
-        self._admission.ping(source)
+        self._admit_ping(source)
         check_ping(ping)
         topics = tuple(map(normal_form, ping.named_urls))
         self._access.check_publish(*topics)
@@ -175,9 +179,7 @@ class Broker:
         if self._access.came_back(origin):
             return False
         with self._publishing_refusals(url, source):
-            self._access.check_source(source)
-            self._check_space()
-            self._admission.ping(source)
+            self._admit_ping(source)
             topic = topic_of(url)
             self._access.check_publish(topic)
             await self._admit_fetch(topic, source)
@@ -205,9 +207,7 @@ class Broker:
         :raises Refused, Unavailable: as a ping of the URL.
         """
         with self._publishing_refusals(url, source):
-            self._access.check_source(source)
-            self._check_space()
-            self._admission.ping(source)
+            self._admit_ping(source)
             topic = topic_of(url)
             self._access.check_publish(topic)
             is_limited = not self._admission.is_exempt(source)
@@ -247,9 +247,7 @@ class Broker:
 
     async def fetch_for_followers(self, url: str, source: str) -> None:
         """Request a fetch of a topic for private followers."""
-        self._access.check_source(source)
-        self._check_space()
-        self._admission.ping(source)
+        self._admit_ping(source)
         cause = ChangeSource(Way.FOLLOWED, pinged=True)
         if not await self._request_fetch(topic_of(url), source, cause):
             raise TooMany(QUEUE_FULL, QUEUE_FULL_PAUSE)
