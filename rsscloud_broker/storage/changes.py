@@ -92,21 +92,13 @@ def claim_unpublished(conn: Connection) -> list[Change]:
 
     From now on they count as published, so that one process publishes each, once.
 
-    Two processes may read the same change at the same time; only one of them updates its row.
+    A second process waits for their rows, and finds none that it may claim.
     """
-    unpublished = _CHANGES.where(admin_change.c.published == false())
-    found = conn.execute(unpublished.order_by(admin_change.c.id)).all()
-    return [_change(row) for row in found if _claim(conn, row.id)]
-
-
-def _claim(conn: Connection, key: int) -> bool:
-    """Mark a change as published; return False if another process has marked it before."""
-    claimed = conn.execute(
-        update(admin_change)
-        .where(admin_change.c.id == key, admin_change.c.published == false())
-        .values(published=true())
-    )
-    return claimed.rowcount > 0
+    unpublished = _CHANGES.where(admin_change.c.published == false()).order_by(admin_change.c.id)
+    found = conn.execute(unpublished.with_for_update()).all()
+    claimed = update(admin_change).where(admin_change.c.id.in_([row.id for row in found]))
+    conn.execute(claimed.values(published=true()))
+    return list(map(_change, found))
 
 
 def _change(row: Row[Any]) -> Change:

@@ -42,6 +42,9 @@ _COMPARED = (
 
 _SIZES = select(content_sum.c.host, content_sum.c.size)
 
+#: The sums of all hosts together.
+_OF_HOSTS = select(func.sum(content_sum.c.size)).where(content_sum.c.host != TOTAL)
+
 
 def add_to_sums(conn: Connection, sizes: Mapping[str, int]) -> None:
     """Add the sizes of contents to the sums.
@@ -98,9 +101,8 @@ def _is_total_wrong(conn: Connection) -> bool:
 
     One statement adds these up: without the empty ones there is one for each host with contents.
     """
-    of_hosts = select(func.sum(content_sum.c.size)).where(content_sum.c.host != TOTAL)
     total = select(content_sum.c.size).where(content_sum.c.host == TOTAL)
-    real, known = conn.execute(select(of_hosts.scalar_subquery(), total.scalar_subquery())).one()
+    real, known = conn.execute(select(_OF_HOSTS.scalar_subquery(), total.scalar_subquery())).one()
     return (real or 0) != (known or 0)
 
 
@@ -117,6 +119,5 @@ def _recompute(hosts: Sequence[str], conn: Connection) -> None:
         conn.execute(delete(content_sum).where(content_sum.c.host.in_(hosts)))
         if rows:
             conn.execute(insert(content_sum), rows)
-    of_hosts = select(func.sum(content_sum.c.size)).where(content_sum.c.host != TOTAL)
-    total = int(conn.execute(of_hosts).scalar() or 0)
+    total = int(conn.execute(_OF_HOSTS).scalar() or 0)
     put_rows(conn, content_sum, [{"host": TOTAL, "size": total}])

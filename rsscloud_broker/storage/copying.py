@@ -11,7 +11,7 @@ database: it waits, or fails.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from typing import Any
@@ -40,7 +40,7 @@ from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import AppTables
 from rsscloud_broker.storage import nodes
 from rsscloud_broker.storage.examination import database_file, shown
-from rsscloud_broker.storage.exports import has_rows
+from rsscloud_broker.storage.exports import has_rows, others_with_rows
 from rsscloud_broker.storage.schema import metadata, node
 from rsscloud_broker.storage.upgrade import (
     UnfitDatabase,
@@ -101,7 +101,7 @@ def copy_database(source: str, target: str, apps: Mapping[str, AppTables]) -> Co
         }
         for each in tables:
             _continue_ids(reading, writing, each)
-        left_out = _unknown_tables(reading, [each.name for each in tables])
+        left_out = others_with_rows(reading, [node.name, *(each.name for each in tables)])
     return Copied({name: count for name, count in rows.items() if count}, left_out)
 
 
@@ -199,16 +199,6 @@ def _lock_source(connection: Connection) -> None:
             "try again when that has ended"
         )
     _check_unused(connection)
-
-
-def _unknown_tables(connection: Connection, known: Collection[str]) -> list[str]:
-    """The names of the tables with rows that are not among the known ones, but for Alembic's."""
-    others = sorted(set(inspect(connection).get_table_names()) - {*known, node.name})
-    return [
-        each
-        for each in others
-        if not each.endswith("alembic_version") and has_rows(connection, each)
-    ]
 
 
 # --- copying

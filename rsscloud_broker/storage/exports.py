@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, groupby
 from tempfile import NamedTemporaryFile
 from typing import Any
@@ -52,9 +52,15 @@ _EXPORTED = (
 
 def left_out(conn: Connection) -> list[str]:
     """The tables with rows of people that no export has: accounts, and those of applications."""
-    tables = set(inspect(conn).get_table_names()) - set(metadata.tables)
-    of_apps = sorted(each for each in tables if not each.endswith("alembic_version"))
-    return [each for each in (account.name, *of_apps) if has_rows(conn, each)]
+    return others_with_rows(conn, metadata.tables.keys() - {account.name})
+
+
+def others_with_rows(conn: Connection, known: Collection[str]) -> list[str]:
+    """The names of the tables with rows that are not among the known ones, but for Alembic's."""
+    others = sorted(set(inspect(conn).get_table_names()).difference(known))
+    return [
+        each for each in others if not each.endswith("alembic_version") and has_rows(conn, each)
+    ]
 
 
 def has_rows(conn: Connection, name: str) -> bool:
