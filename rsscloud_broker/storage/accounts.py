@@ -6,12 +6,12 @@ in the threads of the store, the commands with a connection of their own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, func, select, update
 
-from rsscloud_broker.database.columns import insert_row, record_of, to_micros, to_micros_or_none
+from rsscloud_broker.database.columns import insert_row, record_of, to_micros, with_micros
 from rsscloud_broker.interfaces import Account, Session, StoredPassword, Token
 from rsscloud_broker.storage.admin_schema import account, secret
 
@@ -149,17 +149,16 @@ def add_session(
     :param limit: how many sessions an account may have.  If there are more, the ones that
         were not used for the longest time end.
     """
-    now = to_micros(at)
     same = account.c.id == account_id, account.c.password == password, account.c.disabled == ""
-    if not conn.execute(update(account).where(*same).values(signed_in_at=now)).rowcount:
+    if not conn.execute(update(account).where(*same).values(signed_in_at=to_micros(at))).rowcount:
         return None
     conn.execute(delete(secret).where(secret.c.kind == SESSION, secret.c.digest == former))
     # One place is for the session that begins.
     others = select(secret.c.id).where(*_secrets_of(account_id, SESSION))
     surplus = list(conn.execute(others.order_by(*_LAST_USED_FIRST).offset(limit - 1)).scalars())
     conn.execute(delete(secret).where(secret.c.id.in_(surplus)))
-    values = {"used_at": now, "name": browser, "address": address}
-    _insert_secret(conn, account_id, SESSION, digest, at, expires_at, values)
+    times = {"created_at": at, "used_at": at, "expires_at": expires_at}
+    _insert_secret(conn, account_id, SESSION, digest, name=browser, address=address, **times)
     found = session_of(conn, digest)
     return found[1] if found else None
 
@@ -218,8 +217,8 @@ def add_token(
     mine = select(func.count()).where(*_secrets_of(account_id, TOKEN))
     if conn.execute(mine).scalar_one() >= limit:
         return None
-    values = {"name": name, "scopes": " ".join(sorted(scopes))}
-    _insert_secret(conn, account_id, TOKEN, digest, at, expires_at, values)
+    values = {"name": name, "scopes": " ".join(sorted(scopes)), "created_at": at}
+    _insert_secret(conn, account_id, TOKEN, digest, expires_at=expires_at, **values)
     found = token_of(conn, digest)
     return found[1] if found else None
 
@@ -261,7 +260,7 @@ def add_link(
     if not conn.execute(select(account.c.id).where(account.c.id == account_id)).first():
         return False
     _remove_secrets(conn, account_id, kind)
-    _insert_secret(conn, account_id, kind, digest, None, expires_at, {})
+    _insert_secret(conn, account_id, kind, digest, expires_at=expires_at)
     return True
 
 
@@ -342,21 +341,14 @@ def _secrets_of(account_id: int, kind: str) -> tuple[ColumnElement[bool], ...]:
 
 
 def _insert_secret(
-    conn: Connection,
-    account_id: int,
-    kind: str,
-    digest: bytes,
-    at: float | None,
-    expires_at: float | None,
-    values: Mapping[str, Any],
+    conn: Connection, account_id: int, kind: str, digest: bytes, **values: Any
 ) -> None:
     """Store a secret.
 
-    :param values: further values of its row.
+    :param values: further values of its row, with times in seconds.
     """
     row = {"name": "", "address": "", "scopes": "", "account_id": account_id, "kind": kind}
-    times = {"created_at": to_micros_or_none(at), "expires_at": to_micros_or_none(expires_at)}
-    insert_row(conn, secret, **row | times | {"digest": digest} | dict(values))
+    insert_row(conn, secret, digest=digest, **row | with_micros(values))
 
 
 def _remove_secrets(conn: Connection, account_id: int, kind: str, key: int | None = None) -> int:
