@@ -1,5 +1,6 @@
 """The values that the broker works with, and the work that it stores."""
 
+from rsscloud_broker.model.hosts import host_of
 from rsscloud_broker.model.values import (
     NO_VALIDATORS,
     Callback,
@@ -20,5 +21,4 @@ from rsscloud_broker.model.values import (
     TopicStatus,
     TopicSummary,
     Validators,
-    host_of,
 )

@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
-from rsscloud_broker.model import hosts
+from rsscloud_broker.model.hosts import host_of
 from rsscloud_broker.model.ways import PRIVATE_PROTOCOLS, Way
 
 #: Options of a subscription, such as a secret; only the notifier of its protocol knows them.
@@ -52,10 +52,6 @@ class Callback:
 
 
 _PORT = re.compile(r"[a-z]+://(?:[^/?#@]*@)?(?:\[[^\]/?#]*\]|[^/?#:]*):0*([0-9]+)", re.IGNORECASE)
-
-
-#: The host of a URL; see ``hosts.host_of``.
-host_of = hosts.host_of
 
 
 @frozen
