@@ -119,9 +119,12 @@ class Store(ComposedMethods, Service):
         self.live_nodes = 1
         #: By how many seconds the clock of this computer is ahead of the database's.
         self.clock_ahead = 0.0
+        # What others ask of the threads.
+        self.give_up = self._database.give_up
+        self.writes_waiting, self.busy_for = self._database.writes_waiting, self._database.busy_for
         if counters is not None:
-            counters.writes.set_function(self._database.writes_waiting)
-            counters.transaction_age.set_function(self._database.busy_for)
+            counters.writes.set_function(self.writes_waiting)
+            counters.transaction_age.set_function(self.busy_for)
 
     def startService(self) -> None:
         if not self.running:
@@ -170,21 +173,6 @@ class Store(ComposedMethods, Service):
         # This transaction may be rolled back: so each later one that registers gives all back too.
         self._node = nodes.ensure_registered(conn, self._node, self.tables, self._doubtful)
         return self._node
-
-    def give_up(self, why: str) -> None:
-        """Fail all operations at once, as long as the heartbeat of this node is not answered.
-
-        :param why: the text of their ``StoreUnavailable``; empty if the server answers again.
-        """
-        self._database.give_up(why)
-
-    def writes_waiting(self) -> int:
-        """How many operations wait to be written."""
-        return self._database.writes_waiting()
-
-    def busy_for(self) -> float:
-        """Seconds since the writer began its present work on the database; 0 if it has none."""
-        return self._database.busy_for()
 
     def check_writable(self) -> Deferred[None]:
         """Write and commit something that changes nothing."""
