@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, Connection, Row, delete, func, literal, select, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, select, update
 
 from rsscloud_broker.database.columns import columns_of, insert_missing, record_of, to_micros
 from rsscloud_broker.errors import ClaimLost
@@ -50,8 +50,8 @@ def drop_intent(conn: Connection, topic: str, callback: Callback) -> bool:
     :returns: whether one waited.
     """
     waiting = delete(intent).where(
-        same(conn, intent.c.topic, literal(topic)),
-        same(conn, intent.c.callback_url, literal(callback.url)),
+        same(conn, intent.c.topic, topic),
+        same(conn, intent.c.callback_url, callback.url),
         intent.c.protocol == callback.protocol,
         intent.c.procedure == callback.procedure,
     )

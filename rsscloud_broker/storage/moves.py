@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, case, delete, insert, literal, select, update
+from sqlalchemy import ColumnElement, Connection, Row, case, delete, insert, select, update
 
 from rsscloud_broker.database.columns import insert_row, lock_rows, to_micros
 from rsscloud_broker.model.administration import Change
@@ -202,7 +202,7 @@ def _restore_topic(conn: Connection, left: Row[Any]) -> bool:
     query = select(ASKED_URL).where(named.c.id == left.id, topic.c.id == named.c.moved_to_id)
     asked = conn.execute(query).scalar_one()
     of_topic = subscription.c.topic_id == left.moved_to_id
-    ids = _some_ids(conn, of_topic & same(conn, subscription.c.asked_url, literal(asked)))
+    ids = _some_ids(conn, of_topic & same(conn, subscription.c.asked_url, asked))
     if len(ids) > MAX_AT_ONCE:
         return False
     conn.execute(update(topic).where(topic.c.id == left.id).values(moved_to_id=None, moved_at=None))

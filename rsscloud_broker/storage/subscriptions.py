@@ -15,7 +15,6 @@ from sqlalchemy import (
     case,
     delete,
     func,
-    literal,
     select,
     update,
 )
@@ -194,8 +193,8 @@ def _find_id_at(conn: Connection, topic_key: int, asked_url: str, callback: Call
     """
     wanted = select(subscription.c.id).where(
         subscription.c.topic_id == topic_key,
-        same(conn, subscription.c.asked_url, literal(asked_url)),
-        same(conn, subscription.c.callback_url, literal(callback.url)),
+        same(conn, subscription.c.asked_url, asked_url),
+        same(conn, subscription.c.callback_url, callback.url),
         subscription.c.protocol == callback.protocol,
         subscription.c.procedure == callback.procedure,
     )

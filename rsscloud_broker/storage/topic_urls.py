@@ -14,19 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import (
-    BindParameter,
-    ColumnElement,
-    Connection,
-    Row,
-    ScalarSelect,
-    and_,
-    case,
-    func,
-    literal,
-    or_,
-    select,
-)
+from sqlalchemy import ColumnElement, Connection, Row, ScalarSelect, case, func, select
 
 from rsscloud_broker.database import sqlite
 from rsscloud_broker.database.columns import to_seconds_or_none
@@ -59,14 +47,14 @@ FIRST_URL = func.coalesce(topic.c.first_url, topic.c.url)
 ASKED_URL = case((named.c.url == FIRST_URL, ""), else_=named.c.url)
 
 
-def same(conn: Connection, column: ColumnElement[str], value: object) -> ColumnElement[bool]:
+def same(conn: Connection, column: ColumnElement[str], value: str) -> ColumnElement[bool]:
     """The condition that a column has a value, by the hash of it that is in an index.
 
     Unique indexes over URLs use hashes on PostgreSQL: see ``schema``.
     """
     if sqlite.serves(conn):
         return column == value
-    return and_(func.md5(column) == func.md5(value), column == value)
+    return (func.md5(column) == func.md5(value)) & (column == value)
 
 
 def asked_among(conn: Connection, keys: Collection[int]) -> set[int]:
@@ -88,7 +76,7 @@ def asked_among(conn: Connection, keys: Collection[int]) -> set[int]:
         some = select(subscription.c.id).where(subscription.c.topic_id == topic_key)
         if url != first_url:
             asked_url = subscription.c.asked_url
-            some = some.where(asked_url != "", same(conn, asked_url, literal(url)))
+            some = some.where(asked_url != "", same(conn, asked_url, url))
         if conn.execute(some.limit(1)).first() is not None:
             asked.add(key)
     return asked
@@ -113,11 +101,9 @@ _WANTS = (
 _WAITS = select(pending.c.subscription_id).where(pending.c.content_topic_id == topic.c.id)
 _LATER = select(fanout.c.id).where(fanout.c.topic_id == topic.c.id, fanout.c.later)
 _KEPT = select(content.c.id).where(content.c.topic_id == topic.c.id)
-_LACKS = and_(
-    or_(_WAITS.correlate(topic).exists(), _LATER.correlate(topic).exists()),
-    ~_KEPT.correlate(topic).exists(),
-)
-_NEED = case((and_(_WANTS, _LACKS), Need.CONTENT), else_=Need.CHANGES)
+_IS_AWAITED = _WAITS.correlate(topic).exists() | _LATER.correlate(topic).exists()
+_LACKS = _IS_AWAITED & ~_KEPT.correlate(topic).exists()
+_NEED = case((_WANTS & _LACKS, Need.CONTENT), else_=Need.CHANGES)
 
 #: Selects topics in the form that ``as_topic`` takes.
 TOPICS = select(
@@ -134,7 +120,7 @@ TOPICS_BY_URL = TOPICS.add_columns(named.c.url.label("asked")).join_from(
 )
 
 
-def key_of(url: str | BindParameter[str]) -> ScalarSelect[Any]:
+def key_of(url: str | ColumnElement[str]) -> ScalarSelect[Any]:
     """A subquery for the id of the topic that is or was at a URL; null if there is none."""
     return select(TOPIC_ID).where(named.c.url == url).scalar_subquery()
 
