@@ -159,14 +159,8 @@ def followed_feed_position(conn: Connection, url: str) -> Position | None:
 
 def record_followed_feed(conn: Connection, url: str, position: Position, now: float) -> None:
     """Record how far a feed of pings was read."""
-    row = {
-        "url": url,
-        "entry": position.entry,
-        "entry_updated": position.updated,
-        "document": position.document,
-        "updated_at": to_micros(now),
-    }
-    put_rows(conn, followed_feed, [row])
+    others = {"url": url, "entry_updated": position.updated, "updated_at": to_micros(now)}
+    put_rows(conn, followed_feed, [columns_of(position, followed_feed, **others)])
 
 
 def forget_followed_feeds(conn: Connection, urls: Collection[str], forget_before: float) -> None:
