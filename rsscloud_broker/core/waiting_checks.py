@@ -108,26 +108,20 @@ class WaitingChecks:
             return False
         if len(self._held) < self._enough_of_host and not self._may_wait:
             return True
-        bucket = bucket_of(source)
-        return self._has_room(bucket) and all(
-            self._has_room_at(bucket, host) for host in {host_of(url) for url in urls}
+        bucket, has_capacity_at = bucket_of(source), self._limits.has_capacity_at
+        return self._has_room(bucket, has_capacity=self._limits.has_capacity(bucket)) and all(
+            self._has_room((bucket, host), has_capacity=has_capacity_at(self._quota(host), bucket))
+            for host in {host_of(url) for url in urls}
         )
 
-    def _has_room(self, source: str) -> bool:
-        """Whether a source has room.  If not, note that checks of it wait in the store now."""
-        if source not in self._behind and self._limits.has_capacity(source):
+    def _has_room(self, key: tuple[str, str] | str, *, has_capacity: bool) -> bool:
+        """Whether a source, or a source at a host, has room and no older checks in the store.  If
+        not, note that such checks wait there now.
+        """
+        if has_capacity and key not in self._behind:
             return True
-        if self._counts[source]:
-            self._behind.add(source)
-        return False
-
-    def _has_room_at(self, source: str, host: str) -> bool:
-        """Whether a source has room at a host.  If not, note that such checks wait in the store."""
-        pair = source, host
-        if pair not in self._behind and self._limits.has_capacity_at(self._quota(host), source):
-            return True
-        if self._counts[pair]:
-            self._behind.add(pair)
+        if self._counts[key]:
+            self._behind.add(key)
         return False
 
     def add(self, url: str, source: str) -> None:
