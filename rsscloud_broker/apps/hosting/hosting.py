@@ -33,8 +33,8 @@ from rsscloud_broker.wire.links import HUB_PATHS, encode
 class HostingStore:
     """Keeps files and their versions; each method is one transaction.
 
-    ``save`` and ``remove`` are for files that are no topics.  ``Hosting`` saves and removes topics
-    by ``IPublisher``, which stores the version and the change of the topic in one transaction.
+    ``save`` is for files that are no topics.  ``Hosting`` saves topics by ``IPublisher``, which
+    stores the version and the change of the topic in one transaction.
     """
 
     def __init__(self, database: IDatabase) -> None:
@@ -44,7 +44,6 @@ class HostingStore:
         """Store a new version of a file that is no topic, with others that are saved now."""
         return cast("Deferred[Saved]", self._database.write(Batched(save_all, wanted)))
 
-    remove = writing(rows.remove)
     files = reading(rows.files)
     files_named = reading(rows.files_named)
     versions = reading(rows.versions)
@@ -136,18 +135,13 @@ class Hosting:
         :raises MayNot, TooMany, Forbidden, Unavailable: as for ``save``.
         """
         self._admit(caller)
-        key = (caller.name, path)
         files = await self._store.files(caller.account)
         found = next((each for each in files if each.path == path), None)
         if found is None:
             return False
-        operation = partial(rows.remove, account=caller.name, path=path, condition=condition)
-        url, reason = self.url_of(*key), "its author has deleted it"
-        with self.cache.changing(key):
-            if not found.is_topic:
-                return await self._store.remove(caller.name, path, condition)
-            removed: bool = await self._parts.publisher.remove(url, reason, operation, source)
-        return removed
+        removing = partial(rows.remove, account=caller.name, path=path, condition=condition)
+        file = PublicFile(caller.name, path, found.is_topic)
+        return await self._withdraw(file, "its author has deleted it", removing, source)
 
     async def delete_all_of(self, account: int) -> None:
         """Delete the files of an account that is gone; their topics end.  See ``AccountData``.
@@ -156,7 +150,8 @@ class Hosting:
         :raises Unavailable: the database cannot be used.
         """
         while (file := await self._store.next_file_of(account)) is not None:
-            await self._withdraw(file, "the account of its author was removed", lambda conn: None)
+            removing = partial(rows.remove, account=file.account, path=file.path)
+            await self._withdraw(file, "the account of its author was removed", removing)
         await self._store.disown(account)
 
     async def published_by(self, name: str, limit: int) -> list[PublishedWork]:
@@ -186,24 +181,27 @@ class Hosting:
         """Delete a file for an administrator: see ``ServedTopics.take_down``."""
         name, _, path = url.removeprefix(f"{self.base}/").partition("/")
         file = await self._store.public_file(name, path) if is_path(f"{name}/{path}") else None
-        return file is not None and await self._withdraw(file, reason, record)
+        if file is None:
+            return False
+        removing = partial(_take_down_and_record, file=file, record=record)
+        return await self._withdraw(file, reason, removing)
 
-    async def _withdraw(self, file: PublicFile, reason: str, record: Callable[[Any], None]) -> bool:
-        """Delete a file.
+    async def _withdraw(
+        self, file: PublicFile, reason: str, removing: Callable[[Any], bool], source: str = ""
+    ) -> bool:
+        """Delete a file; if it is a topic, the topic ends.
 
-        :param record: an operation that is part of the same transaction, if there was the file.
-        :returns: whether there was the file.
+        :param removing: the operation that deletes it, and returns whether it was there.
+        :returns: whether it was there.
         """
-        operation = partial(_take_down_and_record, file=file, record=record)
         key = (file.account, file.path)
         removed: bool
         with self.cache.changing(key):
             if file.is_topic:
-                removed = await self._parts.publisher.remove(
-                    self.url_of(*key), reason, operation, ""
-                )
+                url = self.url_of(*key)
+                removed = await self._parts.publisher.remove(url, reason, removing, source)
             else:
-                removed = await self._parts.database.write(operation)
+                removed = await self._parts.database.write(removing)
         return removed
 
     async def usage(self, caller: Caller) -> tuple[list[File], AccountLimits]:

@@ -167,18 +167,14 @@ def disown(conn: Connection, account_id: int) -> None:
 def files(conn: Connection, account: Account) -> list[File]:
     """The files of an account, by path."""
     mine = (feed.c.account_id == account.id, feed.c.version_id.is_not(None))
-    return list(map(_file_of_row, conn.execute(FILES.where(*mine).order_by(feed.c.path))))
+    return [record_of(File, row) for row in conn.execute(FILES.where(*mine).order_by(feed.c.path))]
 
 
 def files_named(conn: Connection, account: str, limit: int) -> list[File]:
     """The files that are served below the name of an account, the newest first."""
     named = (feed.c.account == account, feed.c.version_id.is_not(None))
     newest = FILES.where(*named).order_by(version.c.saved_at.desc(), feed.c.path).limit(limit)
-    return list(map(_file_of_row, conn.execute(newest)))
-
-
-def _file_of_row(row: Row[Any]) -> File:
-    return record_of(File, row)
+    return [record_of(File, row) for row in conn.execute(newest)]
 
 
 def versions(conn: Connection, account: Account, path: str) -> list[Version]:
@@ -196,9 +192,7 @@ def one_version(conn: Connection, account: Account, path: str, key: int) -> Host
     columns = (version.c.body, version.c.media_type, version.c.packed, feed.c.is_topic)
     found = select(*columns).join(feed, feed.c.id == version.c.feed_id)
     row = conn.execute(found.where(*mine)).first()
-    return (
-        None if row is None else HostedDocument(row.body, row.media_type, row.packed, row.is_topic)
-    )
+    return None if row is None else record_of(HostedDocument, row)
 
 
 def present(conn: Connection, account: str, path: str, known: int = 0) -> StoredFile | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gzip
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 from twisted.internet.defer import Deferred
 
@@ -11,7 +12,7 @@ from rsscloud_broker.apps.hosting.app import make_hosting
 from rsscloud_broker.apps.hosting.documents import make_document
 from rsscloud_broker.apps.hosting.hosting import HostingStore
 from rsscloud_broker.apps.hosting.options import HostingOptions
-from rsscloud_broker.apps.hosting.rows import StoredFile
+from rsscloud_broker.apps.hosting.rows import StoredFile, remove
 from rsscloud_broker.apps.hosting.saving import AccountLimits, Save
 from rsscloud_broker.testing import FakeJobs
 from rsscloud_broker.util.caches import ByteLimitedCache
@@ -250,7 +251,9 @@ class CacheTests(HostingTestCase):
         self.assertEqual(self.house.get().body, LARGE)
         self.house.clock.advance(1)
         self.assertEqual(self.house.get().body, a_feed("2"))
-        self.successResultOf(other.remove(account.name, "rss.xml"))
+        removing = partial(remove, account=account.name, path="rss.xml")
+        removed = cast("Deferred[bool]", self.house.parts.database.write(removing))
+        self.assertTrue(self.successResultOf(removed))
         self.house.clock.advance(1)
         self.assertEqual(self.house.get().status, 410)
 
