@@ -43,15 +43,8 @@ MAX_ENTRIES, MAX_PARTS = 10_000, 100
 MAX_LINKS, MAX_URL = 50, 4096
 
 _IN_ATOM: Final = f"{{{ATOM}}}"
-_ID: Final = f"{_IN_ATOM}id"
-_TITLE: Final = f"{_IN_ATOM}title"
-_UPDATED: Final = f"{_IN_ATOM}updated"
-_PUBLISHED: Final = f"{_IN_ATOM}published"
-_AUTHOR: Final = f"{_IN_ATOM}author"
 _LINK: Final = f"{_IN_ATOM}link"
 _CATEGORY: Final = f"{_IN_ATOM}category"
-_CONTENT: Final = f"{_IN_ATOM}content"
-_SUMMARY: Final = f"{_IN_ATOM}summary"
 _BASE: Final = "{http://www.w3.org/XML/1998/namespace}base"
 _ATOMFEED: Final = "application/vnd.atomfeed+xml"
 _CDATA: Final = re.compile(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.DOTALL)
@@ -239,32 +232,32 @@ def _read_entry(element: etree._Element, base: str) -> Entry:
                 categories.append(_read_category(child))
         else:
             first.setdefault(tag, child)
-    title = _text_of(first, _TITLE)
+    title = _text_of(first, "title")
     # Without an id the link has to do, since nothing else stays the same.
-    identity = _text_of(first, _ID) or (links[0].href if links else title)
-    author, content = first.get(_AUTHOR), first.get(_CONTENT)
-    published = _text_of(first, _PUBLISHED)
+    identity = _text_of(first, "id") or (links[0].href if links else title)
+    author, content = first.get(f"{_IN_ATOM}author"), first.get(f"{_IN_ATOM}content")
+    published = _text_of(first, "published")
     return Entry(
         title=title,
-        updated=_parse_time(_text_of(first, _UPDATED) or published),
+        updated=_parse_time(_text_of(first, "updated") or published),
         id=identity,
         author=None if author is None else _read_person(author),
         links=tuple(links),
         content=None if content is None else _read_content(content, base),
         categories=tuple(categories),
-        summary=_text_of(first, _SUMMARY),
+        summary=_text_of(first, "summary"),
         published=_parse_time(published) if published else None,
     )
 
 
 def _text_of(elements: Mapping[str, etree._Element], name: str) -> str:
-    """The text of one of some elements, by its tag; empty if it is not there."""
-    element = elements.get(name)
-    return "" if element is None else _text_inside(element)
+    """The text of one of some elements of Atom; empty if it is not there.
 
-
-def _text_inside(element: etree._Element) -> str:
-    """The text of an element, without the elements of an xhtml construct."""
+    An xhtml construct loses its elements.
+    """
+    element = elements.get(_IN_ATOM + name)
+    if element is None:
+        return ""
     return ("".join(map(str, element.itertext())) if len(element) else element.text or "").strip()
 
 

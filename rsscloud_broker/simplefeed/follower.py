@@ -15,10 +15,11 @@ its way back, it keeps the URLs only.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from enum import Enum
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredLock
 
 from rsscloud_broker.interfaces import IClock, IEntryHandler, IMarker, IOutbound, Parsing, Position
 from rsscloud_broker.simplefeed.chain import Beginning, DocumentReader, walk_back
@@ -78,8 +79,7 @@ class Follower:
         self._pause = self._limits.usual  # until that request
         self._waits = Waiting(clock)
         self._processing = Processing(handler, marker, clock, self._waits, self._limits, tell=tell)
-        self._running = False
-        self._stops: list[Deferred[None]] = []  # what ``stop`` returned and has to fire
+        self._running = DeferredLock()  # held while it follows
 
     async def run(self) -> None:
         """Follow the feed until ``stop``.
@@ -105,29 +105,14 @@ class Follower:
 
         :returns: fires when they are processed and the position is saved.
         """
-        over: Deferred[None] = Deferred()
-        self._stops.append(over)
         self._waits.stop()
-        if not self._running:
-            self._fire_stops()
-        return over
+        return self._running.run(lambda: None)
 
     async def _until_stopped(self, following: Coroutine[Any, Any, None]) -> None:
-        """Follow, and fire the Deferreds of ``stop`` at the end."""
-        self._running = True
-        try:
-            await following
-        except Stopped:
-            pass
-        finally:
-            self._running = False
-            self._fire_stops()
-
-    def _fire_stops(self) -> None:
-        """Fire the Deferreds that ``stop`` has returned."""
-        stops, self._stops = self._stops, []
-        for over in stops:
-            over.callback(None)
+        """Follow to the end, or until ``stop``, whose Deferred fires then."""
+        async with self._running:
+            with suppress(Stopped):
+                await following
 
     async def _keep_following(self) -> None:
         """Make rounds without end, with pauses in between; ``Stopped`` ends them."""
@@ -194,15 +179,11 @@ class Follower:
         said = freshness(recent.headers, now)
         pause = self._limits.usual if said is None else said
         self._pause = min(max(pause, self._limits.shortest), self._limits.longest)
-        hub, own = recent.links.get("hub"), recent.links.get("self")
-        try:
-            linked = links.parse(recent.headers.get("link", ""))
-        except links.MalformedLink:
-            linked = []
+        linked = links.parse_or_empty(recent.headers.get("link", ""))
         named = (joined(self._url, target) for target in links.targets(linked, "hub"))
-        hub = next(filter(None, named), hub)
+        hub = next(filter(None, named), recent.links.get("hub"))
         named = (joined(self._url, target) for target in links.targets(linked, "self"))
-        own = next(filter(None, named), own)
+        own = next(filter(None, named), recent.links.get("self"))
         self.hub = (hub, own or self._url) if hub else None
 
     async def _process_from(self, recent: AtomDocument) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
-from attrs import evolve, field, frozen
+from attrs import asdict, evolve, field, frozen
 from sqlalchemy import (
     ColumnElement,
     Connection,
@@ -27,9 +27,14 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
-from rsscloud_broker.database.columns import insert_on_sqlite, record_of, to_micros, to_seconds
+from rsscloud_broker.database.columns import (
+    insert_missing,
+    insert_on_sqlite,
+    record_of,
+    to_micros,
+    to_seconds,
+)
 from rsscloud_broker.simplefeed import schema
 from rsscloud_broker.simplefeed.entries import Entry, new_id
 
@@ -115,10 +120,6 @@ class LogDocument:
 
 _BY_NAME: Final = select(schema.log).where(schema.log.c.name == bindparam("of"))
 _LOCKED: Final = _BY_NAME.with_for_update()
-_NEW_LOG: Final[dict[str, Any]] = {
-    name: dialect.insert(schema.log).on_conflict_do_nothing()
-    for name, dialect in (("postgresql", postgresql), ("sqlite", sqlite))
-}
 _LOCKED_NOW: Final = _BY_NAME.with_for_update(skip_locked=True)
 _APPENDED: Final = update(schema.log).where(schema.log.c.id == bindparam("of"))
 _IN_RANGE: Final = (
@@ -146,11 +147,7 @@ def open_log(conn: Connection, described: Description, at: float) -> LogState:
     row = conn.execute(_BY_NAME, {"of": described.name}).first()
     if row is None:
         return _make_log(conn, described, at)
-    given: dict[str, Any] = {
-        "title": described.title,
-        "author": described.author,
-        "per_document": described.per_document,
-    }
+    given = asdict(described)
     if any(getattr(row, name) != value for name, value in given.items()):
         conn.execute(_APPENDED.values(given), {"of": row.id})
         return evolve(_state_of(row), **given)
@@ -160,21 +157,10 @@ def open_log(conn: Connection, described: Description, at: float) -> LogState:
 def _make_log(conn: Connection, described: Description, at: float) -> LogState:
     """Make a log without entries, unless another transaction makes it at this moment."""
     now = to_micros(at)
-    values = {
-        "name": described.name,
-        "feed_id": new_id(),
-        "title": described.title,
-        "author": described.author,
-        "per_document": described.per_document,
-        "newest": 0,
-        "document": 1,
-        "first": 1,
-        "size": 0,
-        "created_at": now,
-        "updated_at": now,
-    }
+    first = {"newest": 0, "document": 1, "first": 1, "size": 0, "source": 0}
+    values = {"feed_id": new_id(), "created_at": now, "updated_at": now, **first}
     # Another transaction may make the same log at this moment.  PostgreSQL waits for it here.
-    conn.execute(_NEW_LOG[conn.dialect.name], values)
+    insert_missing(conn, schema.log, [asdict(described) | values], schema.log.c.id)
     return _state_of(conn.execute(_BY_NAME, {"of": described.name}).one())
 
 
