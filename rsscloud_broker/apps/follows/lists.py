@@ -33,6 +33,8 @@ from rsscloud_broker.apps.follows.options import Source
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.model import Validators, host_of
 from rsscloud_broker.model.shared import FollowedList
+from rsscloud_broker.simplefeed.errors import Stopped
+from rsscloud_broker.simplefeed.waiting import Waiting
 from rsscloud_broker.util.urls import joined
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire.change_list_reader import AHEAD, ReadList
@@ -69,9 +71,7 @@ class ListFollower:
         # here, which ``_state`` has too, but not after answers with 304.
         self._seen: frozenset[int] = frozenset()
         self._complete_until: float | None = None
-        # The pause that ``hint`` ends; and whether a hint came since the last turn began.
-        self._sleeping: Deferred[None] | None = None
-        self._hinted = False
+        self._waits = Waiting(parts.clock)  # the pauses between reads, which ``hint`` ends
         self._run: Deferred[None] | None = None
 
     def start(self, state: FollowedList) -> None:
@@ -80,10 +80,12 @@ class ListFollower:
         :param state: how far the list was read.
         """
         self._state, self._complete_until = state, state.complete_until
+        self._waits = Waiting(self._clock)
         self._run = Deferred.fromCoroutine(self._work())
 
     def stop(self) -> None:
         """Stop reading."""
+        self._waits.stop()
         if self._run is not None:
             self._run.cancel()
 
@@ -94,30 +96,16 @@ class ListFollower:
                 left = self._state.retry_at - self._clock.wall_seconds()
                 await deferLater(self._clock, min(max(left, 0.0), LONGEST_PAUSE))
             while True:
-                self._hinted = False
+                self._waits.hinted = False
                 pause = await self._take_turn()
-                if not self._hinted or self._state.failures:
-                    await self._sleep(pause)
-        except CancelledError:
+                if not self._waits.hinted or self._state.failures:
+                    await self._waits.sleep(pause, hints=not self._state.failures)
+        except (CancelledError, Stopped):
             pass  # the service stops
 
     def hint(self) -> None:
         """Read the list now, since it has probably changed; after a failure the pause goes on."""
-        self._hinted = True
-        if self._sleeping is not None and not self._state.failures:
-            sleeping, self._sleeping = self._sleeping, None
-            sleeping.callback(None)
-
-    async def _sleep(self, seconds: float) -> None:
-        """Wait for some seconds, or until ``hint``."""
-        self._sleeping = Deferred()
-        self._sleeping.addTimeout(
-            seconds, self._clock, onTimeoutCancel=lambda result, timeout: None
-        )
-        try:
-            await self._sleeping
-        finally:
-            self._sleeping = None
+        self._waits.hint()
 
     async def _take_turn(self) -> float:
         """Read the list and some archives once, and return the seconds until the next turn."""
