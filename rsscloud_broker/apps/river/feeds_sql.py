@@ -15,26 +15,16 @@ from sqlalchemy import Connection, Row, delete, exists, func, insert, select, un
 
 from rsscloud_broker.apps.river.model import FeedRecord, Offer
 from rsscloud_broker.apps.river.schema import feed, follow, reader
-from rsscloud_broker.database.columns import record_of, to_micros, to_seconds, with_micros
+from rsscloud_broker.database.columns import (
+    insert_missing,
+    record_of,
+    to_micros,
+    to_seconds,
+    with_micros,
+)
 
 _decode_offers: Final = msgspec.json.Decoder(tuple[Offer, ...]).decode
 _COLUMNS: Final = [feed.c[name.name] for name in fields(FeedRecord)]
-
-#: What a new feed has besides its URL.
-_NEW: Final[Mapping[str, object]] = {
-    "title": "",
-    "link": "",
-    "is_found": False,
-    "offers": "[]",
-    "offer": 0,
-    "pushed": 0,
-    "found_by_poll": 0,
-    "missed": 0,
-    "failures": 0,
-    "problem": "",
-    "push_problem": "",
-    "turn": 0,
-}
 
 
 def feed_of(conn: Connection, feed_id: int) -> FeedRecord | None:
@@ -62,8 +52,8 @@ def add_feed(
     """
     found = feed_by_url(conn, url)
     if found is None:
-        first = {**_NEW, "key": key, "secret": secret, "read_due_at": to_micros(now)}
-        conn.execute(insert(feed).values(url=url, **first | _columns(values)))
+        first = {"url": url, "key": key, "secret": secret, "read_due_at": to_micros(now)}
+        conn.execute(insert(feed).values(first | _columns(values)))
         found = feed_by_url(conn, url)
         assert found is not None
     return found
@@ -257,9 +247,7 @@ def is_public(conn: Connection, account_id: int) -> bool:
 
 def _make_reader(conn: Connection, account_id: int) -> None:
     """Store a row for an account in the table of readers, if it has none."""
-    mine = select(reader.c.account_id).where(reader.c.account_id == account_id)
-    if conn.execute(mine).first() is None:
-        conn.execute(insert(reader).values(account_id=account_id, seen=0, is_public=False, name=""))
+    insert_missing(conn, reader, [{"account_id": account_id}], reader.c.account_id)
 
 
 def _select_feed(conn: Connection, condition: Any) -> FeedRecord | None:

@@ -24,27 +24,28 @@ from rsscloud_broker.interfaces import AppTables
 
 metadata = new_metadata()
 
-#: See ``FeedRecord``.  The offers are JSON.
+#: See ``FeedRecord``.  The offers are JSON.  A new feed has the defaults.
 feed = Table(
     "river_feed",
     metadata,
     Column("id", Key, primary_key=True),
-    *required(Text, "url", "title", "link"),
-    Column("is_found", Boolean, nullable=False),
-    Column("offers", Text, nullable=False),
-    Column("offer", Integer, nullable=False),
+    Column("url", Text, nullable=False),
+    *required(Text, "title", "link", default=""),
+    Column("is_found", Boolean, nullable=False, default=False),
+    Column("offers", Text, nullable=False, default="[]"),
+    Column("offer", Integer, nullable=False, default=0),
     *required(Text, "key", "secret"),
     Column("asked_at", BigInteger),
     Column("verified_at", BigInteger),
     Column("pushes_until", BigInteger),
     Column("push_due_at", BigInteger, index=True),
     Column("pinged_at", BigInteger),
-    *required(Integer, "pushed", "found_by_poll", "missed"),
+    *required(Integer, "pushed", "found_by_poll", "missed", default=0),
     Column("reads_until", BigInteger),
     Column("read_due_at", BigInteger, nullable=False, index=True),
-    Column("failures", Integer, nullable=False),
-    *required(Text, "problem", "push_problem"),
-    Column("turn", Integer, nullable=False),
+    Column("failures", Integer, nullable=False, default=0),
+    *required(Text, "problem", "push_problem", default=""),
+    Column("turn", Integer, nullable=False, default=0),
     UniqueConstraint("url"),
     UniqueConstraint("key"),
     sqlite_autoincrement=True,
@@ -66,12 +67,12 @@ reader = Table(
     metadata,
     Column("account_id", Key, of_account(), primary_key=True, autoincrement=False),
     # The newest item that was marked as seen.
-    Column("seen", BigInteger, nullable=False),
+    Column("seen", BigInteger, nullable=False, default=0),
     # The newest item that is below the line where somebody stopped; null without such a line.
     Column("stopped_at", BigInteger),
     # Whether everybody may read the river of the account, and the account's name then.
-    Column("is_public", Boolean, nullable=False),
-    Column("name", Text, nullable=False, index=True),
+    Column("is_public", Boolean, nullable=False, default=False),
+    Column("name", Text, nullable=False, index=True, default=""),
 )
 
 item = Table(
