@@ -21,13 +21,13 @@ from attrs import frozen
 from twisted.web.server import Request
 from twisted.web.xmlrpc import XMLRPC, Fault, withRequest
 
+from rsscloud_broker.accounts.secrets import TOKEN_PREFIX
 from rsscloud_broker.apps.writing.arguments import (
     FaultCode,
     count_in,
     id_in,
     no_such_post,
     number_of,
-    struct_in,
     text_in,
 )
 from rsscloud_broker.apps.writing.markup import SMALL, MarkupLink
@@ -51,9 +51,6 @@ BLOG_ID: Final = "1"
 
 #: The scope that a token needs.
 SCOPE: Final = "publish"
-
-#: How API tokens of the broker begin.
-_TOKEN_PREFIX: Final = "rsb_"  # noqa: S105 # it is no secret
 
 #: Parameters that are not looked at: the key of the program, and the id of the blog.
 _IGNORED: Final = frozenset({"key", "blog"})
@@ -130,7 +127,7 @@ class Editors:
                 "[apps.writing].",
             )
         accounts = self.parts.accounts
-        if not password.startswith(_TOKEN_PREFIX):
+        if not password.startswith(TOKEN_PREFIX):
             return await accounts.caller_of_password(name, password, source)
         caller = await accounts.caller_of_token(password)
         if caller is None or caller.name != name.strip().lower():
@@ -256,33 +253,6 @@ class EditorAPI(XMLRPC):
         if not await self._writing.delete(call.caller, post.id, call.source):
             raise no_such_post(post.id)
         return True
-
-    async def _upload(self, call: EditorCall, file: Any) -> dict[str, Any]:
-        """Store a file.
-
-        :param file: a struct with ``name``, ``type`` and ``bits``.
-        :returns: a struct with all members that any of the editors looks for.
-        """
-        file = struct_in(file, "the file")
-        bits = file.get("bits")
-        if not isinstance(bits, bytes):
-            raise Fault(
-                FaultCode.BAD_REQUEST, "The struct of a file needs bits, of the type base64."
-            )
-        name = text_in(file.get("name", ""), "the name of the file")
-        upload = await self._writing.upload(call.caller, name, bits, call.source)
-        url = self._writing.files.url(call.caller.name, upload)
-        return {
-            "id": str(number_of(url)),
-            "attachment_id": str(number_of(url)),
-            "file": upload.name,
-            "title": upload.name,
-            "url": url,
-            "link": url,
-            "type": upload.media_type,
-            # Integers of XML-RPC have 32 bits.
-            "metadata": {"filesize": min(upload.size, 2**31 - 1)},
-        }
 
 
 def editing(parameters: str) -> Callable[[Method[T]], Method[T]]:

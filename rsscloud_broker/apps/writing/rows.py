@@ -96,13 +96,13 @@ class ChangeOfPosts:
 def author_of(conn: Connection, account_id: int) -> Author | None:
     """The author by the account; None if the account has written nothing yet."""
     row = conn.execute(select(author).where(author.c.account_id == account_id)).first()
-    return None if row is None else _author_of_row(row)
+    return None if row is None else record_of(Author, row)
 
 
 def author_named(conn: Connection, name: str) -> Author | None:
     """The author by name; None if there is none."""
     row = conn.execute(select(author).where(author.c.name == name)).first()
-    return None if row is None else _author_of_row(row)
+    return None if row is None else record_of(Author, row)
 
 
 def authors(conn: Connection, limit: int, before: tuple[int, str] | None = None) -> list[Author]:
@@ -116,7 +116,7 @@ def authors(conn: Connection, limit: int, before: tuple[int, str] | None = None)
     if before is not None:
         chosen = chosen.where(tuple_(*order) < before)
     newest = chosen.order_by(*(column.desc() for column in order)).limit(limit)
-    return list(map(_author_of_row, conn.execute(newest)))
+    return [record_of(Author, row) for row in conn.execute(newest)]
 
 
 def ensure_author(conn: Connection, account_id: int, name: str, base: str) -> Author:
@@ -186,10 +186,6 @@ def is_former(conn: Connection, name: str) -> bool:
 def _former(conn: Connection, name: str) -> Row[Any] | None:
     """What is remembered of a removed account that had published something under a name."""
     return conn.execute(select(former).where(former.c.name == name)).first()
-
-
-def _author_of_row(row: Row[Any]) -> Author:
-    return record_of(Author, row)
 
 
 def snapshot(conn: Connection, owner: Author, limit: int, post_id: int | None) -> Snapshot:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from attrs import frozen
-from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, tuple_, update
 
 from rsscloud_broker.apps.writing.schema import author, chunk, upload
 from rsscloud_broker.database.columns import columns_of, record_of, to_micros
@@ -69,7 +69,7 @@ def begin_upload(
     same = (upload.c.account_id == account_id, upload.c.digest == new.digest)
     row = conn.execute(select(upload).where(*same)).first()
     if row is not None and row.is_whole:
-        return _upload_of_row(row)
+        return record_of(StoredUpload, row)
     # If another node makes it whole at this moment, it stays, and this is run again.
     conn.execute(delete(upload).where(*same, ~upload.c.is_whole))
     sizes = select(func.coalesce(func.sum(upload.c.size), 0))
@@ -78,7 +78,7 @@ def begin_upload(
         return None
     values = columns_of(new, upload, account_id=account_id, created_at=to_micros(at))
     made = conn.execute(insert(upload).values(values).returning(*upload.c)).one()
-    return _upload_of_row(made)
+    return record_of(StoredUpload, made)
 
 
 def put_chunks(
@@ -111,7 +111,7 @@ def upload_named(conn: Connection, name: str, digest: str) -> StoredUpload | Non
     owned = select(upload).join(author, author.c.account_id == upload.c.account_id)
     wanted = (author.c.name == name, upload.c.digest == digest, upload.c.is_whole)
     row = conn.execute(owned.where(*wanted)).first()
-    return None if row is None else _upload_of_row(row)
+    return None if row is None else record_of(StoredUpload, row)
 
 
 def uploads(
@@ -126,7 +126,7 @@ def uploads(
     if before is not None:
         mine = mine.where(upload.c.id < before)
     newest = mine.order_by(upload.c.id.desc()).limit(limit).offset(skipped)
-    return list(map(_upload_of_row, conn.execute(newest)))
+    return [record_of(StoredUpload, row) for row in conn.execute(newest)]
 
 
 def remove_upload(
@@ -175,7 +175,3 @@ def drop_chunks(conn: Connection, upload_id: int) -> bool:
     some = select(chunk.c.upload_id, chunk.c.number).where(chunk.c.upload_id == upload_id)
     dropped = conn.execute(delete(chunk).where(key.in_(some.limit(AT_ONCE)))).rowcount
     return dropped == AT_ONCE
-
-
-def _upload_of_row(row: Row[Any]) -> StoredUpload:
-    return record_of(StoredUpload, row)

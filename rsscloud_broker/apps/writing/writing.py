@@ -159,22 +159,10 @@ class Writing:
         post = check_and_tidy(new, self.options.max_characters)
         url = self.files.as_stored(post.enclosure_url)
         others = None if self.files.parse_url(url) else Enclosure(url, "", 0)
-        at = self._parts.clock.wall_seconds()
-        return Post(
-            id=0,
-            guid="",
-            account_id=caller.account.id,
-            text=post.text,
-            title=post.title,
-            link=post.link,
-            enclosure=await self._enclosures.of(post, others),
-            categories=post.categories,
-            items=post.items,
-            created_at=at,
-            changed_at=at,
-            position=0,
-            author=caller.name,
-        )
+        file = await self._enclosures.of(post, others)
+        home = self.feeds.home_url(caller.name)
+        nothing = Snapshot(Author(caller.account.id, caller.name, home, 0, 1, 0.0), (), None)
+        return self._new_state(nothing, 0, post, file, self._parts.clock.wall_seconds())
 
     async def edit(self, caller: Caller, post_id: int, new: NewPost | Revise, source: str) -> Post:
         """Give a message of the caller a new content.
