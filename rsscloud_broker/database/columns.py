@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache, lru_cache
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from attrs import AttrsInstance, fields_dict
 from sqlalchemy import (
@@ -98,6 +98,11 @@ def with_micros(values: Mapping[str, Any]) -> dict[str, Any]:
     """Values by the names of their columns, with times as they are stored."""
     times = {name: to_micros_or_none(values[name]) for name in values if _is_time(name)}
     return {**values, **times}
+
+
+#: Where the steps are of tables that are as in the first release.  If such tables change, they get
+#: a directory of their own, with a copy of this first step.
+FIRST_RELEASE: Final = "rsscloud_broker.database:migrations"
 
 
 def new_metadata() -> MetaData:

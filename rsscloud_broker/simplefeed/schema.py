@@ -23,7 +23,7 @@ from sqlalchemy import (
     false,
 )
 
-from rsscloud_broker.database.columns import Key, cascade, new_metadata, required
+from rsscloud_broker.database.columns import FIRST_RELEASE, Key, cascade, new_metadata, required
 from rsscloud_broker.interfaces import AppTables
 
 metadata: Final = new_metadata()
@@ -82,4 +82,4 @@ document: Final = Table(
 )
 
 #: The tables, for ``storage.upgrade.migrate``.
-TABLES: Final = AppTables(metadata, "rsscloud_broker.simplefeed:migrations", "0001")
+TABLES: Final = AppTables(metadata, FIRST_RELEASE, "0001")

@@ -17,7 +17,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from rsscloud_broker.database.columns import Key, cascade, new_metadata, required
+from rsscloud_broker.database.columns import FIRST_RELEASE, Key, cascade, new_metadata, required
 from rsscloud_broker.interfaces import AppTables
 
 metadata = new_metadata()
@@ -57,4 +57,4 @@ version = Table(
     sqlite_autoincrement=True,
 )
 
-TABLES = AppTables(metadata, "rsscloud_broker.apps.hosting:migrations", "0001")
+TABLES = AppTables(metadata, FIRST_RELEASE, "0001")

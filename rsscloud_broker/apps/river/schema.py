@@ -19,7 +19,14 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from rsscloud_broker.database.columns import Key, cascade, new_metadata, of_account, required
+from rsscloud_broker.database.columns import (
+    FIRST_RELEASE,
+    Key,
+    cascade,
+    new_metadata,
+    of_account,
+    required,
+)
 from rsscloud_broker.interfaces import AppTables
 
 metadata = new_metadata()
@@ -96,4 +103,4 @@ item = Table(
     sqlite_autoincrement=True,
 )
 
-TABLES: Final = AppTables(metadata, "rsscloud_broker.apps.river:migrations", "0001")
+TABLES: Final = AppTables(metadata, FIRST_RELEASE, "0001")

@@ -12,7 +12,7 @@ from typing import Final
 from attrs import frozen
 from sqlalchemy import BigInteger, Column, Connection, Table, Text, delete, func, insert, select
 
-from rsscloud_broker.database.columns import Key, new_metadata
+from rsscloud_broker.database.columns import FIRST_RELEASE, Key, new_metadata
 from rsscloud_broker.interfaces import AppTables
 
 metadata = new_metadata()
@@ -27,7 +27,7 @@ item_table = Table(
     sqlite_autoincrement=True,
 )
 
-TABLES: Final = AppTables(metadata, "rsscloud_broker.apps.test_feed:migrations", "0001")
+TABLES: Final = AppTables(metadata, FIRST_RELEASE, "0001")
 
 
 @frozen

@@ -21,7 +21,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from rsscloud_broker.database.columns import Key, new_metadata, required
+from rsscloud_broker.database.columns import FIRST_RELEASE, Key, new_metadata, required
 from rsscloud_broker.interfaces import AppTables
 
 metadata = new_metadata()
@@ -113,4 +113,4 @@ former = Table(
     *required(BigInteger, "version", "next_id"),
 )
 
-TABLES: Final = AppTables(metadata, "rsscloud_broker.apps.writing:migrations", "0001")
+TABLES: Final = AppTables(metadata, FIRST_RELEASE, "0001")

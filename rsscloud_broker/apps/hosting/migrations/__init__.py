@@ -1,1 +1,0 @@
-"""The steps of migrations, oldest first by their numbers."""

@@ -1,1 +1,0 @@
-"""The steps that migrate the tables of logs, for Alembic."""
