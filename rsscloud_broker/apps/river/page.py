@@ -33,7 +33,7 @@ from rsscloud_broker.apps.river.model import Item, SubItem
 from rsscloud_broker.apps.river.rendering import groups
 from rsscloud_broker.apps.river.river import River
 from rsscloud_broker.apps.river.stream import RiverReader, RiverSource
-from rsscloud_broker.http.answering import PLAIN, Answer, Answers
+from rsscloud_broker.http.answering import PLAIN, Answer, Answers, RequestError
 from rsscloud_broker.http.requests import header, parameter
 from rsscloud_broker.interfaces import AppParts, Caller, IClock, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.util.caches import BoundedDict
@@ -205,9 +205,8 @@ class RiverPageDoor(RoutesOnly):
 
     async def _mark_seen(self, request: Request) -> Answer:
         """Remember that somebody has seen an item that arrived while the page was open."""
-        caller = await self._sender_or_refusal(request)
-        if isinstance(caller, Answer):
-            return caller
+        caller = await self._signed_in(request)
+        self._parts.callers.check_form(request, caller)
         number = parse_number(parameter(request, "id"))
         if number is None:
             return Answer(b"The id is the number of an item.\n", PLAIN, 400, NO_STORE)
@@ -217,25 +216,21 @@ class RiverPageDoor(RoutesOnly):
 
     async def _remember_stop(self, request: Request) -> Answer:
         """Remember where somebody stopped, or forget it."""
-        caller = await self._sender_or_refusal(request)
-        if isinstance(caller, Answer):
-            return caller
+        caller = await self._signed_in(request)
+        self._parts.callers.check_form(request, caller)
         await self._store.stop_at(caller.account.id, parse_number(parameter(request, "id")))
         return redirect("/river")
 
-    async def _sender_or_refusal(self, request: Request) -> Caller | Answer:
-        """Who has sent a form of this page; the answer if nobody has."""
+    async def _signed_in(self, request: Request) -> Caller:
+        """Who has signed in and makes a request of this page; raises ``RequestError`` if nobody."""
         caller = await self._parts.callers.caller(request)
         if caller is None or caller.session is None:
-            return Answer(f"{_SIGNED_OUT}\n".encode(), PLAIN, 401, NO_STORE)
-        self._parts.callers.check_form(request, caller)
+            raise RequestError(401, _SIGNED_OUT, cache_control="no-store")
         return caller
 
     async def _stream(self, request: Request) -> Answer | None:
         """Begin a stream of new items, or say why there is none."""
-        caller = await self._parts.callers.caller(request)
-        if caller is None or caller.session is None:
-            return Answer(f"{_SIGNED_OUT}\n".encode(), PLAIN, 401, NO_STORE)
+        caller = await self._signed_in(request)
         after = last_event_id(request)
         if after is None:
             after = parse_number(parameter(request, "after"))

@@ -141,14 +141,10 @@ class Pushing:
     async def give_up_silent(self, feed: FeedRecord) -> None:
         """Give up a hub or a cloud that missed new items."""
         offer = feed.current
-        now = self._parts.clock.wall_seconds()
         noun = "cloud" if offer is not None and offer.kind == "rsscloud" else "hub"
         name = "the feed's hub" if offer is None else f"the {noun} {offer.url}"
         reason = f"{name} did not tell of new items {feed.missed} times in a row"
-        self.log.warn("The feed {url} is not pushed: {reason}.", url=feed.url, reason=reason)
-        values = {"push_problem": reason, "asked_at": None, **_next_offer(feed, now)}
-        await self._store.change_feed(feed.id, values)
-        await self._parts.broker.distrust_pings(feed.url)
+        await self._handle_failure(evolve(feed, pushes_until=None), reason)
 
     async def leave(self, feed: FeedRecord) -> None:
         """Unsubscribe from a feed that nobody follows.  A cloud cannot be asked for that."""

@@ -96,39 +96,14 @@ class WritePage:
         post = await self._writing.post(caller, number) if number else None
         if number and post is None:
             text = "You have no such message; it may have been deleted."
-            return await self._show_kept(request, caller, None, problem=text, status=404)
+            return await self._render(request, caller, None, problem=text, status=404)
         done, about = parameter(request, "done"), number_parameter(request, "about")
         message: Flattenable = _DONE.get(done, "")
         what = _PUBLIC.get(done, "")
         if what and about and (made := await self._writing.post(caller, about)):
             url = urlsplit(self._writing.feeds.page_url(made)).path
             message = [f"{what}: ", tags.a(clipped(title_of(made), 60), href=url)]
-        return await self._show_kept(request, caller, post, done=message)
-
-    async def _show_kept(
-        self,
-        request: Request,
-        caller: Caller,
-        post: Post | None,
-        *,
-        problem: str = "",
-        done: Flattenable = "",
-        status: int = 200,
-    ) -> Answer:
-        """The page with what somebody was typing there, or else with the message as it is."""
-        number = post.id if post else 0
-        kept = await self._writing.store.unsent_of(caller.account.id, number)
-        fields = kept[0] if kept else _fields_of(post)
-        return await self._render(
-            request,
-            caller,
-            post,
-            fields,
-            problem=problem,
-            done=done,
-            restored=moment(kept[1], self._parts.clock.wall_seconds()) if kept else "",
-            status=status,
-        )
+        return await self._render(request, caller, post, done=message)
 
     async def act(self, request: Request) -> Answer:
         """Do what a form asks for, which may have a file in it; or show why not.
@@ -161,7 +136,7 @@ class WritePage:
         except DiskFull:
             problem, status = DiskFull.public_text.removesuffix("."), 503
         if not is_typed:
-            return await self._show_kept(
+            return await self._render(
                 request, caller, None, problem=sentence(problem), status=status
             )
         return await self._render_again(request, caller, problem, status)
@@ -290,20 +265,25 @@ class WritePage:
         request: Request,
         caller: Caller,
         post: Post | None,
-        fields: Mapping[str, str],
+        fields: Mapping[str, str] | None = None,
         *,
         problem: str = "",
         done: Flattenable = "",
-        restored: Flattenable = "",
         preview: Flattenable = "",
         status: int = 200,
     ) -> Answer:
         """Render the page.
 
         :param post: the message that is edited; None for a new one.
-        :param fields: what is in the form, by ``FIELDS``.
-        :param restored: when the fields were kept, if they were typed and not sent.
+        :param fields: what is in the form, by ``FIELDS``; None for what somebody was typing there,
+            or else the message as it is.
         """
+        restored: Flattenable = ""
+        if fields is None:
+            number = post.id if post else 0
+            kept = await self._writing.store.unsent_of(caller.account.id, number)
+            fields = kept[0] if kept else _fields_of(post)
+            restored = moment(kept[1], self._parts.clock.wall_seconds()) if kept else ""
         categories = await self._writing.store.categories(caller.account.id)
         lists = await self._lists.slots(request, caller)
         most = self._writing.options.max_characters
