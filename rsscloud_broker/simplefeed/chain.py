@@ -29,7 +29,7 @@ from rsscloud_broker.interfaces import (
 from rsscloud_broker.model import host_of
 from rsscloud_broker.simplefeed.documents import AtomDocument, parse
 from rsscloud_broker.simplefeed.errors import DocumentMissing, FeedUnavailable, FollowError
-from rsscloud_broker.wire.http_dates import http_date
+from rsscloud_broker.wire.http_dates import retry_after
 
 _MISSING: Final = frozenset({404, 410})
 _ACCEPT: Final = "application/atom+xml, application/xml;q=0.9, text/xml;q=0.9, */*;q=0.1"
@@ -108,24 +108,13 @@ class DocumentReader:
         if reply.status != 200:
             raise FeedUnavailable(
                 f"{url} cannot be read: the server answers {reply.status}",
-                self._seconds_asked_for(reply),
+                retry_after(reply.headers, self._clock.wall_seconds()),
             )
         try:
             headers = dict(reply.headers)
             return await self._parse(host_of(url), parse, reply.body, reply.url or url, headers)
         except (DocumentFault, ParsingUnavailable) as error:
             raise FeedUnavailable(f"{url} cannot be followed: {error}") from error
-
-    def _seconds_asked_for(self, reply: OutboundReply) -> float | None:
-        """For how many seconds a server asks to be left alone (RFC 9110, section 10.2.3).
-
-        A date counts from now, since an answer need not have a Date.
-        """
-        text = reply.headers.get("retry-after", "").strip()
-        if text.isascii() and text.isdigit():
-            return float(text[:10])
-        at = http_date(text) if text else None
-        return None if at is None else max(0.0, at - self._clock.wall_seconds())
 
 
 async def walk_back(

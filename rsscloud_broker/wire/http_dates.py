@@ -83,18 +83,20 @@ def _seconds(text: str | None) -> float | None:
     return float(min(int(text), MAX_SECONDS))
 
 
-def retry_after(headers: Mapping[str, str]) -> float | None:
+def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
     """The seconds of a Retry-After header (RFC 9110, section 10.2.3).
 
     If the header has a date, the seconds count from the answer's own Date, so that the clocks of
     the two servers need not agree.
 
     :param headers: the headers of the answer, by names in lower case.
+    :param now: what the seconds count from, in seconds since the epoch, if the answer has no Date.
     :returns: the seconds, at most ``MAX_RETRY_AFTER``; None if there is no valid header, or if it
-        has a date and the answer has no Date.
+        has a date and nothing says from when on.
     """
     text = headers.get("retry-after", "").strip()
     if text.isascii() and text.isdigit():
         return min(float(text), MAX_RETRY_AFTER)
     until, sent = http_date(text), http_date(headers.get("date", ""))
+    sent = now if sent is None else sent
     return None if until is None or sent is None else min(max(until - sent, 0.0), MAX_RETRY_AFTER)

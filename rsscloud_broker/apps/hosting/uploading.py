@@ -18,7 +18,7 @@ Status      What came of it
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Awaitable, Callable
 
 from twisted.web.server import Request
 from zope.interface import implementer
@@ -55,45 +55,40 @@ class FilesDoor(RoutesOnly):
             for prefix in prefixes_of(self._hosting.base)
             for route in (
                 Route(f"{prefix}/*", "GET", FileResource(cache, prefix), for_everybody=True),
-                Route(f"{prefix}/*", "PUT", Answers(partial(self._put, prefix)), body_limit=limit),
-                Route(f"{prefix}/*", "DELETE", Answers(partial(self._delete, prefix))),
+                Route(f"{prefix}/*", "PUT", self._answers(self._put, prefix), body_limit=limit),
+                Route(f"{prefix}/*", "DELETE", self._answers(self._delete, prefix)),
             )
         ]
 
-    async def _put(self, prefix: str, request: Request) -> Answer:
+    def _answers(
+        self, change: Callable[[Request, Caller, str], Awaitable[Answer]], prefix: str
+    ) -> Answers:
+        """A resource that changes a file of the caller, or says why not."""
+
+        async def answer(request: Request) -> Answer:
+            try:
+                return await change(request, *await self._caller_and_path(prefix, request))
+            except TooMany:
+                raise  # ``Answers`` makes 429 of it, with the seconds to wait
+            except Refused as error:
+                return _answer_refusal(error)
+
+        return Answers(answer)
+
+    async def _put(self, request: Request, caller: Caller, path: str) -> Answer:
         """Save the body as a file."""
-        try:
-            caller, path = await self._caller_and_path(prefix, request)
-            if header(request, "content-range"):
-                raise NotStored("This is a part, by its Content-Range: send the whole file.", 400)
-            said = header(request, "content-type")
-            saved = await self._hosting.save(
-                caller,
-                path,
-                body_of(request),
-                client_address(request),
-                said,
-                _condition(request),
-            )
-        except TooMany:
-            raise  # ``Answers`` makes 429 of it, with the seconds to wait
-        except Refused as error:
-            return _answer_refusal(error)
+        if header(request, "content-range"):
+            raise NotStored("This is a part, by its Content-Range: send the whole file.", 400)
+        body, source = body_of(request), client_address(request)
+        said = header(request, "content-type")
+        saved = await self._hosting.save(caller, path, body, source, said, _condition(request))
         headers = {"location": self._hosting.url_of(caller.name, path)}
         return Answer(b"", PLAIN, 201 if saved.created else 204, headers)
 
-    async def _delete(self, prefix: str, request: Request) -> Answer:
+    async def _delete(self, request: Request, caller: Caller, path: str) -> Answer:
         """Delete a file."""
-        try:
-            caller, path = await self._caller_and_path(prefix, request)
-            was_there = await self._hosting.remove(
-                caller, path, client_address(request), _condition(request)
-            )
-        except TooMany:
-            raise  # ``Answers`` makes 429 of it, with the seconds to wait
-        except Refused as error:
-            return _answer_refusal(error)
-        if not was_there:
+        source = client_address(request)
+        if not await self._hosting.remove(caller, path, source, _condition(request)):
             return Answer(b"There is no such file here.\n", PLAIN, 404)
         return Answer(b"", PLAIN, 204)
 
