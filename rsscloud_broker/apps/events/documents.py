@@ -85,10 +85,10 @@ class DocumentQuery:
     name: str
     number: int | None = None
 
-    @property
-    def has_contents(self) -> bool:
-        """Whether the document quotes contents of topics, which strangers have written."""
-        return self.name.startswith(TOPIC)
+    def headers(self, cache_control: str) -> dict[str, str]:
+        """The headers of an answer; a document of a topic quotes contents by strangers."""
+        safe = _SAFE if self.name.startswith(TOPIC) else {}
+        return {"cache-control": cache_control, **safe}
 
 
 @frozen
@@ -261,9 +261,12 @@ class EventDocuments(Answers):
         at = ceil(written.updated) if written.has_own_second else None
         is_topic = self._parts.has_hub and wanted.number is None
         link = hub_and_self(self._parts.public_url, recent_path(wanted.name)) if is_topic else ""
-        until = self._parts.clock.seconds() + FRESH
+        now, more = self._parts.clock.wall_seconds(), wanted.headers(RECENT)
         tag = written.etag.strip('"')
-        return self._make_answers(wanted, written.body, packed, tag, at, RECENT, until, link)
+        answers = FeedAnswers.of(
+            written.body, packed, _TYPE, tag, at, now, link, more, is_styled=True
+        )
+        return ReadyDocument(answers, self._parts.clock.seconds() + FRESH)
 
     async def _prepare_archived(self, wanted: DocumentQuery, found: ArchivedFile) -> ReadyDocument:
         """An archived document, read from its file and from the compressed twin of that."""
@@ -271,32 +274,11 @@ class EventDocuments(Answers):
         tag = blake2b(body, digest_size=12).hexdigest()
         # Before it was archived, the same entries were at this URL, without the link to the next.
         at += 1
-        # So a document that is removed, as it is too old, may still be served for a minute.
-        until = self._parts.clock.seconds() + 60.0
-        kept = ARCHIVED if wanted.name in _RECENT.values() else REMOVABLE
-        return self._make_answers(wanted, body, packed, tag, at, kept, until)
-
-    def _make_answers(
-        self,
-        wanted: DocumentQuery,
-        body: bytes,
-        packed: bytes,
-        tag: str,
-        at: int | None,
-        cache_control: str,
-        until: float,
-        link: str = "",
-    ) -> ReadyDocument:
-        """Make the answers for a document.
-
-        :param packed: the body compressed by gzip.
-        :param at: the time for Last-Modified; None for none.
-        :param until: when the document must be looked up again, by the monotonic clock.
-        """
-        more = {"cache-control": cache_control, **(_SAFE if wanted.has_contents else {})}
+        more = wanted.headers(ARCHIVED if wanted.name in _RECENT.values() else REMOVABLE)
         now = self._parts.clock.wall_seconds()
-        answers = FeedAnswers.of(body, packed, _TYPE, tag, at, now, link, more, is_styled=True)
-        return ReadyDocument(answers, until)
+        answers = FeedAnswers.of(body, packed, _TYPE, tag, at, now, "", more, is_styled=True)
+        # So a document that is removed, as it is too old, may still be served for a minute.
+        return ReadyDocument(answers, self._parts.clock.seconds() + 60.0)
 
     async def _explain_missing(self, wanted: DocumentQuery) -> str:
         """Why there is no such document, for people."""
