@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
-from rsscloud_broker.apps.writing.model import Post
-from rsscloud_broker.apps.writing.rows import Author
 from rsscloud_broker.apps.writing.upload_rows import CHUNK, StoredUpload
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.errors import Unavailable
@@ -93,15 +91,12 @@ class FeedTopics:
                 author.account_id, AT_ONCE, before, is_draft
             ):
                 before, number = posts[-1].id, number + 1
-                yield AccountFile(f"{name}/{number}.xml", self._feed(author, posts))
+                yield AccountFile(f"{name}/{number}.xml", self._writing.rss_of(author, posts))
         last = None  # others may be deleted and added while these are sent
         while files := await self._writing.store.uploads(author.account_id, AT_ONCE, before=last):
             last = files[-1].id
             for each in files:
                 yield AccountFile(f"files/{each.digest[:12]} {each.name}", self._pieces(each))
-
-    async def _feed(self, author: Author, posts: Sequence[Post]) -> AsyncIterator[bytes]:
-        yield await self._writing.rss_of(author, posts)
 
     async def _pieces(self, upload: StoredUpload) -> AsyncIterator[bytes]:
         """The bytes of a file, a piece at a time."""

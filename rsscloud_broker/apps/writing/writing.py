@@ -6,7 +6,7 @@ leaves all of it or nothing.  Two changes at the same moment are made in turn: s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -124,10 +124,9 @@ class Writing:
         )
         return feeds
 
-    async def rss_of(self, author: Author, posts: Sequence[Post]) -> bytes:
-        """Messages of an author as an RSS feed."""
-        rss: bytes = await self._parts.in_thread(self.feeds.write_rss, author, posts)
-        return rss
+    async def rss_of(self, author: Author, posts: Sequence[Post]) -> AsyncIterator[bytes]:
+        """Messages of an author as an RSS feed, in one piece."""
+        yield await self._parts.in_thread(self.feeds.write_rss, author, posts)
 
     async def add(self, caller: Caller, new: NewPost, source: str) -> Post:
         """Store a message.  Unless it is a draft, it is published and subscribers are notified.
