@@ -130,8 +130,7 @@ class Processing:
                 f"{document.url} has the entry {order.repeated} more than once. It is processed "
                 "once."
             )
-        found: list[Entry] = entries
-        return found
+        return entries
 
     def tell_once(self, sentence: str) -> None:
         """Tell people what is wrong, but not again for each document."""

@@ -11,7 +11,6 @@ from typing import Final
 
 from sqlalchemy import Connection
 from twisted.application.service import Service
-from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, tags
@@ -35,6 +34,7 @@ from rsscloud_broker.simplefeed import log
 from rsscloud_broker.simplefeed.entries import EntryLink
 from rsscloud_broker.simplefeed.feeds import Archive, Feeds
 from rsscloud_broker.simplefeed.log import LogState
+from rsscloud_broker.util.deferreds import returns_deferred
 from rsscloud_broker.web.broadcast import Broadcast
 from rsscloud_broker.web.callers import viewer_of
 from rsscloud_broker.web.streams import Places
@@ -125,16 +125,14 @@ class EventsDoor(RoutesOnly, Service):
         super().startService()
         self._cutter.startService()
 
-    def stopService(self) -> Deferred[None]:
+    @returns_deferred
+    async def stopService(self) -> None:
         """Stop; the Deferred fires when the present rows are cut."""
         super().stopService()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        return Deferred.fromCoroutine(self._stop(self._cutter.stopService()))
-
-    async def _stop(self, cutting: Deferred[None] | None) -> None:
-        if cutting is not None:
+        if (cutting := self._cutter.stopService()) is not None:
             await cutting
         self._publish_waiting()
 

@@ -245,32 +245,16 @@ def _feed_item(feed: Feed, caller: Caller, clock: IClock) -> Tag:
         facts += ["Last confirmed ", moment(feed.verified_at, now), ". "]
     facts += ["You began to follow it ", moment(feed.added_at, now), "."]
     fields = hidden({"csrf": caller.csrf, "id": str(feed.id)})
+    name = clipped(clean(feed.title), _TITLE)
+    mute = ("Unmute", "unmute", "second") if feed.is_muted else ("Mute", "mute", "second")
     buttons = [
-        tags.button(
-            verb,
-            name="do",
-            value=do,
-            class_=class_,
-            **{"aria-label": f"{verb} {clipped(clean(feed.title), _TITLE)}"},
-        )
-        for verb, do, class_ in (
-            (
-                "Unmute" if feed.is_muted else "Mute",
-                "unmute" if feed.is_muted else "mute",
-                "second",
-            ),
-            ("Unfollow", "unsubscribe", ""),
-        )
+        tags.button(verb, name="do", value=do, class_=class_, **{"aria-label": f"{verb} {name}"})
+        for verb, do, class_ in (mute, ("Unfollow", "unsubscribe", ""))
     ]
     muted = tags.span("muted", class_="badge waiting") if feed.is_muted else ""
+    badge = tags.span(word, class_=f"badge {kind}")
     return tags.li(
-        tags.div(
-            tags.strong(linked(feed.link, title)),
-            " ",
-            tags.span(word, class_=f"badge {kind}"),
-            " ",
-            muted,
-        ),
+        tags.div(tags.strong(linked(feed.link, title)), " ", badge, " ", muted),
         tags.div(tags.bdi(linked(feed.url, feed.url)), class_="where"),
         tags.div(*_with_moments(sentence(feed.status), now), class_="where") if feed.status else "",
         tags.div(*facts, class_="where"),
