@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from calendar import timegm
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
 from io import BytesIO
@@ -157,13 +157,7 @@ def _make_item(
         title=clean(title)[: cleaning.MAX_TITLE] if title_as_text else cleaning.plain(title),
         text_html=html,
         link=cleaning.web_url(link, url) if link else "",
-        enclosures=_enclosures(
-            (
-                (_text_member(each, "href"), _text_member(each, "type"), each.get("length"))
-                for each in raw.get("enclosures") or ()
-            ),
-            url,
-        ),
+        enclosures=_enclosures(raw.get("enclosures") or (), ("href", "type", "length"), url),
         items=items,
         published_at=_seconds_of(raw.get("published_parsed") or raw.get("updated_parsed")),
     )
@@ -182,14 +176,20 @@ def _seconds_of(parsed: struct_time | None) -> float | None:
         return None
 
 
-def _enclosures(found: Iterator[tuple[str, str, Any]], url: str) -> tuple[ItemEnclosure, ...]:
-    """The usable enclosures of an item, each given as URL, media type and length."""
+def _enclosures(
+    found: Iterable[Mapping[str, Any]], names: tuple[str, str, str], url: str
+) -> tuple[ItemEnclosure, ...]:
+    """The usable enclosures of an item.
+
+    :param names: what its URL, its media type and its length are called.
+    """
     enclosures: list[ItemEnclosure] = []
-    for href, media_type, length in found:
+    for each in found:
+        href, media_type = (_text_member(each, name) for name in names[:2])
         absolute = cleaning.web_url(href, url) if href else ""
         # How many enclosures of an item are read.
         if absolute and len(enclosures) < 10:
-            size = str(length or "")
+            size = str(each.get(names[2]) or "")
             number = int(size) if size.isascii() and size.isdigit() and len(size) < 16 else None
             kind = clean(media_type).partition(";")[0].strip().lower()[:100]
             enclosures.append(ItemEnclosure(absolute, kind, number))
@@ -224,9 +224,14 @@ def _text_member(holder: Any, name: str) -> str:
 def _read_json_items(body: bytes, url: str) -> list[Item]:
     """The items of a JSON Feed, at most ``MAX_ENTRIES``; what is no object is left out."""
     feed = msgspec.json.decode(body.removeprefix(b"\xef\xbb\xbf"))
-    found = feed.get("items") if isinstance(feed, dict) else None
-    items = [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+    items = _objects_in(feed, "items") if isinstance(feed, dict) else []
     return [_read_json_item(item, url) for item in items[:MAX_ENTRIES]]
+
+
+def _objects_in(holder: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    """The objects in a member of an object that should be a list of such."""
+    found = holder.get(name)
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
 def _read_json_item(raw: Mapping[str, Any], url: str) -> Item:
@@ -236,7 +241,6 @@ def _read_json_item(raw: Mapping[str, Any], url: str) -> Item:
         _text_member(raw, "content_html"),
         _text_member(raw, "content_text") or _text_member(raw, "summary"),
     )
-    attachments = raw.get("attachments")
     number = raw.get("id")
     return Item(
         id=0,
@@ -246,16 +250,7 @@ def _read_json_item(raw: Mapping[str, Any], url: str) -> Item:
         text_html=cleaning.safe_html(html, url) if html else cleaning.safe_text(text),
         link=cleaning.web_url(link, url) if link else "",
         enclosures=_enclosures(
-            (
-                (
-                    _text_member(each, "url"),
-                    _text_member(each, "mime_type"),
-                    each.get("size_in_bytes"),
-                )
-                for each in (attachments if isinstance(attachments, list) else ())
-                if isinstance(each, dict)
-            ),
-            url,
+            _objects_in(raw, "attachments"), ("url", "mime_type", "size_in_bytes"), url
         ),
         published_at=_json_time(
             _text_member(raw, "date_published") or _text_member(raw, "date_modified")

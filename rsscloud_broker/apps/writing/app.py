@@ -14,7 +14,7 @@ from rsscloud_broker.util.cluster_jobs import PeriodicClusterJob
 def make(options: WritingOptions, parts: AppParts) -> App:
     """Make the application."""
     writing = Writing(options, parts)
-    topics = FeedTopics(writing)
+    topics, people = FeedTopics(writing), f"{parts.public_url}/people/"
     return App(
         "writing",
         front_doors=[WritingDoor(writing, parts, options)],
@@ -33,9 +33,5 @@ def make(options: WritingOptions, parts: AppParts) -> App:
             AccountData(table.c.account_id, writing.forget_account)
             for table in (author, upload, unsent)
         ],
-        topics=[
-            ServedTopics(
-                f"{parts.public_url}/people/", topics.read, topics.take_down, topics.published
-            )
-        ],
+        topics=[ServedTopics(people, topics.read, topics.take_down, topics.published)],
     )

@@ -44,20 +44,13 @@ class FeedTopics:
             return []
         posts = await writing.store.published(author, limit)
         files = await writing.store.uploads(author.account_id, limit)
+        page_url, file_url = writing.feeds.page_url, writing.files.url
         return [
-            *(
-                PublishedWork(
-                    writing.feeds.page_url(each),
-                    "message",
-                    each.title or each.text,
-                    each.created_at,
-                )
-                for each in posts
-            ),
-            *(
-                PublishedWork(writing.files.url(name, each), "file", each.name, each.created_at)
-                for each in files
-            ),
+            PublishedWork(page_url(each), "message", each.title or each.text, each.created_at)
+            for each in posts
+        ] + [
+            PublishedWork(file_url(name, each), "file", each.name, each.created_at)
+            for each in files
         ]
 
     async def take_down(self, url: str, reason: str, record: Callable[[Any], None]) -> bool:
