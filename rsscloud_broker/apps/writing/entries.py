@@ -41,10 +41,9 @@ async def read_entry(
     """
     entry = struct_in(sent, "the message")
     new = old.as_new() if old else _EMPTY
-    if "title" in entry:
-        new = evolve(new, title=text_in(entry["title"], "title"))
     new = evolve(
         new,
+        title=text_in(entry.get("title", new.title), "title"),
         link=_link(editors.writing, entry, old, new.link),
         categories=_categories(entry, new.categories),
         is_draft=is_draft(entry.get("post_status"), publish, new.is_draft),

@@ -15,7 +15,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from attrs import asdict, frozen
+from attrs import asdict, evolve, frozen
 from sqlalchemy import Connection, Row, delete, insert, or_, select, tuple_, update
 
 from rsscloud_broker.apps.writing.model import Enclosure, InvalidPost, OutlineItem, Post
@@ -135,15 +135,9 @@ def ensure_author(conn: Connection, account_id: int, name: str, base: str) -> Au
         if owner.account_id > account_id:  # ids are never used twice
             raise InvalidPost("your account was removed")
         forget(conn, owner.account_id)
-    row = _former(conn, name)
-    made = Author(
-        account_id,
-        name,
-        row.base if row else base,
-        row.version if row else 0,
-        row.next_id if row else 1,
-        0,
-    )
+    made = Author(account_id, name, base, 0, 1, 0)
+    if (row := _former(conn, name)) is not None:
+        made = evolve(made, base=row.base, version=row.version, next_id=row.next_id)
     # Another process may do the same at this moment.
     insert_missing(conn, author, [asdict(made)], author.c.account_id)
     return made
