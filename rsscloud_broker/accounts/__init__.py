@@ -4,8 +4,7 @@ The package knows neither HTTP nor SQL.  ``web.callers`` reads cookies and heade
 ``AccountStore`` keeps the data.
 
 ``names``      which names an account may have
-``passwords``  hashes passwords with argon2id, and checks them
-``checked_passwords``  remembers in memory which passwords were right
+``passwords``  hashes passwords with argon2id, checks them, and remembers which were right
 ``portal``     ``twisted.cred``: the checkers that are asked, and the realm of accounts
 ``secrets``    makes the secrets of sessions and tokens, and what is derived from them
 ``administration``  implements ``IAccountAdministration``: what administrators do with accounts

@@ -24,9 +24,13 @@ from twisted.cred.portal import Portal
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from rsscloud_broker.accounts.checked_passwords import CheckedPasswords
 from rsscloud_broker.accounts.names import is_name
-from rsscloud_broker.accounts.passwords import Passwords, check_password, is_too_long
+from rsscloud_broker.accounts.passwords import (
+    CheckedPasswords,
+    Passwords,
+    check_password,
+    is_too_long,
+)
 from rsscloud_broker.accounts.secrets import (
     check_token,
     csrf_of,

@@ -1,4 +1,4 @@
-"""Hashes passwords with argon2id (RFC 9106), and checks them.
+"""Hashes passwords with argon2id (RFC 9106), checks them, and remembers which were right.
 
 Hashing is slow and takes much memory on purpose, so it is done in a small pool of threads, and only
 few passwords may wait for a thread.  A password is brought into Unicode's normal form NFKC first,
@@ -7,21 +7,25 @@ since keyboards produce the same character in several ways (NIST SP 800-63B, sec
 
 from __future__ import annotations
 
+import hmac
+import secrets
 import unicodedata
 from collections.abc import Awaitable, Callable
 from functools import cached_property
+from hashlib import blake2b
 from typing import Any, Final
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
-from attrs import define, field
+from attrs import define, evolve, field, frozen
 from zope.interface import implementer
 
 from rsscloud_broker.accounts.names import is_name
 from rsscloud_broker.config.accounts import AccountsConfig as AccountOptions
 from rsscloud_broker.errors import InvalidAccount, TooMany
-from rsscloud_broker.interfaces import IPasswords
+from rsscloud_broker.interfaces import IClock, IPasswords, StoredPassword
 from rsscloud_broker.storage import AccountStore
+from rsscloud_broker.util.caches import BoundedDict
 
 #: The longest password in bytes.
 MAX_BYTES: Final = 1024
@@ -149,3 +153,81 @@ class Passwords:
             return await self._in_thread(work, *arguments)
         finally:
             self._waiting -= 1
+
+
+@frozen
+class _RightPassword:
+    """A password that was right.
+
+    :ivar digest: its hash with the key of this process.
+    :ivar stored: the slow hash in the store at that time; empty if it is kept elsewhere.
+    :ivar account: the id of the account.
+    :ivar at, used_at: when it was checked, and when it was last sent.
+    """
+
+    digest: bytes
+    stored: str
+    account: int
+    at: float
+    used_at: float
+
+
+class CheckedPasswords:
+    """Remembers in memory which passwords were right, of each account the last one.
+
+    A program that sends a name and a password with each request would otherwise cost the broker a
+    slow hash for each of them.  Remembered is a hash with a key that this process made and never
+    stores.  It is worthless after another password was set, by whatever process: it counts only as
+    long as the store has the same slow hash.
+
+    :param options: a password is remembered for as long as a session would last.
+    :param size: of how many accounts.
+    """
+
+    def __init__(self, options: AccountOptions, clock: IClock, size: int = 50_000) -> None:
+        self._options = options
+        self._clock = clock
+        self._key = secrets.token_bytes(32)
+        self._by_name: BoundedDict[str, _RightPassword | None] = BoundedDict(size)
+
+    def add(self, password: str, stored: StoredPassword) -> None:
+        """Remember that a password was right.
+
+        :param stored: the account, with the slow hash for which it was right.
+        """
+        now, account = self._clock.seconds(), stored.account
+        digest = self._digest(account.name, password)
+        self._by_name[account.name] = _RightPassword(digest, stored.hash, account.id, now, now)
+
+    def has(self, password: str, stored: StoredPassword | None) -> bool:
+        """Whether a password was right before, and still is.
+
+        :param stored: the account as the store has it now; None if there is none.
+        """
+        if stored is None or is_too_long(password):
+            return False
+        name = stored.account.name
+        found = self._by_name.get(name, None)
+        if found is None:
+            return False
+        now = self._clock.seconds()
+        is_same = found.account == stored.account.id and found.stored == stored.hash
+        if not is_same or now >= self._ends_at(found):
+            self._by_name.pop(name, None)
+            return False
+        if not hmac.compare_digest(found.digest, self._digest(name, password)):
+            return False
+        self._by_name[name] = evolve(found, used_at=now)
+        return True
+
+    def _ends_at(self, found: _RightPassword) -> float:
+        """When a password is forgotten, by the monotonic clock."""
+        if not found.stored:
+            # The broker does not learn when a password changes that is kept elsewhere.
+            return found.at + 300.0
+        options = self._options
+        return min(found.at + options.session_life, found.used_at + options.session_idle)
+
+    def _digest(self, name: str, password: str) -> bytes:
+        """The hash of a password with the key of this process."""
+        return blake2b(_normal(f"{name} {password}"), key=self._key, digest_size=32).digest()

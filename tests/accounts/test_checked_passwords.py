@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rsscloud_broker.accounts.checked_passwords import CheckedPasswords
+from rsscloud_broker.accounts.passwords import CheckedPasswords
 from rsscloud_broker.errors import SignInFailed, TooMany
 from rsscloud_broker.interfaces import Account, Caller, StoredPassword
 from rsscloud_broker.testing import Clock
