@@ -68,34 +68,22 @@ class RiverDoor(RoutesOnly):
 
     def routes(self) -> Sequence[Route]:
         """The routes of programs, hubs and clouds, which the module describes."""
+        public, named = Answers(self._answer_river_js), frozenset({"account"})
         return [
-            Route("/river.json", "GET", Answers(self._for_caller(self._answer_json_feed))),
-            Route("/river/opml", "GET", Answers(self._for_caller(self._export_opml))),
-            Route(
-                "/river/opml",
-                "POST",
-                Answers(self._for_caller(self._import_opml)),
-                body_limit=MAX_BYTES,
-            ),
-            Route("/river/subscribe", "POST", Answers(self._for_caller(self._subscribe))),
-            Route("/river/unsubscribe", "POST", Answers(self._for_caller(self._unsubscribe))),
-            Route(
-                "/river/river.js",
-                "GET",
-                Answers(self._answer_river_js),
-                requires=frozenset({"account"}),
-                for_everybody=True,
-            ),
+            Route("/river.json", "GET", self._for_caller(self._answer_json_feed)),
+            Route("/river/opml", "GET", self._for_caller(self._export_opml)),
+            Route("/river/opml", "POST", self._for_caller(self._import_opml), body_limit=MAX_BYTES),
+            Route("/river/subscribe", "POST", self._for_caller(self._subscribe)),
+            Route("/river/unsubscribe", "POST", self._for_caller(self._unsubscribe)),
+            Route("/river/river.js", "GET", public, requires=named, for_everybody=True),
             # The largest document that a hub may push, in bytes.
             *callback_routes(WEBSUB_PATH, self._pushing, 2 * 1024 * 1024),
             Route(f"{CLOUD_PATH}*", "GET", Answers(self._repeat_challenge)),
             Route(f"{CLOUD_PATH}*", "POST", Answers(self._take_ping)),
         ]
 
-    def _for_caller(
-        self, respond: Callable[[Request, Caller], Awaitable[Answer]]
-    ) -> Callable[[Request], Awaitable[Answer]]:
-        """Make a function that answers callers whose token has the scope, and refuses others."""
+    def _for_caller(self, respond: Callable[[Request, Caller], Awaitable[Answer]]) -> Answers:
+        """A resource that answers callers whose token has the scope, and refuses others."""
 
         async def answer(request: Request) -> Answer:
             """Answer a request, if its caller is known and has the scope."""
@@ -109,7 +97,7 @@ class RiverDoor(RoutesOnly):
             request.setHeader("cache-control", "no-store")  # of refusals, too
             return await respond(request, caller)
 
-        return answer
+        return Answers(answer)
 
     async def _answer_json_feed(self, request: Request, caller: Caller) -> Answer:
         """Answer with a page of the caller's river, as a JSON Feed."""

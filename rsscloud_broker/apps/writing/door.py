@@ -58,7 +58,7 @@ class WritingDoor:
         style = Asset(_FILES.child("write.css"), "text/css; charset=utf-8")
         limit = options.max_upload_bytes + _FORM_BYTES
         with_files = frozenset({"multipart/form-data"})
-        act = Answers(page.act)
+        act, keep = Answers(page.act), Answers(page.keep_typed)
         self._routes = (
             Route("/people", "GET", Answers(self._people.list_authors)),
             Route("/people/*", "GET", Answers(self._answer_below_people), for_everybody=True),
@@ -66,13 +66,7 @@ class WritingDoor:
             Route("/write", "POST", act),
             Route("/write", "POST", act, content_types=_FORM, body_limit=_FORM_BYTES),
             Route("/write", "POST", act, content_types=with_files, body_limit=limit),
-            Route(
-                "/write/unsent",
-                "POST",
-                Answers(page.keep_typed),
-                content_types=_FORM,
-                body_limit=_FORM_BYTES,
-            ),
+            Route("/write/unsent", "POST", keep, content_types=_FORM, body_limit=_FORM_BYTES),
             Route("/write.js", "GET", script),
             Route("/write.css", "GET", style),
             Route(PATH, "GET", Answers(self._answer_rsd), for_everybody=True),
