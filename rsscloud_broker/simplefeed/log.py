@@ -157,7 +157,7 @@ def open_log(conn: Connection, described: Description, at: float) -> LogState:
 def _make_log(conn: Connection, described: Description, at: float) -> LogState:
     """Make a log without entries, unless another transaction makes it at this moment."""
     now = to_micros(at)
-    first = {"newest": 0, "document": 1, "first": 1, "size": 0, "source": 0}
+    first = {"newest": 0, "document": 1, "first": 1, "size": 0}
     values = {"feed_id": new_id(), "created_at": now, "updated_at": now, **first}
     # Another transaction may make the same log at this moment.  PostgreSQL waits for it here.
     insert_missing(conn, schema.log, [asdict(described) | values], schema.log.c.id)
