@@ -139,17 +139,8 @@ class RiverPageDoor(RoutesOnly):
         seen = self._visits.seen_before(account_id, last_seen)
         if is_live and newest > last_seen and not _is_prefetch(request):
             await self._store.mark_seen(account_id, newest)
-        stopped = await self._store.stopped_at(account_id)
-        is_here = stopped is not None and _is_on_page(stopped, items, before, has_older=has_older)
         page = await self._render(
-            caller,
-            items,
-            newest,
-            seen,
-            is_live=is_live,
-            has_older=has_older,
-            stopped=stopped,
-            is_here=is_here,
+            caller, items, newest, seen, before, is_live=is_live, has_older=has_older
         )
         return Answer(page, headers={**NO_STORE, **_policy_with_media(request)})
 
@@ -159,19 +150,19 @@ class RiverPageDoor(RoutesOnly):
         items: Sequence[Item],
         newest: int,
         seen: int,
+        before: int | None,
         *,
         is_live: bool,
         has_older: bool,
-        stopped: int | None,
-        is_here: bool,
     ) -> bytes:
         """Render the page.
 
         :param seen: the newest item that was seen before this visit.
+        :param before: the item after which the page begins, if it was asked for.
         :param is_live: whether it is the newest page, on which new items appear.
-        :param stopped: the newest item below the line where somebody stopped; None without a line.
-        :param is_here: whether that line is on this page.
         """
+        stopped = await self._store.stopped_at(caller.account.id)
+        is_here = stopped is not None and _is_on_page(stopped, items, before, has_older=has_older)
         feeds = {feed.id: feed for feed in await self._river.feeds(caller.account.id)}
         line = stopped if is_here else None
         made: list[Tag] = await self._parts.in_thread(groups, items, feeds, seen, line)
