@@ -49,6 +49,7 @@ from rsscloud_broker.config.validators import is_network, is_token
 from rsscloud_broker.front_doors.change_lists import PublishedFile
 from rsscloud_broker.http.answering import Answers
 from rsscloud_broker.http.requests import (
+    RequestError,
     bearer_token,
     body_of,
     charset,
@@ -137,18 +138,6 @@ def pushed_prefixes(
     return tuple(each.topic for each in options.publishers)
 
 
-class _Refusal(Exception):
-    """A notification is refused.
-
-    Its text is for the publisher.
-    """
-
-    def __init__(self, status: int, text: str, **headers: str) -> None:
-        super().__init__(text)
-        self.status = status
-        self.headers = headers
-
-
 @implementer(IFrontDoor)
 class ResourceSyncDoor(RoutesOnly):
     """The front door for the notifications of sources, and for the broker's own documents."""
@@ -173,14 +162,11 @@ class ResourceSyncDoor(RoutesOnly):
 
     async def _take_notification(self, request: Request) -> bytes:
         """Check a notification and distribute it; the answer says what is odd."""
-        try:
-            link, topic, odd = self._read_links(request)
-            self._authorize(request, topic)
-            notification = _read_notification(request)
-            content = Content(body_of(request), header(request, "content-type"), link)
-            wanted = await self._broker.push_content(topic, content, client_address(request))
-        except _Refusal as refusal:
-            return plain(request, refusal.status, str(refusal), **refusal.headers)
+        link, topic, odd = self._read_links(request)
+        self._authorize(request, topic)
+        notification = _read_notification(request)
+        content = Content(body_of(request), header(request, "content-type"), link)
+        wanted = await self._broker.push_content(topic, content, client_address(request))
         lines = ["The notification was accepted."]
         if not wanted:
             lines.append(f"Nobody has subscribed to {topic} now.")
@@ -193,34 +179,34 @@ class ResourceSyncDoor(RoutesOnly):
         """Check the Content-Type and the Link header of a notification.
 
         :returns: the value of the Link header, the topic that it names, and what is odd about it.
-        :raises _Refusal: the Content-Type or a link breaks a rule.
+        :raises RequestError: the Content-Type or a link breaks a rule.
         """
         content_type = header(request, "content-type")
         if media_type(request) not in _XML or not _CONTENT_TYPE.fullmatch(content_type):
-            raise _Refusal(415, "Send the notification as application/xml.")
+            raise RequestError(415, "Send the notification as application/xml.")
         value = header(request, "link")
         if not request.requestHeaders.hasHeader("link"):
-            raise _Refusal(
+            raise RequestError(
                 400,
                 "There is no Link header; it must hold rel=self and rel=hub, and should hold "
                 "rel=resourcesync.",
             )
         if len(value) > MAX_LINK:
-            raise _Refusal(
+            raise RequestError(
                 400,
                 f"The Link header has {len(value)} characters; {MAX_LINK} at most can be sent on.",
             )
         try:
             found = links.parse(value)
         except links.MalformedLink as error:
-            raise _Refusal(400, f"The request cannot be used: {error}.") from error
+            raise RequestError(400, f"The request cannot be used: {error}.") from error
         topic = _only_url(found, "self", "the topic")
         odd = () if links.targets(found, "resourcesync") else (_NO_CAPABILITY_LIST,)
         if not odd:
             _only_url(found, "resourcesync", "the capability list")
         hubs = links.targets(found, "hub")
         if not set(self._hubs).intersection(map(normal_form, hubs)):
-            raise _Refusal(
+            raise RequestError(
                 400,
                 f"The Link header must have a link with rel=hub to this hub, "
                 f"{self._hubs[0]} for instance; it has {', '.join(hubs) or 'none'}.",
@@ -230,19 +216,21 @@ class ResourceSyncDoor(RoutesOnly):
     def _authorize(self, request: Request, topic: str) -> None:
         """Check that the caller is a publisher of a topic.
 
-        :raises _Refusal: the topic has no publisher, or the caller's address or token is wrong.
+        :raises RequestError: the topic has no publisher, or the caller's address or token is wrong.
         """
         url = normal_form(topic)
         of_topic = [each for each in self._publishers if url.startswith(each.topic)]
         if not of_topic:
-            raise _Refusal(403, f"Nobody may publish {topic} here: ask the operator of the hub.")
+            raise RequestError(
+                403, f"Nobody may publish {topic} here: ask the operator of the hub."
+            )
         address = client_address(request)
         of_address = [each for each in of_topic if each.sends_from(address)]
         if not of_address:
-            raise _Refusal(403, f"{topic} may not be published from the address {address}.")
+            raise RequestError(403, f"{topic} may not be published from the address {address}.")
         token = bearer_token(request)
         if not any(each.knows(token) for each in of_address):
-            raise _Refusal(
+            raise RequestError(
                 401,
                 f"To publish {topic}, send its publisher's token: Authorization: Bearer TOKEN",
                 www_authenticate='Bearer realm="resourcesync"',
@@ -254,24 +242,24 @@ def _read_notification(request: Request) -> codec.ResourceDocument:
     try:
         return codec.decode_notification(body_of(request), charset(request))
     except codec.InvalidDocument as error:
-        raise _Refusal(400, f"The notification cannot be used: {error}.") from error
+        raise RequestError(400, f"The notification cannot be used: {error}.") from error
 
 
 def _only_url(found: Sequence[links.WebLink], relation: str, meaning: str) -> str:
     """The one URL to which the links of a relation lead.
 
     :param meaning: what the link leads to, for the message.
-    :raises _Refusal: there is no such link, there are several, or the URL is not absolute.
+    :raises RequestError: there is no such link, there are several, or the URL is not absolute.
     """
     urls = links.targets(found, relation)
     if len(urls) != 1:
-        raise _Refusal(
+        raise RequestError(
             400,
             f"The Link header must have exactly one link with rel={relation}, {meaning}; "
             f"it has {len(urls)}.",
         )
     if not links.is_absolute(urls[0]) or len(urls[0]) > MAX_URL:
-        raise _Refusal(
+        raise RequestError(
             400,
             f"The link with rel={relation} leads to {urls[0][:100]}; it must be an absolute "
             f"http or https URL of {MAX_URL} characters at most.",

@@ -25,6 +25,7 @@ from twisted.web.server import NOT_DONE_YET, Request
 from rsscloud_broker.errors import Forbidden, ForgedForm, Refused, TooMany, Unavailable
 from rsscloud_broker.http import requests
 from rsscloud_broker.http.limits import BoundedRequest
+from rsscloud_broker.http.requests import RequestError
 from rsscloud_broker.wire.conditional import has_version
 
 log = Logger()
@@ -116,18 +117,6 @@ class Failure:
                 return cls(503, f"{error.public_text} Please try again later.", RETRY_AFTER)
             case _:
                 return cls(500, "The broker made a mistake. It has been logged.")
-
-
-class RequestError(Exception):
-    """A request gets an answer that says what is wrong with it, in sentences.
-
-    :ivar headers: further headers; ``_`` in a name stands for ``-``.
-    """
-
-    def __init__(self, status: int, text: str, **headers: str) -> None:
-        super().__init__(text)
-        self.status = status
-        self.headers = headers
 
 
 class Say(Protocol):

@@ -37,7 +37,7 @@ from rsscloud_broker.http.bodies import SMALL, BodyRules
 from rsscloud_broker.http.channel import Channel
 from rsscloud_broker.http.connections import PAUSE, REQUEST_TIMEOUT, HTTPLimits, LimitedConnections
 from rsscloud_broker.http.requests import (
-    BadEscapes,
+    RequestError,
     begins_as_xml,
     body_of,
     fields_of,
@@ -70,15 +70,6 @@ NO_MEMORY = "The broker has no memory left for requests. Please send it again so
 
 #: Makes an HTML page from the status of an answer and the text that says what went wrong.
 ErrorPage: TypeAlias = Callable[[int, str], bytes]
-
-
-class _Refusal(Exception):
-    """A request is refused for its body or its query."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
-        self.status = status
-        self.text = text
 
 
 class BoundedRequest(TracedRequest):
@@ -180,10 +171,8 @@ class BoundedRequest(TracedRequest):
             if self._received and self.requestHeaders.hasHeader(b"content-encoding"):
                 self._decode_body()
             self._read_form()
-        except BadEscapes as error:
-            self._answer_plainly(400, str(error))
-        except _Refusal as refusal:
-            self._answer_plainly(refusal.status, refusal.text)
+        except RequestError as refusal:
+            self._answer_plainly(refusal.status, str(refusal))
         else:
             super().process()
 
@@ -290,25 +279,27 @@ class BoundedRequest(TracedRequest):
     def _decode_body(self) -> None:
         """Undo the Content-Encoding of the body.
 
-        :raises _Refusal: the coding is unknown, or the body cannot be decoded.
+        :raises RequestError: the coding is unknown, or the body cannot be decoded.
         """
         coding = header(self, "content-encoding").strip().lower().encode("latin-1")
         if coding in {b"", b"identity"}:
             return
         if coding not in CONTENT_CODINGS:
             self.setHeader("accept-encoding", ACCEPTED)  # RFC 9110, section 15.5.16
-            raise _Refusal(415, f"A body may be compressed by one of {ACCEPTED}, or not at all.")
+            raise RequestError(
+                415, f"A body may be compressed by one of {ACCEPTED}, or not at all."
+            )
         limit = self._limit
         try:
             body = decode_content(coding, self._body.getvalue(), limit)
         except TooLong:
             text = f"The body must not be larger than {limit} bytes, decompressed as well."
-            raise _Refusal(413, text) from None
+            raise RequestError(413, text) from None
         except DecodingFailed as error:
-            raise _Refusal(400, f"The body {error}.") from None
+            raise RequestError(400, f"The body {error}.") from None
         if not self._count_body(len(body)):
             self.setHeader("retry-after", str(PAUSE))
-            raise _Refusal(503, NO_MEMORY)
+            raise RequestError(503, NO_MEMORY)
         self.content = self._body = BytesIO(body)
 
     def _read_form(self) -> None:
@@ -316,12 +307,12 @@ class BoundedRequest(TracedRequest):
 
         A body that is XML is not a form, whatever its Content-Type says.
 
-        :raises _Refusal: there are too many fields, or the form is ``multipart/form-data`` and no
-            front door takes that.
+        :raises RequestError: there are too many fields, or the form is ``multipart/form-data`` and
+            no front door takes that.
         """
         query = self.uri.partition(b"?")[2]
         if _has_many_fields(query):
-            raise _Refusal(400, f"A query has at most {MAX_FIELDS} parameters.")
+            raise RequestError(400, f"A query has at most {MAX_FIELDS} parameters.")
         self.args = fields_of(query)
         body = body_of(self)
         if self.method != b"POST" or begins_as_xml(body):
@@ -330,10 +321,10 @@ class BoundedRequest(TracedRequest):
         if kind == "multipart/form-data":
             if self.routes is not None and self.routes.takes_files(_path(self.uri)):
                 return  # the front door parses the body
-            raise _Refusal(415, "Send forms as application/x-www-form-urlencoded, please.")
+            raise RequestError(415, "Send forms as application/x-www-form-urlencoded, please.")
         if kind == "application/x-www-form-urlencoded":
             if _has_many_fields(body):
-                raise _Refusal(413, f"A form has at most {MAX_FIELDS} fields.")
+                raise RequestError(413, f"A form has at most {MAX_FIELDS} fields.")
             self.args.update(fields_of(body))
 
 

@@ -27,11 +27,16 @@ _BARE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 MAX_BARE = 10_000
 
 
-class BadEscapes(ValueError):
-    """A form or a query is not percent-encoded."""
+class RequestError(Exception):
+    """A request gets an answer that says what is wrong with it, in sentences.
 
-    def __init__(self) -> None:
-        super().__init__('A "%" in a form or a query must be sent as "%25".')
+    :ivar headers: further headers; ``_`` in a name stands for ``-``.
+    """
+
+    def __init__(self, status: int, text: str, **headers: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.headers = headers
 
 
 def fields_of(text: bytes) -> dict[bytes, list[bytes]]:
@@ -41,7 +46,7 @@ def fields_of(text: bytes) -> dict[bytes, list[bytes]]:
     application/x-www-form-urlencoded).  A field without ``=``, such as ``?wsdl``, has an empty
     value.
 
-    :raises BadEscapes: there are very many ``%`` that escape nothing.
+    :raises RequestError: there are very many ``%`` that escape nothing.
     """
     found: dict[bytes, list[bytes]] = {}
     for pair in filter(None, text.replace(b"+", b" ").split(b"&")):
@@ -59,7 +64,7 @@ def _unquoted(text: bytes) -> bytes:
         return text
     text, count = _BARE.subn(b"%25", text, MAX_BARE)
     if count == MAX_BARE:
-        raise BadEscapes
+        raise RequestError(400, 'A "%" in a form or a query must be sent as "%25".')
     return a2b_qp(text.replace(b"=", b"=3D").replace(b"%", b"="))
 
 

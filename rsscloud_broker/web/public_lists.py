@@ -31,8 +31,8 @@ from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
 from zope.interface import implementer
 
-from rsscloud_broker.http.answering import Answer, Answers, RequestError
-from rsscloud_broker.http.requests import parameter
+from rsscloud_broker.http.answering import Answer, Answers
+from rsscloud_broker.http.requests import RequestError, parameter
 from rsscloud_broker.interfaces import Caller, FrontDoorParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.model import Ping, TopicSummary
 from rsscloud_broker.util.caches import TimedCache

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis.strategies import binary
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.http.requests import MAX_BARE, BadEscapes, fields_of
+from rsscloud_broker.http.requests import MAX_BARE, RequestError, fields_of
 
 
 class FieldsTests(SynchronousTestCase):
@@ -25,4 +25,4 @@ class FieldsTests(SynchronousTestCase):
 
     def test_few_percent_signs_may_be_bare(self) -> None:
         self.assertEqual(fields_of(b"x=" + b"%" * 9 + b"=%41"), {b"x": [b"%" * 9 + b"=A"]})
-        self.assertRaises(BadEscapes, fields_of, b"x=" + b"%" * MAX_BARE)
+        self.assertRaises(RequestError, fields_of, b"x=" + b"%" * MAX_BARE)

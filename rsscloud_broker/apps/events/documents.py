@@ -31,7 +31,8 @@ from rsscloud_broker.apps.events.names import (
     urls_of,
 )
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.http.answering import PLAIN, Answer, Answers, RequestError, send
+from rsscloud_broker.http.answering import PLAIN, Answer, Answers, send
+from rsscloud_broker.http.requests import RequestError
 from rsscloud_broker.interfaces import FrontDoorParts
 from rsscloud_broker.model import Content, host_of
 from rsscloud_broker.model.work import MAX_HISTORY_URL

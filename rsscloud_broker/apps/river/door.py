@@ -24,8 +24,8 @@ from rsscloud_broker.apps.river.model import InvalidFeed
 from rsscloud_broker.apps.river.opml import MAX_BYTES
 from rsscloud_broker.apps.river.pushing import CLOUD_PATH, WEBSUB_PATH, Pushing
 from rsscloud_broker.apps.river.river import River
-from rsscloud_broker.http.answering import Answer, Answers, RequestError, plain
-from rsscloud_broker.http.requests import body_of, client_address, parameter
+from rsscloud_broker.http.answering import Answer, Answers, plain
+from rsscloud_broker.http.requests import RequestError, body_of, client_address, parameter
 from rsscloud_broker.interfaces import AppParts, Caller, IFrontDoor, Route
 from rsscloud_broker.interfaces.plugins import RoutesOnly
 from rsscloud_broker.util.caches import TimedCache

@@ -16,8 +16,8 @@ from attrs import evolve
 from twisted.web.server import Request
 
 from rsscloud_broker.errors import Unadministrable
-from rsscloud_broker.http.answering import Answer, Answers, RequestError
-from rsscloud_broker.http.requests import body_of, header, media_type, respond
+from rsscloud_broker.http.answering import Answer, Answers
+from rsscloud_broker.http.requests import RequestError, body_of, header, media_type, respond
 from rsscloud_broker.interfaces import Caller, Route
 from rsscloud_broker.web.admin import reference, shapes
 from rsscloud_broker.web.admin.api_operation import Operation
