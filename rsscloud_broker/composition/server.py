@@ -259,15 +259,15 @@ class Server(Foundation):
     @part
     def health(self) -> health.Health:
         return health.Health(
-            {"event_loop": health.event_loop(self.loop_delay)},
+            {"event_loop": partial(health.event_loop, self.loop_delay)},
             {
-                "listeners": health.listeners(lambda: self.listeners),
+                "listeners": lambda: health.listeners(self.listeners),
                 "database": health.Database(self.store, self.clock),
-                "writer": health.writer(self.store),
-                "clock": health.clock(self.store),
-                "disk": health.disk(self.space),
-                "bus": health.bus(self.bus),
-                "names": health.names(self.resolver),
+                "writer": partial(health.writer, self.store),
+                "clock": partial(health.clock, self.store),
+                "disk": partial(health.disk, self.space),
+                "bus": partial(health.bus, self.bus),
+                "names": partial(health.names, self.resolver),
             },
         )
 

@@ -1,8 +1,8 @@
 """Examines the parts of the broker, for ``/health/live`` and ``/health/ready``.
 
 A check is a function that returns a sentence about a part that works, and raises ``Unavailable``
-with a sentence about a part that does not.  The functions of this module make the checks of the
-broker's own parts.  `Health` runs them.
+with a sentence about a part that does not.  Those of this module take the part that they check.
+`Health` runs them.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ class Health:
         return PartState(part, works=False, text=sentence(str(error)))
 
 
-def event_loop(loop: LoopDelay) -> Callable[[], str]:
-    """A check that says how late the event loop is; that it answers at all shows that it works."""
-    return lambda: f"The event loop answers; it was last late by {loop.latest:.3f} s."
+def event_loop(loop: LoopDelay) -> str:
+    """Say how late the event loop is; that it answers at all shows that it works."""
+    return f"The event loop answers; it was last late by {loop.latest:.3f} s."
 
 
 class Database:
@@ -131,86 +131,58 @@ class Database:
                 done.callback(None) if error is None else done.errback(error)
 
 
-def writer(store: Store) -> Callable[[], str]:
-    """A check that the writer of the store is not stuck."""
-
-    def check() -> str:
-        busy_for, waiting = store.busy_for(), store.writes_waiting()
-        # Ten seconds: SQLite and PostgreSQL wait up to 30 for a lock, but a group of operations
-        # takes a fraction of a second.
-        if busy_for > 10.0:
-            raise Unavailable(
-                f"the writer has worked on one transaction for {busy_for:.0f} seconds, and "
-                f"{waiting:,} operations wait: look for another process that holds a lock on the "
-                "database, or a disk that hangs"
-            )
-        return f"The writer works; {waiting:,} operations wait."
-
-    return check
+def writer(store: Store) -> str:
+    """Check that the writer of the store is not stuck."""
+    busy_for, waiting = store.busy_for(), store.writes_waiting()
+    # Ten seconds: SQLite and PostgreSQL wait up to 30 for a lock, but a group of operations takes a
+    # fraction of a second.
+    if busy_for > 10.0:
+        raise Unavailable(
+            f"the writer has worked on one transaction for {busy_for:.0f} seconds, and "
+            f"{waiting:,} operations wait: look for another process that holds a lock on the "
+            "database, or a disk that hangs"
+        )
+    return f"The writer works; {waiting:,} operations wait."
 
 
-def clock(store: Store) -> Callable[[], str]:
-    """A check of the computer's clock, which never fails: the broker follows the database's."""
-
-    def check() -> str:
-        ahead = store.clock_ahead
-        if abs(ahead) <= CLOCK_TOLERANCE:
-            return "The clock of this computer is in step with that of the database."
-        return f"The clock of this computer is {clock_sentence(ahead)}."
-
-    return check
+def clock(store: Store) -> str:
+    """Check the computer's clock, which never fails: the broker follows the database's."""
+    ahead = store.clock_ahead
+    if abs(ahead) <= CLOCK_TOLERANCE:
+        return "The clock of this computer is in step with that of the database."
+    return f"The clock of this computer is {clock_sentence(ahead)}."
 
 
-def disk(space: DiskSpace) -> Callable[[], str]:
-    """A check that the disk of the data directory has room."""
-
-    def check() -> str:
-        space.check()
-        return "The disk of the data directory has room."
-
-    return check
+def disk(space: DiskSpace) -> str:
+    """Check that the disk of the data directory has room."""
+    space.check()
+    return "The disk of the data directory has room."
 
 
-def bus(event_bus: EventBus) -> Callable[[], str]:
-    """A check that no sink is far behind."""
-
-    def check() -> str:
-        fill = event_bus.fill_levels()
-        # How full the queue of a sink may be.
-        behind = sorted(name for name, part in fill.items() if part >= 0.9)
-        if behind:
-            raise Unavailable(
-                f"the queues of these sinks are nearly full: {', '.join(behind)}; they lose no "
-                "data, but are late: the log says what keeps them"
-            )
-        return f"The fullest queue of a sink is at {max(fill.values(), default=0.0):.0%}."
-
-    return check
+def bus(event_bus: EventBus) -> str:
+    """Check that no sink is far behind."""
+    fill = event_bus.fill_levels()
+    # How full the queue of a sink may be.
+    behind = sorted(name for name, part in fill.items() if part >= 0.9)
+    if behind:
+        raise Unavailable(
+            f"the queues of these sinks are nearly full: {', '.join(behind)}; they lose no "
+            "data, but are late: the log says what keeps them"
+        )
+    return f"The fullest queue of a sink is at {max(fill.values(), default=0.0):.0%}."
 
 
-def names(resolver: Resolver) -> Callable[[], str]:
-    """A check that host names can be looked up."""
-
-    def check() -> str:
-        resolver.check()
-        return f"Host names can be looked up; {resolver.lookups:,} lookups are under way."
-
-    return check
+def names(resolver: Resolver) -> str:
+    """Check that host names can be looked up."""
+    resolver.check()
+    return f"Host names can be looked up; {resolver.lookups:,} lookups are under way."
 
 
-def listeners(made: Callable[[], Sequence[IService]]) -> Callable[[], str]:
-    """A check that the broker still accepts connections everywhere.
-
-    :param made: returns the listeners.
-    """
-
-    def check() -> str:
-        services = made()
-        closed = sum(not service.running for service in services)
-        if closed:
-            raise Unavailable(
-                f"{closed} of {len(services)} endpoints are closed, as the broker starts or stops"
-            )
-        return f"The broker listens at all of its endpoints ({len(services)})."
-
-    return check
+def listeners(services: Sequence[IService]) -> str:
+    """Check that the broker still accepts connections everywhere."""
+    closed = sum(not service.running for service in services)
+    if closed:
+        raise Unavailable(
+            f"{closed} of {len(services)} endpoints are closed, as the broker starts or stops"
+        )
+    return f"The broker listens at all of its endpoints ({len(services)})."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
 from twisted.application.service import Service
@@ -105,11 +106,11 @@ class PartTests(SynchronousTestCase):
         return str(self.assertRaises(Unavailable, check))
 
     def test_event_loop(self) -> None:
-        self.assertIn("late by 0.250 s", health.event_loop(part_with())())
+        self.assertIn("late by 0.250 s", health.event_loop(part_with()))
 
     def test_writer(self) -> None:
         part: Any = Part()
-        check = health.writer(part)
+        check = partial(health.writer, part)
         part.seconds = 10.0
         self.assertIn("7 operations wait", check())
         part.seconds = 10.0 + 1
@@ -117,27 +118,27 @@ class PartTests(SynchronousTestCase):
 
     def test_disk(self) -> None:
         part: Any = Part()
-        check = health.disk(cast(DiskSpace, part))
+        check = partial(health.disk, cast(DiskSpace, part))
         self.assertIn("has room", check())
         part.problem = "it is full"
         self.assertEqual(self.fault(check), "it is full")
 
     def test_bus(self) -> None:
-        self.assertIn("is at 89%", health.bus(part_with({"a": 0.89, "b": 0.0}))())
-        self.assertIn("is at 0%", health.bus(part_with())())
-        said = self.fault(health.bus(part_with({"b": 0.9, "c": 0.5, "a": 1.0})))
+        self.assertIn("is at 89%", health.bus(part_with({"a": 0.89, "b": 0.0})))
+        self.assertIn("is at 0%", health.bus(part_with()))
+        said = self.fault(partial(health.bus, part_with({"b": 0.9, "c": 0.5, "a": 1.0})))
         self.assertIn("nearly full: a, b;", said)
 
     def test_names(self) -> None:
         part: Any = Part()
-        check = health.names(part)
+        check = partial(health.names, part)
         self.assertIn("3 lookups", check())
         part.problem = "no name server can be reached"
         self.assertIn("no name server", self.fault(check))
 
     def test_listeners(self) -> None:
         first, second = services = [Service(), Service()]
-        check = health.listeners(lambda: services)
+        check = partial(health.listeners, services)
         first.startService()
         self.assertIn("1 of 2 endpoints are closed", self.fault(check))
         second.startService()
