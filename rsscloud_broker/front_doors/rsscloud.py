@@ -101,15 +101,15 @@ class RssCloud:
     async def register(self, fields: Mapping[str, str], topics: Sequence[str], caller: str) -> None:
         """Subscribe a callback to topics; the registration succeeds if one topic succeeds.
 
-        :param fields: the fields of the registration, for ``wire.rsscloud.registration``.
+        :param fields: the fields of the registration, for ``wire.rsscloud.intents_of``.
         :param caller: the address that the request came from.
         :raises BadRegistration: no subscription was made; the text is for the client.
         :raises Limited: a limit on requests refused at least one topic.
         """
         # Protocols that carry content are left out: a registration cannot say how to sign it.
         offered = self._broker.protocols - self._broker.content_protocols
-        wanted = rsscloud.registration(fields, topics, caller, offered)
-        attempts = [partial(self._subscribe, intent) for intent in wanted.intents()]
+        wanted = rsscloud.intents_of(fields, topics, caller, offered)
+        attempts = [partial(self._subscribe, intent) for intent in wanted]
         await RegistrationAttempts(attempts, self._clock).require_one_success()
 
     async def _subscribe(self, intent: Intent) -> BadRegistration | None:

@@ -1,7 +1,7 @@
 """Reads rssCloud registrations and pings, and writes the sentences with which they are answered.
 
 A registration arrives as a form, as XML-RPC parameters or as a SOAP call; all three end in
-:func:`registration`.  Clients compare some of the sentences, so those must not change.  Sources:
+:func:`intents_of`.  Clients compare some of the sentences, so those must not change.  Sources:
 "SOAP meets RSS", the implementor's guide to rssCloud, and the answers of today's servers.
 """
 
@@ -13,8 +13,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from ipaddress import AddressValueError, IPv6Address
 from typing import Any
 from xml.sax.saxutils import quoteattr
-
-from attrs import frozen
 
 from rsscloud_broker.model import Callback, Intent
 from rsscloud_broker.model.hosts import host_of
@@ -79,28 +77,6 @@ class Limited(BadRegistration):
         self.retry_after = retry_after
 
 
-@frozen
-class Registration:
-    """A subscriber's registration of one callback for several topics.
-
-    :ivar challenge: whether the callback is verified by a challenge, as the caller may not own it.
-    :ivar source: the address that the request came from.
-    """
-
-    topics: tuple[str, ...]
-    callback: Callback
-    challenge: bool
-    source: str
-
-    def intents(self) -> list[Intent]:
-        """The intents of the registration, one for each topic."""
-        return [
-            # It lasts 25 hours, as subscribers renew it every 24.
-            Intent(topic, self.callback, 90_000, self.challenge, self.source)
-            for topic in self.topics
-        ]
-
-
 def missing(names: Iterable[str]) -> str:
     """The sentence for missing parameters."""
     return f"The following parameters were missing from the request body: {', '.join(names)}."
@@ -152,10 +128,10 @@ def limited(what: str, reason: str, seconds: int) -> str:
     return f"The {what} was not accepted because {reason}. Try again in {seconds} seconds."
 
 
-def registration(
+def intents_of(
     fields: Mapping[str, str], topics: Iterable[str], caller: str, protocols: Collection[str]
-) -> Registration:
-    """Make a registration from its fields.
+) -> list[Intent]:
+    """Make the intents of a registration, one for each topic, from its fields.
 
     :param fields: ``notifyProcedure``, ``port``, ``path``, ``protocol`` and ``domain`` as the
         client sent them; absent ones may be left out.
@@ -187,7 +163,9 @@ def registration(
     challenge = bool(domain) and not (
         procedure and caller and _host_in_url(host) == _host_in_url(caller)
     )
-    return Registration(distinct_topics, Callback(url, protocol, procedure), challenge, caller)
+    callback = Callback(url, protocol, procedure)
+    # A registration lasts 25 hours, as subscribers renew it every 24.
+    return [Intent(topic, callback, 90_000, challenge, caller) for topic in distinct_topics]
 
 
 def distinct(topics: Iterable[str]) -> tuple[str, ...]:
@@ -259,7 +237,7 @@ def fields_from_parameters(
     They are ``(notifyProcedure, port, path, protocol, urlList[, domain])``; the port is an int or
     a string, the list an array or one string.
 
-    :returns: the fields and the topics, for :func:`registration`.
+    :returns: the fields and the topics, for :func:`intents_of`.
     :raises BadRegistration: there are too few or too many parameters, or one has a wrong type.
     """
     check_count(procedure, parameters, 5, 6)
@@ -269,7 +247,7 @@ def fields_from_parameters(
 def fields_from_values(values: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
     """Read the parameters of a pleaseNotify call by name, as in SOAP.
 
-    :returns: the fields and the topics, for :func:`registration`.
+    :returns: the fields and the topics, for :func:`intents_of`.
     :raises BadRegistration: a parameter has a wrong type.
     """
     fields = {

@@ -19,8 +19,8 @@ from rsscloud_broker.wire.rsscloud import (
     distinct,
     fields_from_parameters,
     fields_from_values,
+    intents_of,
     limited,
-    registration,
     result_document,
     topics_of_form,
     unreadable,
@@ -35,16 +35,16 @@ FIELDS = {"port": "80", "path": "/n", "protocol": "http-post"}
 
 class RegistrationTests(SynchronousTestCase):
     def test_intents(self) -> None:
-        found = registration({**FIELDS, "domain": "r.example"}, [FEED, "x"], "::1", PROTOCOLS)
+        found = intents_of({**FIELDS, "domain": "r.example"}, [FEED, "x"], "::1", PROTOCOLS)
         callback = Callback("http://r.example:80/n", "http-post")
         self.assertEqual(
-            found.intents(),
+            found,
             [Intent(topic, callback, 90_000, True, "::1") for topic in (FEED, "x")],
         )
 
     def test_only_a_domain_is_challenged(self) -> None:
         for domain in ("", " ", "\t"):
-            found = registration({**FIELDS, "domain": domain}, [FEED], "192.0.2.1", PROTOCOLS)
+            (found,) = intents_of({**FIELDS, "domain": domain}, [FEED], "192.0.2.1", PROTOCOLS)
             self.assertFalse(found.challenge)
 
     def test_own_address_as_the_domain(self) -> None:
@@ -63,19 +63,19 @@ class RegistrationTests(SynchronousTestCase):
                         "notifyProcedure": "n",
                         "domain": domain,
                     }
-                    found = registration(fields, [FEED], caller, PROTOCOLS)
+                    (found,) = intents_of(fields, [FEED], caller, PROTOCOLS)
                     is_called = protocol in {"xml-rpc", "soap"} and domain in own
                     self.assertEqual(found.challenge, not is_called, (protocol, domain))
 
     def test_ports(self) -> None:
         for port in ("1", "00080", "65535"):
-            found = registration({**FIELDS, "port": port}, [FEED], "::1", PROTOCOLS)
+            (found,) = intents_of({**FIELDS, "port": port}, [FEED], "::1", PROTOCOLS)
             self.assertEqual(found.callback.url, f"http://[::1]:{int(port)}/n")
 
     def test_procedures(self) -> None:
         for procedure in ("notify", "river.notify", "a/b:c.d-e_1", "_", "1.x", "x" * 255):
             fields = {**FIELDS, "protocol": "xml-rpc", "notifyProcedure": procedure}
-            found = registration(fields, [FEED], "::1", PROTOCOLS)
+            (found,) = intents_of(fields, [FEED], "::1", PROTOCOLS)
             self.assertEqual(found.callback.procedure, procedure)
 
     def test_secure(self) -> None:
@@ -89,7 +89,8 @@ class RegistrationTests(SynchronousTestCase):
                         "domain": f"{scheme}r.example",
                         "notifyProcedure": "n",
                     }
-                    url = registration(fields, [FEED], "::1", PROTOCOLS).callback.url
+                    (found,) = intents_of(fields, [FEED], "::1", PROTOCOLS)
+                    url = found.callback.url
                     secure = "https-post" in protocol or port == "443" or "s" in scheme.lower()
                     self.assertEqual(url, f"http{'s' * secure}://r.example:{port}/n")
 
@@ -108,7 +109,7 @@ class RegistrationTests(SynchronousTestCase):
     def test_a_callback_is_where_it_says(self, fields: dict[str, str]) -> None:
         """Whatever the other fields are, the callback's host is the one in the domain."""
         try:
-            found = registration(fields, [FEED], "192.0.2.1", PROTOCOLS)
+            (found,) = intents_of(fields, [FEED], "192.0.2.1", PROTOCOLS)
         except BadRegistration as error:
             self.assertTrue(str(error))
             return
@@ -146,10 +147,10 @@ class TopicsTests(SynchronousTestCase):
         distinct(["x" * MAX_URL])
         self.assertRaises(BadRegistration, distinct, [FEED, "x" * (MAX_URL + 1)])
         fits = MAX_URL - len("http://[::1]:80/")
-        found = registration({**FIELDS, "path": "x" * fits}, [FEED], "::1", PROTOCOLS)
+        (found,) = intents_of({**FIELDS, "path": "x" * fits}, [FEED], "::1", PROTOCOLS)
         self.assertEqual(len(found.callback.url), MAX_URL)
         longer = {**FIELDS, "path": "x" * (fits + 1)}
-        error = self.assertRaises(BadRegistration, registration, longer, [FEED], "::1", PROTOCOLS)
+        error = self.assertRaises(BadRegistration, intents_of, longer, [FEED], "::1", PROTOCOLS)
         self.assertEqual(str(error), "The URL of a callback may have at most 2048 characters.")
 
 
