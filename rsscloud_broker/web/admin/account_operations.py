@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from rsscloud_broker.interfaces import IAdministration
 from rsscloud_broker.web.admin import shapes
-from rsscloud_broker.web.admin.api_operation import OperationForm, operation
+from rsscloud_broker.web.admin.api_operation import Administrator, OperationForm, operation
 from rsscloud_broker.web.admin.asked import (
     ByName,
     ByNameWithReason,
@@ -25,27 +24,25 @@ _MEGABYTE: Final = 1_000_000
 
 
 @operation("/accounts", limit=10)
-async def accounts(
-    verbs: IAdministration, _: str, asked: PageByName, now: float
-) -> shapes.Accounts:
+async def accounts(by: Administrator, asked: PageByName) -> shapes.Accounts:
     """List the accounts."""
-    found = await verbs.accounts.accounts(clean(asked.after), asked.limit)
+    found = await by.verbs.accounts.accounts(clean(asked.after), asked.limit)
     following = found[-1].name if len(found) == asked.limit else None
     return shapes.Accounts(items=[shape_of(shapes.Account, one) for one in found], next=following)
 
 
 @operation("/account", name="anna")
-async def account(verbs: IAdministration, _: str, asked: ByName, now: float) -> shapes.Account:
+async def account(by: Administrator, asked: ByName) -> shapes.Account:
     """Show an account."""
-    return shape_of(shapes.Account, await verbs.accounts.account(asked.name))
+    return shape_of(shapes.Account, await by.verbs.accounts.account(asked.name))
 
 
 @operation("/account/published", name="anna")
-async def published(verbs: IAdministration, _: str, asked: ByName, now: float) -> shapes.Works:
+async def published(by: Administrator, asked: ByName) -> shapes.Works:
     """List the newest that an account publishes, and what was taken down of it."""
-    owner = await verbs.accounts.account(asked.name)
-    works = await verbs.published(owner.name)
-    removed = await verbs.taken_down(owner.name, owner.created_at)
+    owner = await by.verbs.accounts.account(asked.name)
+    works = await by.verbs.published(owner.name)
+    removed = await by.verbs.taken_down(owner.name, owner.created_at)
     return shapes.Works(
         items=[shape_of(shapes.Work, one) for one in works],
         taken_down=[shape_of(shapes.Change, one) for one in removed],
@@ -53,10 +50,10 @@ async def published(verbs: IAdministration, _: str, asked: ByName, now: float) -
 
 
 @operation("/accounts", OperationForm(PAGE, "Invite", "The account is made."), name="berta")
-async def invite(verbs: IAdministration, by: str, asked: Invite, _: float) -> shapes.Invitation:
+async def invite(by: Administrator, asked: Invite) -> shapes.Invitation:
     """Make an account, and a link by which its owner signs in once and chooses a password."""
     is_admin = asked.role == "administrator"
-    made = await verbs.accounts.invite(by, asked.name, is_admin, asked.reason)
+    made = await by.verbs.accounts.invite(by.name, asked.name, is_admin, asked.reason)
     return shape_of(shapes.Invitation, made)
 
 
@@ -72,11 +69,11 @@ async def invite(verbs: IAdministration, by: str, asked: Invite, _: float) -> sh
     name="anna",
     reason="the password is lost",
 )
-async def reset(
-    verbs: IAdministration, by: str, asked: ByNameWithReason, _: float
-) -> shapes.Invitation:
+async def reset(by: Administrator, asked: ByNameWithReason) -> shapes.Invitation:
     """Replace the password of an account by a new link to sign in."""
-    return shape_of(shapes.Invitation, await verbs.accounts.reset(by, asked.name, asked.reason))
+    return shape_of(
+        shapes.Invitation, await by.verbs.accounts.reset(by.name, asked.name, asked.reason)
+    )
 
 
 @operation(
@@ -89,19 +86,17 @@ async def reset(
     name="anna",
     reason="it sends spam",
 )
-async def disable(verbs: IAdministration, by: str, asked: Disable, _: float) -> shapes.Done:
+async def disable(by: Administrator, asked: Disable) -> None:
     """Keep everybody out of an account; what it has published stays."""
-    await verbs.accounts.disable(by, asked.name, asked.reason)
-    return shapes.Done()
+    await by.verbs.accounts.disable(by.name, asked.name, asked.reason)
 
 
 @operation(
     "/accounts/enable", OperationForm(PAGE, "Enable it", "The account is enabled."), name="anna"
 )
-async def enable(verbs: IAdministration, by: str, asked: ByNameWithReason, _: float) -> shapes.Done:
+async def enable(by: Administrator, asked: ByNameWithReason) -> None:
     """Let the owner of a disabled account in again."""
-    await verbs.accounts.enable(by, asked.name, asked.reason)
-    return shapes.Done()
+    await by.verbs.accounts.enable(by.name, asked.name, asked.reason)
 
 
 @operation(
@@ -109,12 +104,9 @@ async def enable(verbs: IAdministration, by: str, asked: ByNameWithReason, _: fl
     OperationForm(PAGE, "Make it an administrator", "The account is an administrator's now."),
     name="anna",
 )
-async def promote(
-    verbs: IAdministration, by: str, asked: ByNameWithReason, _: float
-) -> shapes.Done:
+async def promote(by: Administrator, asked: ByNameWithReason) -> None:
     """Make an account an administrator's."""
-    await verbs.accounts.set_role(by, asked.name, is_admin=True, reason=asked.reason)
-    return shapes.Done()
+    await by.verbs.accounts.set_role(by.name, asked.name, is_admin=True, reason=asked.reason)
 
 
 @operation(
@@ -122,10 +114,9 @@ async def promote(
     OperationForm(PAGE, "Make it an ordinary account", "The account is an ordinary one now."),
     name="anna",
 )
-async def demote(verbs: IAdministration, by: str, asked: ByNameWithReason, _: float) -> shapes.Done:
+async def demote(by: Administrator, asked: ByNameWithReason) -> None:
     """Make an administrator's account an ordinary one."""
-    await verbs.accounts.set_role(by, asked.name, is_admin=False, reason=asked.reason)
-    return shapes.Done()
+    await by.verbs.accounts.set_role(by.name, asked.name, is_admin=False, reason=asked.reason)
 
 
 @operation(
@@ -134,11 +125,10 @@ async def demote(verbs: IAdministration, by: str, asked: ByNameWithReason, _: fl
     name="anna",
     megabytes=500,
 )
-async def set_limit(verbs: IAdministration, by: str, asked: Limit, _: float) -> shapes.Done:
+async def set_limit(by: Administrator, asked: Limit) -> None:
     """Set how much each application may store for an account."""
     max_bytes = asked.megabytes * _MEGABYTE or None
-    await verbs.accounts.set_limit(by, asked.name, max_bytes, asked.reason)
-    return shapes.Done()
+    await by.verbs.accounts.set_limit(by.name, asked.name, max_bytes, asked.reason)
 
 
 @operation(
@@ -152,9 +142,6 @@ async def set_limit(verbs: IAdministration, by: str, asked: Limit, _: float) -> 
     name="anna",
     reason="its owner asked for it",
 )
-async def remove_account(
-    verbs: IAdministration, by: str, asked: ByNameWithReason, _: float
-) -> shapes.Done:
+async def remove_account(by: Administrator, asked: ByNameWithReason) -> None:
     """Remove an account, with all that it has published."""
-    await verbs.accounts.remove(by, asked.name, asked.reason)
-    return shapes.Done()
+    await by.verbs.accounts.remove(by.name, asked.name, asked.reason)

@@ -99,8 +99,7 @@ class Api:
             caller = await self._require_administrator(request)
             operation, path_values = _find_operation(request)
             asked = _read_asked(request, operation, path_values)
-            now = self._console.clock.wall_seconds()
-            found = await operation.run(self._console.verbs, caller.name, asked, now)
+            found = await operation.run(self._console.administrator(caller), asked)
         except Unadministrable as error:
             return _answer_problem(request, 404 if error.missing else 422, sentence(str(error)))
         return Answer(msgspec.json.encode(found), _JSON, headers=NO_STORE)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from inspect import getdoc
+from types import NoneType
 from typing import Any, get_type_hints
 
 import msgspec
@@ -16,8 +17,23 @@ from attrs import field, frozen
 from rsscloud_broker.interfaces import IAdministration
 from rsscloud_broker.web.admin import shapes
 
-#: Does an operation: takes the verbs, the name of the account, what is asked, and the time.
-Run = Callable[[IAdministration, str, Any, float], Awaitable[shapes.Shape]]
+
+@frozen
+class Administrator:
+    """Who does an operation.
+
+    :ivar verbs: what administrators can do.
+    :ivar name: the name of the account.
+    :ivar now: the present time, in seconds since the epoch.
+    """
+
+    verbs: IAdministration
+    name: str
+    now: float
+
+
+#: Does an operation, given what is asked; what returns nothing answers that it is done.
+Run = Callable[[Administrator, Any], Awaitable[shapes.Shape | None]]
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -56,9 +72,13 @@ class Operation:
     help: str
     asks: type[Asked]
     answers: type[shapes.Shape]
-    run: Run = field(repr=False)
+    _run: Run = field(repr=False)
     example: Mapping[str, Any] = field(factory=dict)
     form: OperationForm | None = None
+
+    async def run(self, by: Administrator, asked: Any) -> shapes.Shape:
+        """Do it; the answer."""
+        return await self._run(by, asked) or shapes.Done()
 
     @property
     def method(self) -> str:
@@ -76,13 +96,14 @@ def operation(
     """Make an operation of a function.
 
     Its name is that of the function, its help is the docstring, and what it takes and answers are
-    the types of the third argument and of the result.
+    the types of the second argument and of the result.
 
     :param example: an example of what it takes.
     """
 
     def make(run: Run) -> Operation:
-        *_, asks, _now, answers = get_type_hints(run).values()
+        _, asks, answers = get_type_hints(run).values()
+        answers = shapes.Done if answers is NoneType else answers
         name = run.__name__.replace("_", "-")
         return Operation(name, path, getdoc(run) or "", asks, answers, run, example, form)
 

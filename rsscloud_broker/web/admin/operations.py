@@ -1,9 +1,10 @@
 """The operations of administrators: what each takes, and what it does.
 
 An operation takes an instance of an ``Asked`` class, calls the verbs of administrators, and returns
-a JSON object of ``shapes``.  The API routes and checks requests by ``OPERATIONS``; the document at
-``/api``, the commands ``rsscloud-broker admin`` and the forms of the console are made from it too.
-So they cannot differ.
+a JSON object of ``shapes``, or nothing if there is nothing to say but that it is done.
+
+The API routes and checks requests by ``OPERATIONS``; the document at ``/api``, the commands
+``rsscloud-broker admin`` and the forms of the console are made from it too.  So they cannot differ.
 """
 
 from __future__ import annotations
@@ -12,10 +13,14 @@ from datetime import UTC, datetime
 from typing import Final
 
 from rsscloud_broker.errors import Unadministrable
-from rsscloud_broker.interfaces import IAdministration
 from rsscloud_broker.model.administration import SubscriptionFilter
 from rsscloud_broker.web.admin import account_operations, shapes
-from rsscloud_broker.web.admin.api_operation import Operation, OperationForm, operation
+from rsscloud_broker.web.admin.api_operation import (
+    Administrator,
+    Operation,
+    OperationForm,
+    operation,
+)
 from rsscloud_broker.web.admin.asked import (
     Announce,
     BlockPage,
@@ -47,28 +52,24 @@ _FEED: Final = "http://feeds.example/rss.xml"
 
 
 @operation("/state")
-async def state(verbs: IAdministration, _: str, asked: Nothing, now: float) -> shapes.State:
+async def state(by: Administrator, asked: Nothing) -> shapes.State:
     """Show how busy the broker is, and its processes."""
-    return shapes.state(await verbs.state())
+    return shapes.state(await by.verbs.state())
 
 
 @operation("/subscriptions", topic=_FEED, state="active", limit=10)
-async def subscriptions(
-    verbs: IAdministration, _: str, asked: Find, now: float
-) -> shapes.Subscriptions:
+async def subscriptions(by: Administrator, asked: Find) -> shapes.Subscriptions:
     """Find subscriptions by topic, host, protocol and state."""
     wanted = SubscriptionFilter(asked.topic, asked.host, clean(asked.protocol), asked.state)
-    page = await verbs.find_subscriptions(wanted, asked.after, asked.limit)
-    items = [shapes.subscription(one, now) for one in page.subscriptions]
+    page = await by.verbs.find_subscriptions(wanted, asked.after, asked.limit)
+    items = [shapes.subscription(one, by.now) for one in page.subscriptions]
     return shapes.Subscriptions(items=items, next=page.after)
 
 
 @operation("/subscriptions/{id}", id=1)
-async def subscription(
-    verbs: IAdministration, _: str, asked: ById, now: float
-) -> shapes.SubscriptionDetails:
+async def subscription(by: Administrator, asked: ById) -> shapes.SubscriptionDetails:
     """Show a subscription with its last failures."""
-    return shapes.details(await verbs.subscription(asked.id), now)
+    return shapes.details(await by.verbs.subscription(asked.id), by.now)
 
 
 @operation(
@@ -82,11 +83,9 @@ async def subscription(
     id=1,
     reason="its server is back",
 )
-async def redeliver(
-    verbs: IAdministration, account: str, asked: ByIdWithReason, now: float
-) -> shapes.SubscriptionDetails:
+async def redeliver(by: Administrator, asked: ByIdWithReason) -> shapes.SubscriptionDetails:
     """Notify a subscriber now."""
-    return shapes.details(await verbs.redeliver(account, asked.id, asked.reason), now)
+    return shapes.details(await by.verbs.redeliver(by.name, asked.id, asked.reason), by.now)
 
 
 @operation(
@@ -98,12 +97,10 @@ async def redeliver(
     ),
     id=1,
 )
-async def mark(
-    verbs: IAdministration, account: str, asked: ByIdWithReason, now: float
-) -> shapes.SubscriptionDetails:
+async def mark(by: Administrator, asked: ByIdWithReason) -> shapes.SubscriptionDetails:
     """Mark a subscription: the next sweep, at the top of the hour, removes it."""
-    await verbs.mark(account, asked.id, asked.reason)
-    return shapes.details(await verbs.subscription(asked.id), now)
+    await by.verbs.mark(by.name, asked.id, asked.reason)
+    return shapes.details(await by.verbs.subscription(asked.id), by.now)
 
 
 @operation(
@@ -113,12 +110,10 @@ async def mark(
     ),
     id=1,
 )
-async def unmark(
-    verbs: IAdministration, account: str, asked: ByIdWithReason, now: float
-) -> shapes.SubscriptionDetails:
+async def unmark(by: Administrator, asked: ByIdWithReason) -> shapes.SubscriptionDetails:
     """Take the mark from a subscription, which then stays, and forget its failures."""
-    await verbs.unmark(account, asked.id, asked.reason)
-    return shapes.details(await verbs.subscription(asked.id), now)
+    await by.verbs.unmark(by.name, asked.id, asked.reason)
+    return shapes.details(await by.verbs.subscription(asked.id), by.now)
 
 
 @operation(
@@ -132,18 +127,15 @@ async def unmark(
     id=2,
     reason="a test",
 )
-async def remove(
-    verbs: IAdministration, account: str, asked: ByIdWithReason, _: float
-) -> shapes.Done:
+async def remove(by: Administrator, asked: ByIdWithReason) -> None:
     """Remove a subscription; the subscriber is not notified."""
-    await verbs.remove_subscription(account, asked.id, asked.reason)
-    return shapes.Done()
+    await by.verbs.remove_subscription(by.name, asked.id, asked.reason)
 
 
 @operation("/topic", url=_FEED)
-async def topic(verbs: IAdministration, _: str, asked: ByUrl, now: float) -> shapes.Topic:
+async def topic(by: Administrator, asked: ByUrl) -> shapes.Topic:
     """Show a topic: its fetches, its polls and what its feed says."""
-    return shapes.topic(await verbs.topic(asked.url))
+    return shapes.topic(await by.verbs.topic(asked.url))
 
 
 @operation(
@@ -151,11 +143,9 @@ async def topic(verbs: IAdministration, _: str, asked: ByUrl, now: float) -> sha
     OperationForm("/admin/topic", "Fetch it now", "The topic has been fetched."),
     url=_FEED,
 )
-async def read(
-    verbs: IAdministration, account: str, asked: ByUrlWithReason, _: float
-) -> shapes.Reading:
+async def read(by: Administrator, asked: ByUrlWithReason) -> shapes.Reading:
     """Fetch a topic now; its subscribers are notified if it has changed."""
-    found = await verbs.read_topic(account, asked.url, asked.reason)
+    found = await by.verbs.read_topic(by.name, asked.url, asked.reason)
     status = None if found.status is None else shapes.status(found.status)
     return shape_of(shapes.Reading, found, status=status)
 
@@ -171,10 +161,10 @@ async def read(
     url="http://feeds.example/old.xml",
     reason="its site is gone",
 )
-async def end(verbs: IAdministration, account: str, asked: End, _: float) -> shapes.Topic:
+async def end(by: Administrator, asked: End) -> shapes.Topic:
     """End a topic: its subscribers are notified, with the reason, and it is fetched no more."""
-    await verbs.end_topic(account, asked.url, asked.reason)
-    return shapes.topic(await verbs.topic(asked.url))
+    await by.verbs.end_topic(by.name, asked.url, asked.reason)
+    return shapes.topic(await by.verbs.topic(asked.url))
 
 
 @operation(
@@ -189,10 +179,9 @@ async def end(verbs: IAdministration, account: str, asked: End, _: float) -> sha
     url="http://feeds.example/spam.xml",
     reason="it is spam",
 )
-async def take_down(verbs: IAdministration, account: str, asked: End, _: float) -> shapes.Done:
+async def take_down(by: Administrator, asked: End) -> None:
     """Delete what somebody has published with an application of this broker."""
-    await verbs.take_down(account, asked.url, asked.reason)
-    return shapes.Done()
+    await by.verbs.take_down(by.name, asked.url, asked.reason)
 
 
 @operation(
@@ -204,12 +193,10 @@ async def take_down(verbs: IAdministration, account: str, asked: End, _: float) 
     ),
     url="http://feeds.example/ended.xml",
 )
-async def revive(
-    verbs: IAdministration, account: str, asked: ByUrlWithReason, _: float
-) -> shapes.Topic:
+async def revive(by: Administrator, asked: ByUrlWithReason) -> shapes.Topic:
     """Revive an ended topic."""
-    await verbs.revive_topic(account, asked.url, asked.reason)
-    return shapes.topic(await verbs.topic(asked.url))
+    await by.verbs.revive_topic(by.name, asked.url, asked.reason)
+    return shapes.topic(await by.verbs.topic(asked.url))
 
 
 @operation(
@@ -223,16 +210,16 @@ async def revive(
     url="http://feeds.example/moving.xml",
     to="http://feeds.example/moved.xml",
 )
-async def move(verbs: IAdministration, account: str, asked: Move, _: float) -> shapes.Topic:
+async def move(by: Administrator, asked: Move) -> shapes.Topic:
     """Move a topic with its subscriptions to another URL."""
-    await verbs.move_topic(account, asked.url, asked.to, asked.reason)
-    return shapes.topic(await verbs.topic(asked.to))
+    await by.verbs.move_topic(by.name, asked.url, asked.to, asked.reason)
+    return shapes.topic(await by.verbs.topic(asked.to))
 
 
 @operation("/hosts", limit=10)
-async def hosts(verbs: IAdministration, _: str, asked: PageByName, now: float) -> shapes.Breakers:
+async def hosts(by: Administrator, asked: PageByName) -> shapes.Breakers:
     """List the hosts whose circuit breakers are open."""
-    found = await verbs.hosts(clean(asked.after), asked.limit)
+    found = await by.verbs.hosts(clean(asked.after), asked.limit)
     following = found[-1].host if len(found) == asked.limit else None
     return shapes.Breakers(items=[shape_of(shapes.Breaker, one) for one in found], next=following)
 
@@ -244,19 +231,16 @@ async def hosts(verbs: IAdministration, _: str, asked: PageByName, now: float) -
     ),
     host="reader.example",
 )
-async def close_breaker(
-    verbs: IAdministration, account: str, asked: CloseBreaker, _: float
-) -> shapes.Done:
+async def close_breaker(by: Administrator, asked: CloseBreaker) -> None:
     """Call a host again at once, although it did not answer before."""
-    await verbs.close_breaker(account, asked.host, asked.reason)
-    return shapes.Done()
+    await by.verbs.close_breaker(by.name, asked.host, asked.reason)
 
 
 @operation("/blocks", kind="host")
-async def blocks(verbs: IAdministration, _: str, asked: BlockPage, now: float) -> shapes.Blocks:
+async def blocks(by: Administrator, asked: BlockPage) -> shapes.Blocks:
     """List the blocks."""
     kind, _space, name = clean(asked.after).partition(" ")
-    found = await verbs.blocks(asked.kind, (kind, name), asked.limit)
+    found = await by.verbs.blocks(asked.kind, (kind, name), asked.limit)
     last = found[-1] if len(found) == asked.limit else None
     following = None if last is None else f"{last.kind} {last.object}"
     return shapes.Blocks(items=[shape_of(shapes.Block, one) for one in found], next=following)
@@ -269,10 +253,10 @@ async def blocks(verbs: IAdministration, _: str, asked: BlockPage, now: float) -
     object="spam.example",
     reason="it sends spam",
 )
-async def block(verbs: IAdministration, account: str, asked: NewBlock, _: float) -> shapes.Block:
+async def block(by: Administrator, asked: NewBlock) -> shapes.Block:
     """Block a host, a topic or a source, or replace the reason of a block."""
     return shape_of(
-        shapes.Block, await verbs.block(account, asked.kind, asked.object, asked.reason)
+        shapes.Block, await by.verbs.block(by.name, asked.kind, asked.object, asked.reason)
     )
 
 
@@ -282,18 +266,15 @@ async def block(verbs: IAdministration, account: str, asked: NewBlock, _: float)
     kind="source",
     object="192.0.2.0/24",
 )
-async def unblock(verbs: IAdministration, account: str, asked: LiftBlock, _: float) -> shapes.Done:
+async def unblock(by: Administrator, asked: LiftBlock) -> None:
     """Lift a block."""
-    await verbs.unblock(account, asked.kind, asked.object, asked.reason)
-    return shapes.Done()
+    await by.verbs.unblock(by.name, asked.kind, asked.object, asked.reason)
 
 
 @operation("/announcements")
-async def announcements(
-    verbs: IAdministration, _: str, asked: Page, now: float
-) -> shapes.Announcements:
+async def announcements(by: Administrator, asked: Page) -> shapes.Announcements:
     """List the announcements."""
-    found = await verbs.announcements(asked.after, asked.limit)
+    found = await by.verbs.announcements(asked.after, asked.limit)
     following = found[-1].id if len(found) == asked.limit else None
     return shapes.Announcements(
         items=[shape_of(shapes.Announcement, one) for one in found], next=following
@@ -306,12 +287,10 @@ async def announcements(
     text="The broker moves on Sunday.",
     until="2099-11-22T10:30:00Z",
 )
-async def announce(
-    verbs: IAdministration, account: str, asked: Announce, _: float
-) -> shapes.Announcement:
+async def announce(by: Administrator, asked: Announce) -> shapes.Announcement:
     """Show a text on all pages."""
     times = (seconds_of(asked.since), seconds_of(asked.until))
-    return shape_of(shapes.Announcement, await verbs.announce(account, asked.text, *times))
+    return shape_of(shapes.Announcement, await by.verbs.announce(by.name, asked.text, *times))
 
 
 @operation(
@@ -319,18 +298,15 @@ async def announce(
     OperationForm("/admin/announcements", "Withdraw", "The announcement is withdrawn."),
     id=1,
 )
-async def withdraw(
-    verbs: IAdministration, account: str, asked: ByIdWithReason, _: float
-) -> shapes.Done:
+async def withdraw(by: Administrator, asked: ByIdWithReason) -> None:
     """Remove an announcement."""
-    await verbs.withdraw(account, asked.id, asked.reason)
-    return shapes.Done()
+    await by.verbs.withdraw(by.name, asked.id, asked.reason)
 
 
 @operation("/changes", limit=10)
-async def changes(verbs: IAdministration, _: str, asked: Page, now: float) -> shapes.Changes:
+async def changes(by: Administrator, asked: Page) -> shapes.Changes:
     """List what administrators did, the newest first."""
-    found = await verbs.changes(asked.after or None, asked.limit)
+    found = await by.verbs.changes(asked.after or None, asked.limit)
     following = found[-1].id if len(found) == asked.limit else None
     return shapes.Changes(items=[shape_of(shapes.Change, one) for one in found], next=following)
 

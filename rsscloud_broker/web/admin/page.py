@@ -32,7 +32,7 @@ from rsscloud_broker.interfaces import (
     IStatistics,
     Route,
 )
-from rsscloud_broker.web.admin.api_operation import Asked, Operation
+from rsscloud_broker.web.admin.api_operation import Administrator, Asked, Operation
 from rsscloud_broker.web.admin.elements import path
 from rsscloud_broker.web.admin.forms import form, objects, read_form
 from rsscloud_broker.web.admin.operations import OPERATIONS
@@ -92,6 +92,10 @@ class Console:
             parts.event_log,
             parts.running,
         )
+
+    def administrator(self, caller: Caller) -> Administrator:
+        """A caller as the one who does an operation now."""
+        return Administrator(self.verbs, caller.name, self.clock.wall_seconds())
 
 
 @frozen
@@ -211,7 +215,7 @@ class AdminPage:
             asked = read_form(operation, partial(parameter, request))
             if operation.final and parameter(request, "sure") != "yes":
                 return await self._ask_again(caller, operation, asked)
-            answer = await operation.run(self.verbs, caller.name, asked, self.now())
+            answer = await operation.run(self.console.administrator(caller), asked)
             if shown := self.notice_after(answer):
                 return await self._page(request, caller, success=shown)
             return redirect(self.path_after(operation, asked, answer))
