@@ -28,6 +28,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from hmac import compare_digest
 from typing import Final, TypeAlias
 
+from attrs import define, field
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from twisted.web.server import Request
@@ -69,6 +70,7 @@ class ConfiguredToken:
 
 
 @implementer(IFrontDoor)
+@define(eq=False)
 class MonitoringDoor(RoutesOnly):
     """The front door for programs that watch the broker.
 
@@ -80,20 +82,11 @@ class MonitoringDoor(RoutesOnly):
 
     name = "metrics"
 
-    def __init__(
-        self,
-        registry: CollectorRegistry,
-        health: IHealth,
-        token: ConfiguredToken,
-        *,
-        further: Sequence[TokenCheck] = (),
-        own_endpoint: bool = False,
-    ) -> None:
-        self._registry = registry
-        self._health = health
-        self._configured_token = token
-        self._further = further
-        self._own_endpoint = own_endpoint
+    _registry: CollectorRegistry
+    _health: IHealth
+    _token: ConfiguredToken
+    _further: Sequence[TokenCheck] = field(default=(), kw_only=True)
+    _own_endpoint: bool = field(default=False, kw_only=True)
 
     def routes(self) -> Sequence[Route]:
         answers = {METRICS: self._show_metrics, LIVE: self._show_live, READY: self._show_ready}
@@ -118,14 +111,14 @@ class MonitoringDoor(RoutesOnly):
 
     async def _may_read(self, request: Request) -> bool:
         """Whether a request may read: by the endpoint, its sender's place, or its token."""
-        if self._own_endpoint and not self._configured_token:
+        if self._own_endpoint and not self._token:
             return True
         if isinstance(request, BoundedRequest) and request.is_local():
             return True
         token = bearer_token(request)
         if not token:
             return False
-        if await self._configured_token(token):
+        if await self._token(token):
             return True
         for check in self._further:
             if await check(token):

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from attrs import define, field
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
 
@@ -61,28 +62,16 @@ _DONE: Final = {
 }
 
 
+@define(eq=False)
 class AccountPage:
-    """Shows the page, and does what its forms ask for.
+    """Shows the page, and does what its forms ask for."""
 
-    :param files: returns all that belongs to an account; None for nothing ever.
-    """
-
-    def __init__(
-        self, parts: FrontDoorParts, accounts: IAccounts, callers: ICallers, cookies: Cookies
-    ) -> None:
-        self._parts = parts
-        self._accounts = accounts
-        self._callers = callers
-        self._cookies = cookies
-        self._actions: dict[str, Callable[[Request, Caller], Awaitable[Answer]]] = {
-            "end-session": self._end_session,
-            "end-sessions": self._end_sessions,
-            "change-password": self._change_password,
-            "add-token": self._add_token,
-            "remove-token": self._remove_token,
-            "remove-account": self._remove_account,
-        }
-        self._exporting: set[int] = set()  # the ids of accounts to which archives are being sent
+    _parts: FrontDoorParts
+    _accounts: IAccounts
+    _callers: ICallers
+    _cookies: Cookies
+    # The ids of accounts to which archives are being sent.
+    _exporting: set[int] = field(factory=set, init=False)
 
     async def show(self, request: Request, caller: Caller) -> Answer:
         """The page."""
@@ -110,7 +99,15 @@ class AccountPage:
 
     async def act(self, request: Request, caller: Caller) -> Answer:
         """Do what the field ``do`` of a form asks for; the page says what was wrong with it."""
-        action = self._actions.get(parameter(request, "do"))
+        actions: dict[str, Callable[[Request, Caller], Awaitable[Answer]]] = {
+            "end-session": self._end_session,
+            "end-sessions": self._end_sessions,
+            "change-password": self._change_password,
+            "add-token": self._add_token,
+            "remove-token": self._remove_token,
+            "remove-account": self._remove_account,
+        }
+        action = actions.get(parameter(request, "do"))
         self._callers.check_form(request, caller)
         try:
             if action is None:

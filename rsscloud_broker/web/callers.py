@@ -24,9 +24,9 @@ from zope.interface import implementer
 
 from rsscloud_broker.errors import ForgedForm, Unavailable
 from rsscloud_broker.http.answering import Answer, Answered, Answers
-from rsscloud_broker.http.requests import bearer_token, header, parameter
+from rsscloud_broker.http.requests import bearer_token, client_address, header, parameter
 from rsscloud_broker.http.tracing import TracedRequest
-from rsscloud_broker.interfaces import Caller, IAccounts, ICallers, SignedIn
+from rsscloud_broker.interfaces import Caller, IAccounts, ICallers, SignedIn, SignIn
 from rsscloud_broker.wire.web_address import MAX_URL
 
 #: The characters of a path with a query on this broker; none that a browser would leave out, and
@@ -163,6 +163,18 @@ def for_signed_in(
 def private(viewer: Caller | None) -> dict[str, str]:
     """The headers that keep caches from giving a page for one person to another."""
     return {"cache-control": "no-store"} if viewer is not None else {}
+
+
+def attempt_of(request: Request, cookies: Cookies, name: str = "", password: str = "") -> SignIn:
+    """An attempt to sign in; by a link it has neither a name nor a password."""
+    return SignIn(
+        name=name,
+        password=password,
+        source=client_address(request),
+        browser=header(request, "user-agent"),
+        known=cookies.get(request, KNOWN),
+        former=cookies.get(request, SESSION),
+    )
 
 
 def begin_session(request: Request, cookies: Cookies, signed_in: SignedIn, now: float) -> None:

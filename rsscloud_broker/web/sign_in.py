@@ -13,6 +13,7 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import quote, urlsplit
 
+from attrs import define
 from twisted.web.server import Request
 from zope.interface import implementer
 
@@ -20,7 +21,7 @@ from rsscloud_broker.accounts.administration import INVITED_PATH
 from rsscloud_broker.config import NoOptions
 from rsscloud_broker.errors import ForgedForm, SignInFailed, TooMany
 from rsscloud_broker.http.answering import Answer, Answers
-from rsscloud_broker.http.requests import client_address, header, parameter
+from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
     IAccounts,
@@ -28,14 +29,13 @@ from rsscloud_broker.interfaces import (
     IFrontDoor,
     Route,
     RoutesOnly,
-    SignIn,
 )
 from rsscloud_broker.web.account_page import AccountPage
 from rsscloud_broker.web.callers import (
-    KNOWN,
     NO_STORE,
     SESSION,
     Cookies,
+    attempt_of,
     begin_session,
     check_first_form,
     for_signed_in,
@@ -85,18 +85,14 @@ class AccountsDoor(RoutesOnly):
         return self._routes
 
 
+@define(eq=False)
 class SignInPages:
     """Answers requests to sign in and out."""
 
-    def __init__(
-        self, parts: FrontDoorParts, accounts: IAccounts, callers: ICallers, cookies: Cookies
-    ) -> None:
-        self._parts = parts
-        self._accounts = accounts
-        self._callers = callers
-        self._cookies = cookies
-        self._others_can_read = _others_can_read(parts.public_url)
-        self._uses = _uses_sentence(parts.running)
+    _parts: FrontDoorParts
+    _accounts: IAccounts
+    _callers: ICallers
+    _cookies: Cookies
 
     async def form(self, request: Request) -> Answer:
         """The form to sign in; who has signed in already is led on."""
@@ -106,14 +102,8 @@ class SignInPages:
 
     async def sign_in(self, request: Request) -> Answer:
         """Begin a session, and lead on; or the form with what was wrong."""
-        attempt = SignIn(
-            name=parameter(request, "name"),
-            password=parameter(request, "password"),
-            source=client_address(request),
-            browser=header(request, "user-agent"),
-            known=self._cookies.get(request, KNOWN),
-            former=self._cookies.get(request, SESSION),
-        )
+        name, password = parameter(request, "name"), parameter(request, "password")
+        attempt = attempt_of(request, self._cookies, name, password)
         try:
             check_first_form(request, self._cookies, self._parts.public_url)
             signed_in = await self._accounts.sign_in(attempt)
@@ -144,16 +134,17 @@ class SignInPages:
         self, request: Request, status: int, message: str = "", headers: Mapping[str, str] = {}
     ) -> Answer:
         """The page with the form, and with what was wrong."""
+        is_readable = _others_can_read(self._parts.public_url)
         page = await self._parts.pages.render(
             "Sign in",
             "sign_in.html",
             message=sentence(message) if message else "",
             removed="removed" if parameter(request, "done") == "removed" else "",
             name=parameter(request, "name"),
-            uses=self._uses,
+            uses=_uses_sentence(self._parts.running),
             next=_path_in_next(request),
             csrf=form_token(request, self._cookies),
-            open="open" if self._others_can_read else "",  # a warning, about the password
+            open="open" if is_readable else "",  # a warning, about the password
         )
         return Answer(page, status=status, headers={**NO_STORE, **headers})
 

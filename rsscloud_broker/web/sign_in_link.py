@@ -31,8 +31,8 @@ from twisted.web.server import Request
 from rsscloud_broker.accounts.administration import INVITED_PATH
 from rsscloud_broker.errors import SignInFailed
 from rsscloud_broker.http.answering import PLAIN, Answer
-from rsscloud_broker.http.requests import client_address, header, parameter
-from rsscloud_broker.interfaces import FrontDoorParts, IAccounts, SignIn
+from rsscloud_broker.http.requests import parameter
+from rsscloud_broker.interfaces import FrontDoorParts, IAccounts
 from rsscloud_broker.web import callers
 
 LINK_PATH: Final = "/signin/once"
@@ -81,16 +81,8 @@ class SignInLink:
         """Use the link up, begin a session, and lead on; or say what is wrong with the link."""
         if not (self._is_invitation or callers.seems_local(request)):
             return _not_here()
-        attempt = SignIn(
-            name="",
-            password="",
-            source=client_address(request),
-            browser=header(request, "user-agent"),
-            known=self._cookies.get(request, callers.KNOWN),
-            former=self._cookies.get(request, callers.SESSION),
-        )
         callers.check_first_form(request, self._cookies, self._parts.public_url)
-        key = parameter(request, "key")
+        key, attempt = parameter(request, "key"), callers.attempt_of(request, self._cookies)
         try:
             signed_in = await self._accounts.sign_in_by_link(key, attempt, self._kind)
         except SignInFailed:
