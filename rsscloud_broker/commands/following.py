@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
+from attrs import define
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ProcessDone, ProcessTerminated
 from twisted.internet.protocol import ProcessProtocol
@@ -152,6 +153,7 @@ async def _subscribe_at_hub(
 
 
 @implementer(IEntryHandler)
+@define(eq=False)
 class JsonLines:
     """Prints entries, each as a line of JSON.
 
@@ -161,8 +163,7 @@ class JsonLines:
     # How many entries are printed before the marker is written.
     batch = 1000
 
-    def __init__(self, nobody_reads: Deferred[None]) -> None:
-        self._nobody_reads = nobody_reads
+    _nobody_reads: Deferred[None]
 
     async def handle(self, entries: Sequence[Entry], document: str) -> None:
         """Print entries; raises ``EntryFailed`` if the reader has closed the pipe."""
@@ -178,14 +179,14 @@ class JsonLines:
 
 
 @implementer(IEntryHandler)
+@define(eq=False)
 class Exec:
     """Runs a command of the shell for each entry, with the entry as a line of JSON on stdin."""
 
     batch = 1
 
-    def __init__(self, reactor: Any, command: str) -> None:
-        self._reactor = reactor
-        self._command = command
+    _reactor: Any
+    _command: str
 
     async def handle(self, entries: Sequence[Entry], document: str) -> None:
         """Run the command for each entry in turn; raises ``EntryFailed`` if it fails."""

@@ -12,6 +12,7 @@ from functools import partial
 from io import BytesIO
 from typing import Any
 
+from attrs import define
 from twisted.internet.defer import maybeDeferred
 from twisted.internet.interfaces import IProtocol
 from twisted.python.failure import Failure
@@ -33,6 +34,7 @@ _SET_BY_AGENT = frozenset({"host", "content-length", "accept-encoding", "connect
 
 
 @implementer(IAgent)
+@define(eq=False)
 class GuardedAgent:
     """Makes HTTP requests through a guarded exchanger.
 
@@ -41,9 +43,8 @@ class GuardedAgent:
     :param decoder: undoes the content codings of answers.
     """
 
-    def __init__(self, exchanger: HTTPExchanger, decoder: BodyDecoder) -> None:
-        self._exchanger = exchanger
-        self._decoder = decoder
+    _exchanger: HTTPExchanger
+    _decoder: BodyDecoder
 
     @returns_deferred
     async def request(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias, cast
 
-from attrs import define
+from attrs import define, field
 from twisted.internet.defer import Deferred, DeferredSemaphore
 from twisted.python.failure import Failure
 
@@ -39,6 +39,7 @@ class _Turn:
     has_begun: bool = False
 
 
+@define(eq=False)
 class BodyDecoder:
     """Undoes the content codings of answers.
 
@@ -47,11 +48,10 @@ class BodyDecoder:
     :param in_thread: calls a function in a thread and returns its result.
     """
 
-    def __init__(self, limit: int, budget: AnswerBudget, in_thread: InThread) -> None:
-        self.limit = limit
-        self._budget = budget
-        self._in_thread = in_thread
-        self._turns = DeferredSemaphore(AT_A_TIME)
+    limit: int
+    _budget: AnswerBudget
+    _in_thread: InThread
+    _turns: DeferredSemaphore = field(factory=lambda: DeferredSemaphore(AT_A_TIME), init=False)
 
     async def decode(self, answer: HTTPAnswer) -> bytes:
         """The body of an answer, without its content coding.

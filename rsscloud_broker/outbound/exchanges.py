@@ -9,9 +9,9 @@ name.  A connection is kept for a moment, for further requests to the same host.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
+from attrs import define, field
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
@@ -29,6 +29,7 @@ from rsscloud_broker.util.deferreds import BreakOff, Done
 from rsscloud_broker.util.urls import is_address
 
 
+@define(eq=False)
 class HTTPExchanger:
     """Makes guarded HTTP exchanges.  The caller enforces the deadline.
 
@@ -42,28 +43,20 @@ class HTTPExchanger:
     :param idle_seconds: for how long an idle connection is kept.
     """
 
-    def __init__(
-        self,
-        reactor: Any,
-        resolve: Resolve,
-        guard: AddressGuard,
-        tls: TLSContext,
-        *,
-        seconds: float,
-        make_body: BodyMaker,
-        budget: AnswerBudget,
-        idle_limit: int = 100,
-        idle_seconds: float = 2.0,
-    ) -> None:
-        self.reactor = reactor
-        self.resolve = resolve
-        self.guard = guard
-        self.tls = tls
-        self.seconds = seconds
-        self.make_body = make_body
-        self.budget = budget
-        self._make_idle = partial(IdleConnections, reactor, idle_limit, idle_seconds)
-        self.idle_connections = self._make_idle()
+    reactor: Any
+    resolve: Resolve
+    guard: AddressGuard
+    tls: TLSContext
+    seconds: float = field(kw_only=True)
+    make_body: BodyMaker = field(kw_only=True)
+    budget: AnswerBudget = field(kw_only=True)
+    _idle_limit: int = field(default=100, kw_only=True)
+    _idle_seconds: float = field(default=2.0, kw_only=True)
+    idle_connections: IdleConnections = field(init=False)
+
+    @idle_connections.default
+    def _no_connections(self) -> IdleConnections:
+        return IdleConnections(self.reactor, self._idle_limit, self._idle_seconds)
 
     def call_anew(self) -> None:
         """Do not use existing connections for further requests; requests under way go on.
@@ -71,7 +64,7 @@ class HTTPExchanger:
         A caller that changes the guard's networks or ``make_body`` calls this.
         """
         self.idle_connections.close()
-        self.idle_connections = self._make_idle()
+        self.idle_connections = self._no_connections()
 
     def begin(self, target: Target, message: Message, done: Done[HTTPAnswer]) -> BreakOff:
         """Begin an exchange.

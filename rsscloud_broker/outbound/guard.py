@@ -18,6 +18,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
 from typing import TypeAlias
 
+from attrs import define
 from twisted.internet.defer import TimeoutError as DeadlineError
 from twisted.internet.interfaces import IReactorTime
 from zope.interface import implementer
@@ -237,6 +238,7 @@ def own_listeners(endpoints: Iterable[str]) -> Iterator[tuple[str, int]]:
 
 
 @implementer(IURLPolicy)
+@define(eq=False)
 class URLPolicy:
     """Checks the form of a URL and the addresses of its host, before the broker accepts a request
     that names the URL; see ``IURLPolicy``.  The guard checks each later connection again, since the
@@ -245,10 +247,9 @@ class URLPolicy:
     A host that cannot be looked up within three seconds is accepted.
     """
 
-    def __init__(self, resolve: Resolve, guard: AddressGuard, clock: IReactorTime) -> None:
-        self._resolve = resolve
-        self._guard = guard
-        self._clock = clock
+    _resolve: Resolve
+    _guard: AddressGuard
+    _clock: IReactorTime
 
     async def check(self, url: str) -> None:
         """Return if the URL may be called; else raise AddressRefused."""

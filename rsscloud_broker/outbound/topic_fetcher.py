@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NoReturn, TypeAlias
 
-from attrs import evolve
+from attrs import define, evolve, field
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from zope.interface import implementer
@@ -58,6 +58,7 @@ _Hops: TypeAlias = tuple[tuple[int, str], ...]
 
 
 @implementer(ITopicFetcher)
+@define(eq=False)
 class TopicFetcher:
     """Fetches topics by HTTP GET.
 
@@ -71,23 +72,13 @@ class TopicFetcher:
 
     log = Logger()
 
-    def __init__(
-        self,
-        outbound: IOutbound,
-        clock: IClock,
-        product: str,
-        page: str,
-        budget: AnswerBudget | None = None,
-        *,
-        deadline: float,
-    ) -> None:
-        self._outbound = outbound
-        self._deadline = deadline
-        self._budget = budget or AnswerBudget()
-        self._clock = clock
-        self._product = product
-        self._page = page
-        self._too_large: BoundedDict[str, bool] = BoundedDict(_MANY)
+    _outbound: IOutbound
+    _clock: IClock
+    _product: str
+    _page: str
+    _budget: AnswerBudget = field(factory=AnswerBudget)
+    _deadline: float = field(kw_only=True)
+    _too_large: BoundedDict[str, bool] = field(factory=lambda: BoundedDict(_MANY), init=False)
 
     async def fetch(
         self,
