@@ -25,7 +25,7 @@ from rsscloud_broker.config import Config
 from rsscloud_broker.delivery.options import STOP_TIMEOUT, notifications_of
 from rsscloud_broker.front_doors.monitoring import ConfiguredToken, MonitoringDoor
 from rsscloud_broker.http.certificates import Certificate
-from rsscloud_broker.http.closing import Answering
+from rsscloud_broker.http.connections import Answering
 from rsscloud_broker.http.limits import bounded_site
 from rsscloud_broker.http.listening import listener
 from rsscloud_broker.http.site import Root

@@ -2,6 +2,7 @@
 
 ``LimitedConnections`` counts connections, in total and for each address.  ``Connection`` closes a
 connection whose client does not begin a request in time, or does not read an answer in time.
+``Answering`` closes all of them when the broker stops, without losing a request.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from urllib.parse import urlsplit
 
 from attrs import Factory as Default
 from attrs import define, field
+from twisted.application.service import Service
 from twisted.internet.interfaces import (
     IAddress,
     IDelayedCall,
@@ -24,6 +26,7 @@ from twisted.internet.interfaces import (
     IReactorTime,
 )
 from twisted.internet.protocol import Factory, connectionDone
+from twisted.internet.task import deferLater
 from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
 from twisted.python.failure import Failure
 from twisted.web.http import HTTPChannel
@@ -34,6 +37,7 @@ from rsscloud_broker.http.bodies import BodyBudget
 from rsscloud_broker.http.proxies import UnnamedProxies, is_near, is_own_host
 from rsscloud_broker.http.security import SECURITY_HEADERS
 from rsscloud_broker.policy.addresses import within
+from rsscloud_broker.util.deferreds import returns_deferred
 
 #: Seconds within which a whole request must arrive; and the first one of a connection begin.
 REQUEST_TIMEOUT = 30.0
@@ -343,3 +347,58 @@ class LimitedConnections(WrappingFactory):
 def _host(connection: Connection) -> str:
     """The address of the client or proxy; empty over a UNIX socket."""
     return str(getattr(connection.transport.getPeer(), "host", ""))
+
+
+class Answering(Service):
+    """Has the broker answer the requests that it has accepted before it stops.
+
+    When it stops, each answer says that it is the last one on its connection, so that clients and
+    proxies go to another broker with their next request.  An idle connection stays open for a
+    second: its client may have sent a request that the broker has not read yet, and the
+    client's system would report a reset connection instead of an answer.  nginx has the same, as
+    ``keepalive_min_timeout``.
+
+    The service waits until each accepted request has got at least the beginning of its answer: some
+    answers, such as streams of events, never end.
+
+    :param within: for how many seconds it waits at most.
+    """
+
+    name = "answers to requests"
+
+    def __init__(self, connections: LimitedConnections, within: float) -> None:
+        self._connections = connections
+        self._clock = connections.limits.clock
+        self._within = within
+
+    def startService(self) -> None:
+        super().startService()
+        self._connections.limits.closing = False
+
+    @returns_deferred
+    async def stopService(self) -> None:
+        """Wait for the end of all requests, or of the time; close idle connections in a second."""
+        super().stopService()
+        self._connections.limits.closing = True
+        now = self._clock.seconds()
+        until, idle_until = now + self._within, now + min(1.0, self._within)
+        while (idle := self._idle_connections()) or self._has_unanswered():
+            now = self._clock.seconds()
+            if now >= idle_until:
+                for connection in idle:
+                    connection.loseConnection()
+                if now >= until or not self._has_unanswered():
+                    return
+            await deferLater(self._clock, 0.05)  # seconds until the next look
+
+    def _idle_connections(self) -> list[Connection]:
+        """The connections on which no request is being read or answered."""
+        return [one for one in self._connections.protocols if not one.wrappedProtocol.requests]
+
+    def _has_unanswered(self) -> bool:
+        """Whether some request waits for its answer."""
+        return any(
+            not request.startedWriting
+            for connection in self._connections.protocols
+            for request in connection.wrappedProtocol.requests
+        )

@@ -1,4 +1,13 @@
-"""The base class of the outbound clients: follows redirects, and applies one deadline to all."""
+"""The base class of the outbound clients, which follows redirects and applies one deadline to all;
+and the client for callbacks.
+
+A broker makes one small request to each of very many hosts.  For each request the client looks the
+host name up, has the guard check every address, connects to one of them, sends the request, and
+reads the status and a body of limited size, all under one deadline.
+
+Unlike with treq, a request to a callback needs no Deferred, unless a name is looked up, and no
+timer of its own.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +30,10 @@ from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.exchanges import HTTPExchanger
 from rsscloud_broker.outbound.expiry import Expiry
 from rsscloud_broker.outbound.guard import AddressGuard, Network
+from rsscloud_broker.outbound.http1 import HTTPAnswer, message
 from rsscloud_broker.outbound.resolver import Resolve
 from rsscloud_broker.outbound.tls import TLSContext
-from rsscloud_broker.outbound.urls import check_circle, redirected
+from rsscloud_broker.outbound.urls import check_circle, redirected, target_of
 from rsscloud_broker.policy.blocks import Blocks
 from rsscloud_broker.util.deferreds import BreakOff, Done, from_callback, nothing_to_break_off
 from rsscloud_broker.wire.websub import SIGNATURE, sign
@@ -154,6 +164,31 @@ class Client(Service, ABC):
         :param done: is called with its answer, perhaps before this returns.
         :raises OutboundError: it cannot begin.
         """
+
+
+class CallbackClient(Client):
+    """Makes guarded requests to callbacks; a body longer than ``body_limit`` is truncated."""
+
+    body = TruncatingBody
+
+    def exchange(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        done: Done[OutboundReply],
+    ) -> BreakOff:
+        """Begin one request, without redirects; ``done`` gets the reply, or the error."""
+
+        def answered(answer: HTTPAnswer | Exception) -> None:
+            if isinstance(answer, HTTPAnswer):
+                done(OutboundReply(answer.status, answer.headers(), answer.body, url))
+            else:
+                done(answer)
+
+        target = target_of(url)
+        return self._exchanger.begin(target, message(method, target, headers, body), answered)
 
 
 class _Call:

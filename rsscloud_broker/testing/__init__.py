@@ -39,6 +39,7 @@ from rsscloud_broker.testing.fakes import (
     FakeNotifier,
     FakeOutbound,
     FakePages,
+    FakeTopicView,
     RecordingBus,
     RecordingSink,
     front_door_parts,
@@ -46,7 +47,6 @@ from rsscloud_broker.testing.fakes import (
     sink_parts,
 )
 from rsscloud_broker.testing.memory import CallersThread, memory_database, memory_store
-from rsscloud_broker.testing.topic_view import FakeTopicView
 
 __all__ = [
     "CallersThread",

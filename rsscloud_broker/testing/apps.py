@@ -44,10 +44,9 @@ from rsscloud_broker.policy.rate_limits import RateLimit
 from rsscloud_broker.storage import AccountStore
 from rsscloud_broker.storage import accounts as account_rows
 from rsscloud_broker.testing.clock import Clock
-from rsscloud_broker.testing.fakes import FakeBroker, FakeOutbound, FakePages
+from rsscloud_broker.testing.fakes import FakeBroker, FakeOutbound, FakePages, FakeTopicView
 from rsscloud_broker.testing.memory import memory_database
 from rsscloud_broker.testing.parsing import parse_here
-from rsscloud_broker.testing.topic_view import FakeTopicView
 
 #: The password of every account in tests.
 PASSWORD: Final = "correct horse"  # noqa: S105 # it is for tests only

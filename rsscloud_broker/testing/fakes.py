@@ -25,6 +25,7 @@ from rsscloud_broker.interfaces import (
     IOutbound,
     IPages,
     ITopicFetcher,
+    ITopicView,
     OutboundReply,
     OutboundRequest,
     SinkParts,
@@ -40,6 +41,9 @@ from rsscloud_broker.model import (
     Outcome,
     Ping,
     Subscription,
+    TopicOverview,
+    TopicStatus,
+    TopicSummary,
     Validators,
 )
 from rsscloud_broker.model.fetching import EVERYTHING, Fetched, Wanted
@@ -47,7 +51,6 @@ from rsscloud_broker.model.ways import Way
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.testing.memory import memory_store
 from rsscloud_broker.testing.parsing import parse_here
-from rsscloud_broker.testing.topic_view import FakeTopicView
 from rsscloud_broker.wire.websub import SIGNATURE, sign
 
 
@@ -362,6 +365,46 @@ class FakePages:
         self, title: str, template: str, viewer: Caller | None = None, /, **slots: Flattenable
     ) -> bytes:
         return repr((title, template, sorted(slots.items()))).encode()
+
+
+@implementer(ITopicView)
+class FakeTopicView:
+    """A view of topics that a test puts into it.
+
+    :ivar overviews: the overviews of topics, by URL.
+    :ivar summaries: the topics that have subscriptions, in the order of their ids.
+    :ivar listed: the pings, newest first.
+    """
+
+    def __init__(self) -> None:
+        self.overviews: dict[str, TopicOverview] = {}
+        self.summaries: list[TopicSummary] = []
+        self.listed: list[Ping] = []
+
+    async def overview(self, url: str, newest: bool = False) -> TopicOverview | None:
+        return self.overviews.get(url)
+
+    async def status(self, url: str) -> TopicStatus | None:
+        found = self.overviews.get(url)
+        return None if found is None else found.status
+
+    async def watched(self, after: int, limit: int) -> Sequence[TopicSummary]:
+        return [summary for summary in self.summaries if summary.id > after][:limit]
+
+    async def beginning(self, begins: str, limit: int) -> Sequence[TopicOverview]:
+        """Topics whose URLs begin so after the scheme."""
+        return [
+            overview
+            for url, overview in self.overviews.items()
+            if url.partition("://")[2].startswith(begins)
+        ][:limit]
+
+    async def pings(self, before: tuple[float, int] | None, limit: int) -> Sequence[Ping]:
+        """The newest pings, before the time and the id of one; None for all."""
+        older = [
+            ping for ping in self.listed if before is None or (ping.received_at, ping.id) < before
+        ]
+        return older[:limit]
 
 
 def front_door_parts(**parts: Any) -> FrontDoorParts:

@@ -15,8 +15,7 @@ from twisted.web.server import NOT_DONE_YET
 from twisted.web.server import Request as SiteRequest
 
 from rsscloud_broker.config import Http
-from rsscloud_broker.http.closing import Answering
-from rsscloud_broker.http.connections import HTTPLimits
+from rsscloud_broker.http.connections import Answering, HTTPLimits
 from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import Route
 from rsscloud_broker.testing.clock import Clock
