@@ -30,19 +30,8 @@ from rsscloud_broker.interfaces import (
     Route,
     RoutesOnly,
 )
+from rsscloud_broker.web import callers
 from rsscloud_broker.web.account_page import AccountPage
-from rsscloud_broker.web.callers import (
-    NO_STORE,
-    SESSION,
-    Cookies,
-    attempt_of,
-    begin_session,
-    check_first_form,
-    for_signed_in,
-    form_token,
-    local_path,
-    redirect,
-)
 from rsscloud_broker.web.sign_in_link import LINK_PATH, SignInLink
 from rsscloud_broker.wire.text import sentence
 
@@ -63,7 +52,7 @@ class AccountsDoor(RoutesOnly):
     def __init__(self, options: NoOptions, parts: FrontDoorParts) -> None:
         if parts.accounts is None or parts.callers is None:
             raise ValueError("this front door needs accounts, and the broker has none")
-        cookies = Cookies(parts.public_url)
+        cookies = callers.Cookies(parts.public_url)
         pages = SignInPages(parts, parts.accounts, parts.callers, cookies)
         account = AccountPage(parts, parts.accounts, parts.callers, cookies)
         link = SignInLink(parts, parts.accounts, cookies)
@@ -76,9 +65,9 @@ class AccountsDoor(RoutesOnly):
             Route(INVITED_PATH, "GET", Answers(invitation.show)),
             Route(INVITED_PATH, "POST", Answers(invitation.use)),
             Route("/signout", "POST", Answers(pages.sign_out)),
-            Route("/account", "GET", for_signed_in(parts.callers, account.show)),
-            Route("/account", "POST", for_signed_in(parts.callers, account.act)),
-            Route("/account/export", "GET", for_signed_in(parts.callers, account.export)),
+            Route("/account", "GET", callers.for_signed_in(parts.callers, account.show)),
+            Route("/account", "POST", callers.for_signed_in(parts.callers, account.act)),
+            Route("/account/export", "GET", callers.for_signed_in(parts.callers, account.export)),
         ]
 
     def routes(self) -> Sequence[Route]:
@@ -92,20 +81,20 @@ class SignInPages:
     _parts: FrontDoorParts
     _accounts: IAccounts
     _callers: ICallers
-    _cookies: Cookies
+    _cookies: callers.Cookies
 
     async def form(self, request: Request) -> Answer:
         """The form to sign in; who has signed in already is led on."""
         if await self._callers.caller(request) is not None:
-            return redirect(_path_in_next(request))
+            return callers.redirect(_path_in_next(request))
         return await self._form(request, 200)
 
     async def sign_in(self, request: Request) -> Answer:
         """Begin a session, and lead on; or the form with what was wrong."""
         name, password = parameter(request, "name"), parameter(request, "password")
-        attempt = attempt_of(request, self._cookies, name, password)
+        attempt = callers.attempt_of(request, self._cookies, name, password)
         try:
-            check_first_form(request, self._cookies, self._parts.public_url)
+            callers.check_first_form(request, self._cookies, self._parts.public_url)
             signed_in = await self._accounts.sign_in(attempt)
         except TooMany as error:
             return await self._form(
@@ -113,8 +102,8 @@ class SignInPages:
             )
         except (ForgedForm, SignInFailed) as error:
             return await self._form(request, 403, str(error))
-        begin_session(request, self._cookies, signed_in, self._parts.clock.wall_seconds())
-        return redirect(_path_in_next(request))
+        callers.begin_session(request, self._cookies, signed_in, self._parts.clock.wall_seconds())
+        return callers.redirect(_path_in_next(request))
 
     async def sign_out(self, request: Request) -> Answer:
         """End the session, and lead to the front page.
@@ -124,11 +113,11 @@ class SignInPages:
         """
         caller = await self._callers.caller(request)
         if caller is None or caller.session is None:
-            return redirect("/")
+            return callers.redirect("/")
         self._callers.check_form(request, caller)
-        await self._accounts.sign_out(self._cookies.get(request, SESSION))
-        self._cookies.remove(request, SESSION)
-        return redirect("/")
+        await self._accounts.sign_out(self._cookies.get(request, callers.SESSION))
+        self._cookies.remove(request, callers.SESSION)
+        return callers.redirect("/")
 
     async def _form(
         self, request: Request, status: int, message: str = "", headers: Mapping[str, str] = {}
@@ -143,16 +132,16 @@ class SignInPages:
             name=parameter(request, "name"),
             uses=_uses_sentence(self._parts.running),
             next=_path_in_next(request),
-            csrf=form_token(request, self._cookies),
+            csrf=callers.form_token(request, self._cookies),
             open="open" if is_readable else "",  # a warning, about the password
         )
-        return Answer(page, status=status, headers={**NO_STORE, **headers})
+        return Answer(page, status=status, headers={**callers.NO_STORE, **headers})
 
 
 def _path_in_next(request: Request) -> str:
     """The path to which a sign-in leads."""
     text = quote(parameter(request, "next"), safe="!#$%&'()*+,/:;=?@[]~")
-    path = local_path(text, "/account")
+    path = callers.local_path(text, "/account")
     return "/account" if urlsplit(path).path in {"/signin", "/signout"} else path
 
 

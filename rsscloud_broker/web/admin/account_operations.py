@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from rsscloud_broker.web.admin import shapes
+from rsscloud_broker.web.admin import asked, shapes
 from rsscloud_broker.web.admin.api_operation import Administrator, OperationForm, operation
-from rsscloud_broker.web.admin.asked import (
-    ByName,
-    ByNameWithReason,
-    Disable,
-    Invite,
-    Limit,
-    PageByName,
-)
 from rsscloud_broker.web.admin.shapes import shape_of
 from rsscloud_broker.wire.text import clean
 
@@ -24,23 +16,23 @@ _MEGABYTE: Final = 1_000_000
 
 
 @operation("/accounts", limit=10)
-async def accounts(by: Administrator, asked: PageByName) -> shapes.Accounts:
+async def accounts(by: Administrator, given: asked.PageByName) -> shapes.Accounts:
     """List the accounts."""
-    found = await by.verbs.accounts.accounts(clean(asked.after), asked.limit)
-    following = found[-1].name if len(found) == asked.limit else None
+    found = await by.verbs.accounts.accounts(clean(given.after), given.limit)
+    following = found[-1].name if len(found) == given.limit else None
     return shapes.Accounts(items=[shape_of(shapes.Account, one) for one in found], next=following)
 
 
 @operation("/account", name="anna")
-async def account(by: Administrator, asked: ByName) -> shapes.Account:
+async def account(by: Administrator, given: asked.ByName) -> shapes.Account:
     """Show an account."""
-    return shape_of(shapes.Account, await by.verbs.accounts.account(asked.name))
+    return shape_of(shapes.Account, await by.verbs.accounts.account(given.name))
 
 
 @operation("/account/published", name="anna")
-async def published(by: Administrator, asked: ByName) -> shapes.Works:
+async def published(by: Administrator, given: asked.ByName) -> shapes.Works:
     """List the newest that an account publishes, and what was taken down of it."""
-    owner = await by.verbs.accounts.account(asked.name)
+    owner = await by.verbs.accounts.account(given.name)
     works = await by.verbs.published(owner.name)
     removed = await by.verbs.taken_down(owner.name, owner.created_at)
     return shapes.Works(
@@ -50,10 +42,10 @@ async def published(by: Administrator, asked: ByName) -> shapes.Works:
 
 
 @operation("/accounts", OperationForm(PAGE, "Invite", "The account is made."), name="berta")
-async def invite(by: Administrator, asked: Invite) -> shapes.Invitation:
+async def invite(by: Administrator, given: asked.Invite) -> shapes.Invitation:
     """Make an account, and a link by which its owner signs in once and chooses a password."""
-    is_admin = asked.role == "administrator"
-    made = await by.verbs.accounts.invite(by.name, asked.name, is_admin, asked.reason)
+    is_admin = given.role == "administrator"
+    made = await by.verbs.accounts.invite(by.name, given.name, is_admin, given.reason)
     return shape_of(shapes.Invitation, made)
 
 
@@ -69,10 +61,10 @@ async def invite(by: Administrator, asked: Invite) -> shapes.Invitation:
     name="anna",
     reason="the password is lost",
 )
-async def reset(by: Administrator, asked: ByNameWithReason) -> shapes.Invitation:
+async def reset(by: Administrator, given: asked.ByNameWithReason) -> shapes.Invitation:
     """Replace the password of an account by a new link to sign in."""
     return shape_of(
-        shapes.Invitation, await by.verbs.accounts.reset(by.name, asked.name, asked.reason)
+        shapes.Invitation, await by.verbs.accounts.reset(by.name, given.name, given.reason)
     )
 
 
@@ -86,17 +78,17 @@ async def reset(by: Administrator, asked: ByNameWithReason) -> shapes.Invitation
     name="anna",
     reason="it sends spam",
 )
-async def disable(by: Administrator, asked: Disable) -> None:
+async def disable(by: Administrator, given: asked.Disable) -> None:
     """Keep everybody out of an account; what it has published stays."""
-    await by.verbs.accounts.disable(by.name, asked.name, asked.reason)
+    await by.verbs.accounts.disable(by.name, given.name, given.reason)
 
 
 @operation(
     "/accounts/enable", OperationForm(PAGE, "Enable it", "The account is enabled."), name="anna"
 )
-async def enable(by: Administrator, asked: ByNameWithReason) -> None:
+async def enable(by: Administrator, given: asked.ByNameWithReason) -> None:
     """Let the owner of a disabled account in again."""
-    await by.verbs.accounts.enable(by.name, asked.name, asked.reason)
+    await by.verbs.accounts.enable(by.name, given.name, given.reason)
 
 
 @operation(
@@ -104,9 +96,9 @@ async def enable(by: Administrator, asked: ByNameWithReason) -> None:
     OperationForm(PAGE, "Make it an administrator", "The account is an administrator's now."),
     name="anna",
 )
-async def promote(by: Administrator, asked: ByNameWithReason) -> None:
+async def promote(by: Administrator, given: asked.ByNameWithReason) -> None:
     """Make an account an administrator's."""
-    await by.verbs.accounts.set_role(by.name, asked.name, is_admin=True, reason=asked.reason)
+    await by.verbs.accounts.set_role(by.name, given.name, is_admin=True, reason=given.reason)
 
 
 @operation(
@@ -114,9 +106,9 @@ async def promote(by: Administrator, asked: ByNameWithReason) -> None:
     OperationForm(PAGE, "Make it an ordinary account", "The account is an ordinary one now."),
     name="anna",
 )
-async def demote(by: Administrator, asked: ByNameWithReason) -> None:
+async def demote(by: Administrator, given: asked.ByNameWithReason) -> None:
     """Make an administrator's account an ordinary one."""
-    await by.verbs.accounts.set_role(by.name, asked.name, is_admin=False, reason=asked.reason)
+    await by.verbs.accounts.set_role(by.name, given.name, is_admin=False, reason=given.reason)
 
 
 @operation(
@@ -125,10 +117,10 @@ async def demote(by: Administrator, asked: ByNameWithReason) -> None:
     name="anna",
     megabytes=500,
 )
-async def set_limit(by: Administrator, asked: Limit) -> None:
+async def set_limit(by: Administrator, given: asked.Limit) -> None:
     """Set how much each application may store for an account."""
-    max_bytes = asked.megabytes * _MEGABYTE or None
-    await by.verbs.accounts.set_limit(by.name, asked.name, max_bytes, asked.reason)
+    max_bytes = given.megabytes * _MEGABYTE or None
+    await by.verbs.accounts.set_limit(by.name, given.name, max_bytes, given.reason)
 
 
 @operation(
@@ -140,8 +132,8 @@ async def set_limit(by: Administrator, asked: Limit) -> None:
         "The account is removed, with all that it has published.",
     ),
     name="anna",
-    reason="its owner asked for it",
+    reason="its owner given for it",
 )
-async def remove_account(by: Administrator, asked: ByNameWithReason) -> None:
+async def remove_account(by: Administrator, given: asked.ByNameWithReason) -> None:
     """Remove an account, with all that it has published."""
-    await by.verbs.accounts.remove(by.name, asked.name, asked.reason)
+    await by.verbs.accounts.remove(by.name, given.name, given.reason)

@@ -14,29 +14,12 @@ from typing import Final
 
 from rsscloud_broker.errors import Unadministrable
 from rsscloud_broker.model.administration import SubscriptionFilter
-from rsscloud_broker.web.admin import account_operations, shapes
+from rsscloud_broker.web.admin import account_operations, asked, shapes
 from rsscloud_broker.web.admin.api_operation import (
     Administrator,
     Operation,
     OperationForm,
     operation,
-)
-from rsscloud_broker.web.admin.asked import (
-    Announce,
-    BlockPage,
-    ById,
-    ByIdWithReason,
-    ByUrl,
-    ByUrlWithReason,
-    CloseBreaker,
-    End,
-    Find,
-    LiftBlock,
-    Move,
-    NewBlock,
-    Nothing,
-    Page,
-    PageByName,
 )
 from rsscloud_broker.web.admin.shapes import shape_of
 from rsscloud_broker.wire.text import clean
@@ -52,24 +35,24 @@ _FEED: Final = "http://feeds.example/rss.xml"
 
 
 @operation("/state")
-async def state(by: Administrator, asked: Nothing) -> shapes.State:
+async def state(by: Administrator, given: asked.Nothing) -> shapes.State:
     """Show how busy the broker is, and its processes."""
     return shapes.state(await by.verbs.state())
 
 
 @operation("/subscriptions", topic=_FEED, state="active", limit=10)
-async def subscriptions(by: Administrator, asked: Find) -> shapes.Subscriptions:
+async def subscriptions(by: Administrator, given: asked.Find) -> shapes.Subscriptions:
     """Find subscriptions by topic, host, protocol and state."""
-    wanted = SubscriptionFilter(asked.topic, asked.host, clean(asked.protocol), asked.state)
-    page = await by.verbs.find_subscriptions(wanted, asked.after, asked.limit)
+    wanted = SubscriptionFilter(given.topic, given.host, clean(given.protocol), given.state)
+    page = await by.verbs.find_subscriptions(wanted, given.after, given.limit)
     items = [shapes.subscription(one, by.now) for one in page.subscriptions]
     return shapes.Subscriptions(items=items, next=page.after)
 
 
 @operation("/subscriptions/{id}", id=1)
-async def subscription(by: Administrator, asked: ById) -> shapes.SubscriptionDetails:
+async def subscription(by: Administrator, given: asked.ById) -> shapes.SubscriptionDetails:
     """Show a subscription with its last failures."""
-    return shapes.details(await by.verbs.subscription(asked.id), by.now)
+    return shapes.details(await by.verbs.subscription(given.id), by.now)
 
 
 @operation(
@@ -83,9 +66,9 @@ async def subscription(by: Administrator, asked: ById) -> shapes.SubscriptionDet
     id=1,
     reason="its server is back",
 )
-async def redeliver(by: Administrator, asked: ByIdWithReason) -> shapes.SubscriptionDetails:
+async def redeliver(by: Administrator, given: asked.ByIdWithReason) -> shapes.SubscriptionDetails:
     """Notify a subscriber now."""
-    return shapes.details(await by.verbs.redeliver(by.name, asked.id, asked.reason), by.now)
+    return shapes.details(await by.verbs.redeliver(by.name, given.id, given.reason), by.now)
 
 
 @operation(
@@ -97,10 +80,10 @@ async def redeliver(by: Administrator, asked: ByIdWithReason) -> shapes.Subscrip
     ),
     id=1,
 )
-async def mark(by: Administrator, asked: ByIdWithReason) -> shapes.SubscriptionDetails:
+async def mark(by: Administrator, given: asked.ByIdWithReason) -> shapes.SubscriptionDetails:
     """Mark a subscription: the next sweep, at the top of the hour, removes it."""
-    await by.verbs.mark(by.name, asked.id, asked.reason)
-    return shapes.details(await by.verbs.subscription(asked.id), by.now)
+    await by.verbs.mark(by.name, given.id, given.reason)
+    return shapes.details(await by.verbs.subscription(given.id), by.now)
 
 
 @operation(
@@ -110,10 +93,10 @@ async def mark(by: Administrator, asked: ByIdWithReason) -> shapes.SubscriptionD
     ),
     id=1,
 )
-async def unmark(by: Administrator, asked: ByIdWithReason) -> shapes.SubscriptionDetails:
+async def unmark(by: Administrator, given: asked.ByIdWithReason) -> shapes.SubscriptionDetails:
     """Take the mark from a subscription, which then stays, and forget its failures."""
-    await by.verbs.unmark(by.name, asked.id, asked.reason)
-    return shapes.details(await by.verbs.subscription(asked.id), by.now)
+    await by.verbs.unmark(by.name, given.id, given.reason)
+    return shapes.details(await by.verbs.subscription(given.id), by.now)
 
 
 @operation(
@@ -127,15 +110,15 @@ async def unmark(by: Administrator, asked: ByIdWithReason) -> shapes.Subscriptio
     id=2,
     reason="a test",
 )
-async def remove(by: Administrator, asked: ByIdWithReason) -> None:
+async def remove(by: Administrator, given: asked.ByIdWithReason) -> None:
     """Remove a subscription; the subscriber is not notified."""
-    await by.verbs.remove_subscription(by.name, asked.id, asked.reason)
+    await by.verbs.remove_subscription(by.name, given.id, given.reason)
 
 
 @operation("/topic", url=_FEED)
-async def topic(by: Administrator, asked: ByUrl) -> shapes.Topic:
+async def topic(by: Administrator, given: asked.ByUrl) -> shapes.Topic:
     """Show a topic: its fetches, its polls and what its feed says."""
-    return shapes.topic(await by.verbs.topic(asked.url))
+    return shapes.topic(await by.verbs.topic(given.url))
 
 
 @operation(
@@ -143,9 +126,9 @@ async def topic(by: Administrator, asked: ByUrl) -> shapes.Topic:
     OperationForm("/admin/topic", "Fetch it now", "The topic has been fetched."),
     url=_FEED,
 )
-async def read(by: Administrator, asked: ByUrlWithReason) -> shapes.Reading:
+async def read(by: Administrator, given: asked.ByUrlWithReason) -> shapes.Reading:
     """Fetch a topic now; its subscribers are notified if it has changed."""
-    found = await by.verbs.read_topic(by.name, asked.url, asked.reason)
+    found = await by.verbs.read_topic(by.name, given.url, given.reason)
     status = None if found.status is None else shapes.status(found.status)
     return shape_of(shapes.Reading, found, status=status)
 
@@ -161,10 +144,10 @@ async def read(by: Administrator, asked: ByUrlWithReason) -> shapes.Reading:
     url="http://feeds.example/old.xml",
     reason="its site is gone",
 )
-async def end(by: Administrator, asked: End) -> shapes.Topic:
+async def end(by: Administrator, given: asked.End) -> shapes.Topic:
     """End a topic: its subscribers are notified, with the reason, and it is fetched no more."""
-    await by.verbs.end_topic(by.name, asked.url, asked.reason)
-    return shapes.topic(await by.verbs.topic(asked.url))
+    await by.verbs.end_topic(by.name, given.url, given.reason)
+    return shapes.topic(await by.verbs.topic(given.url))
 
 
 @operation(
@@ -179,9 +162,9 @@ async def end(by: Administrator, asked: End) -> shapes.Topic:
     url="http://feeds.example/spam.xml",
     reason="it is spam",
 )
-async def take_down(by: Administrator, asked: End) -> None:
+async def take_down(by: Administrator, given: asked.End) -> None:
     """Delete what somebody has published with an application of this broker."""
-    await by.verbs.take_down(by.name, asked.url, asked.reason)
+    await by.verbs.take_down(by.name, given.url, given.reason)
 
 
 @operation(
@@ -193,10 +176,10 @@ async def take_down(by: Administrator, asked: End) -> None:
     ),
     url="http://feeds.example/ended.xml",
 )
-async def revive(by: Administrator, asked: ByUrlWithReason) -> shapes.Topic:
+async def revive(by: Administrator, given: asked.ByUrlWithReason) -> shapes.Topic:
     """Revive an ended topic."""
-    await by.verbs.revive_topic(by.name, asked.url, asked.reason)
-    return shapes.topic(await by.verbs.topic(asked.url))
+    await by.verbs.revive_topic(by.name, given.url, given.reason)
+    return shapes.topic(await by.verbs.topic(given.url))
 
 
 @operation(
@@ -210,17 +193,17 @@ async def revive(by: Administrator, asked: ByUrlWithReason) -> shapes.Topic:
     url="http://feeds.example/moving.xml",
     to="http://feeds.example/moved.xml",
 )
-async def move(by: Administrator, asked: Move) -> shapes.Topic:
+async def move(by: Administrator, given: asked.Move) -> shapes.Topic:
     """Move a topic with its subscriptions to another URL."""
-    await by.verbs.move_topic(by.name, asked.url, asked.to, asked.reason)
-    return shapes.topic(await by.verbs.topic(asked.to))
+    await by.verbs.move_topic(by.name, given.url, given.to, given.reason)
+    return shapes.topic(await by.verbs.topic(given.to))
 
 
 @operation("/hosts", limit=10)
-async def hosts(by: Administrator, asked: PageByName) -> shapes.Breakers:
+async def hosts(by: Administrator, given: asked.PageByName) -> shapes.Breakers:
     """List the hosts whose circuit breakers are open."""
-    found = await by.verbs.hosts(clean(asked.after), asked.limit)
-    following = found[-1].host if len(found) == asked.limit else None
+    found = await by.verbs.hosts(clean(given.after), given.limit)
+    following = found[-1].host if len(found) == given.limit else None
     return shapes.Breakers(items=[shape_of(shapes.Breaker, one) for one in found], next=following)
 
 
@@ -231,17 +214,17 @@ async def hosts(by: Administrator, asked: PageByName) -> shapes.Breakers:
     ),
     host="reader.example",
 )
-async def close_breaker(by: Administrator, asked: CloseBreaker) -> None:
+async def close_breaker(by: Administrator, given: asked.CloseBreaker) -> None:
     """Call a host again at once, although it did not answer before."""
-    await by.verbs.close_breaker(by.name, asked.host, asked.reason)
+    await by.verbs.close_breaker(by.name, given.host, given.reason)
 
 
 @operation("/blocks", kind="host")
-async def blocks(by: Administrator, asked: BlockPage) -> shapes.Blocks:
+async def blocks(by: Administrator, given: asked.BlockPage) -> shapes.Blocks:
     """List the blocks."""
-    kind, _space, name = clean(asked.after).partition(" ")
-    found = await by.verbs.blocks(asked.kind, (kind, name), asked.limit)
-    last = found[-1] if len(found) == asked.limit else None
+    kind, _space, name = clean(given.after).partition(" ")
+    found = await by.verbs.blocks(given.kind, (kind, name), given.limit)
+    last = found[-1] if len(found) == given.limit else None
     following = None if last is None else f"{last.kind} {last.object}"
     return shapes.Blocks(items=[shape_of(shapes.Block, one) for one in found], next=following)
 
@@ -253,10 +236,10 @@ async def blocks(by: Administrator, asked: BlockPage) -> shapes.Blocks:
     object="spam.example",
     reason="it sends spam",
 )
-async def block(by: Administrator, asked: NewBlock) -> shapes.Block:
+async def block(by: Administrator, given: asked.NewBlock) -> shapes.Block:
     """Block a host, a topic or a source, or replace the reason of a block."""
     return shape_of(
-        shapes.Block, await by.verbs.block(by.name, asked.kind, asked.object, asked.reason)
+        shapes.Block, await by.verbs.block(by.name, given.kind, given.object, given.reason)
     )
 
 
@@ -266,16 +249,16 @@ async def block(by: Administrator, asked: NewBlock) -> shapes.Block:
     kind="source",
     object="192.0.2.0/24",
 )
-async def unblock(by: Administrator, asked: LiftBlock) -> None:
+async def unblock(by: Administrator, given: asked.LiftBlock) -> None:
     """Lift a block."""
-    await by.verbs.unblock(by.name, asked.kind, asked.object, asked.reason)
+    await by.verbs.unblock(by.name, given.kind, given.object, given.reason)
 
 
 @operation("/announcements")
-async def announcements(by: Administrator, asked: Page) -> shapes.Announcements:
+async def announcements(by: Administrator, given: asked.Page) -> shapes.Announcements:
     """List the announcements."""
-    found = await by.verbs.announcements(asked.after, asked.limit)
-    following = found[-1].id if len(found) == asked.limit else None
+    found = await by.verbs.announcements(given.after, given.limit)
+    following = found[-1].id if len(found) == given.limit else None
     return shapes.Announcements(
         items=[shape_of(shapes.Announcement, one) for one in found], next=following
     )
@@ -287,10 +270,10 @@ async def announcements(by: Administrator, asked: Page) -> shapes.Announcements:
     text="The broker moves on Sunday.",
     until="2099-11-22T10:30:00Z",
 )
-async def announce(by: Administrator, asked: Announce) -> shapes.Announcement:
+async def announce(by: Administrator, given: asked.Announce) -> shapes.Announcement:
     """Show a text on all pages."""
-    times = (seconds_of(asked.since), seconds_of(asked.until))
-    return shape_of(shapes.Announcement, await by.verbs.announce(by.name, asked.text, *times))
+    times = (seconds_of(given.since), seconds_of(given.until))
+    return shape_of(shapes.Announcement, await by.verbs.announce(by.name, given.text, *times))
 
 
 @operation(
@@ -298,16 +281,16 @@ async def announce(by: Administrator, asked: Announce) -> shapes.Announcement:
     OperationForm("/admin/announcements", "Withdraw", "The announcement is withdrawn."),
     id=1,
 )
-async def withdraw(by: Administrator, asked: ByIdWithReason) -> None:
+async def withdraw(by: Administrator, given: asked.ByIdWithReason) -> None:
     """Remove an announcement."""
-    await by.verbs.withdraw(by.name, asked.id, asked.reason)
+    await by.verbs.withdraw(by.name, given.id, given.reason)
 
 
 @operation("/changes", limit=10)
-async def changes(by: Administrator, asked: Page) -> shapes.Changes:
+async def changes(by: Administrator, given: asked.Page) -> shapes.Changes:
     """List what administrators did, the newest first."""
-    found = await by.verbs.changes(asked.after or None, asked.limit)
-    following = found[-1].id if len(found) == asked.limit else None
+    found = await by.verbs.changes(given.after or None, given.limit)
+    following = found[-1].id if len(found) == given.limit else None
     return shapes.Changes(items=[shape_of(shapes.Change, one) for one in found], next=following)
 
 
