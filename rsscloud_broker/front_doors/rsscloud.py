@@ -340,7 +340,7 @@ class RssCloudDoor:
             await self._rss_cloud.register(fields, topics, client_address(request))
             return rsscloud.REGISTERED
 
-        return await rest_answer(request, "notifyResult", register, self._pages.registration_result)
+        return await rest_answer(request, "notifyResult", register, self._pages.result)
 
     async def _rest_ping(self, request: Request) -> bytes:
         """Answer a ping by REST, of one topic or of several."""
@@ -352,7 +352,7 @@ class RssCloudDoor:
             await self._rss_cloud.ping(topics, client_address(request), _read_origin(request))
             return rsscloud.PINGED
 
-        return await rest_answer(request, "result", ping, self._pages.ping_result)
+        return await rest_answer(request, "result", ping, self._pages.result)
 
     async def _soap_please_notify(
         self, values: Mapping[str, Any], caller: str, *, old: bool = False

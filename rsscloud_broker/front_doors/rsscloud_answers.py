@@ -38,6 +38,12 @@ _USUAL_PROTOCOL: Final = "http-post"
 _PATHS: Final = ("/rssCloud", "/pingForm", "/pleaseNotifyForm")
 _FIELDS: Final = ("url", "url1", "protocol", "domain", "port", "path", "notifyProcedure")
 
+#: The titles and templates of the pages that thank, by the root elements of the answers in XML.
+_THANKS: Final = {
+    "result": ("Pinged", "rsscloud_pinged.html"),
+    "notifyResult": ("Registered", "rsscloud_registered.html"),
+}
+
 
 @frozen
 class RestResult:
@@ -127,7 +133,6 @@ class RssCloudPages:
 
     def __init__(self, parts: FrontDoorParts) -> None:
         self._parts = parts
-        # The names of front doors and applications: some sentences are shown only if one runs.
         # What callbacks can register for: a registration cannot say how to sign content.
         self._protocols = " ".join(sorted(parts.broker.protocols - parts.broker.content_protocols))
 
@@ -139,18 +144,8 @@ class RssCloudPages:
         """The page with the two forms, empty."""
         return await self._forms_page(request, 200, "", {})
 
-    async def ping_result(self, request: Request, result: RestResult) -> bytes:
-        """The page with the result of a ping."""
-        return await self._result_page(request, result, "Pinged", "rsscloud_pinged.html")
-
-    async def registration_result(self, request: Request, result: RestResult) -> bytes:
-        """The page with the result of a registration."""
-        return await self._result_page(request, result, "Registered", "rsscloud_registered.html")
-
-    async def _result_page(
-        self, request: Request, result: RestResult, title: str, template: str
-    ) -> bytes:
-        """The page that thanks; or the forms, with what was wrong."""
+    async def result(self, request: Request, result: RestResult) -> bytes:
+        """The page that thanks for a ping or a registration; or the forms, with what was wrong."""
         shown = self._exchange_slots(request, result)
         error = result.error
         if error is not None:
@@ -160,6 +155,7 @@ class RssCloudPages:
         topics = rsscloud.distinct(rsscloud.topics_of_form(all_parameters(request)))
         # Only programs send several topics; some of them may have been refused.
         url = topics[0] if len(topics) == 1 else ""
+        title, template = _THANKS[result.root]
         page = await self._parts.pages.render(
             title,
             template,

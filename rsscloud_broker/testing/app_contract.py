@@ -55,12 +55,7 @@ class AppContract(DoorChecks):
 
     async def test_front_doors(self) -> None:
         for door in self.app.front_doors:
-            self.check_interface(door)
-            self.check_offers(door)
-            self.check_routes(door)
-            self.check_xmlrpc_handlers(door)
-            self.check_soap_services(door)
-            await self.check_answers(door)
+            await self.check_door(door)
 
     def test_nothing_is_offered_twice(self) -> None:
         offers = Offers.of(self.app.front_doors)

@@ -40,7 +40,7 @@ from rsscloud_broker.wire.units import HOUR
 #: The unit of ``when``.
 Unit: TypeAlias = Literal["minutes", "seconds"]
 
-_SECONDS_IN: Final[dict[Unit, int]] = {"minutes": 60, "seconds": 1}
+SECONDS_IN: Final[dict[Unit, int]] = {"minutes": 60, "seconds": 1}
 
 # An XML parser reads a bare line break or tab in an attribute as a blank, and a line break would
 # also put one record on two lines.
@@ -85,7 +85,7 @@ def weblogs(pings: Iterable[Ping], at: float, unit: Unit) -> bytes:
 
     :param at: when the list was made, in seconds since the epoch; ages are counted from it.
     """
-    seconds = _SECONDS_IN[unit]
+    seconds = SECONDS_IN[unit]
     lines = []
     for ping in pings:
         age = max(0, int((at - ping.received_at) // seconds))

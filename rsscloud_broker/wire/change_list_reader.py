@@ -20,7 +20,7 @@ from attrs import field, frozen
 from rsscloud_broker.errors import DocumentFault
 from rsscloud_broker.model import Ping
 from rsscloud_broker.wire import xml
-from rsscloud_broker.wire.change_list import Unit
+from rsscloud_broker.wire.change_list import SECONDS_IN, Unit
 from rsscloud_broker.wire.http_dates import http_date
 from rsscloud_broker.wire.origin import BadOrigin, extended, read_origin, read_time
 from rsscloud_broker.wire.text import clean
@@ -28,8 +28,6 @@ from rsscloud_broker.wire.web_address import MAX_URL, fault_of
 
 #: Seconds by which the clock of another server may be ahead.
 AHEAD: Final = 300.0
-
-_SECONDS_IN: Final[Mapping[Unit, float]] = {"minutes": 60.0, "seconds": 1.0}
 
 _AGE: Final = re.compile(r"[0-9]{1,9}")
 
@@ -116,7 +114,7 @@ def read_list(
     known = [None if time is None else time - ahead for time in (own_time, made_at, date)]
     believed = [time for time in known if time is not None and time <= now + AHEAD]
     made = next(iter(believed), now)
-    reader = _Reader(now, made, _SECONDS_IN[unit], source, ahead)
+    reader = _Reader(now, made, SECONDS_IN[unit], source, ahead)
     found: list[tuple[Ping, bool]] = []
     invalid, fault = 0, ""
     for element in root:

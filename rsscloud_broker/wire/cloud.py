@@ -60,6 +60,17 @@ class Cloud:
         is_default = self.port == (443 if scheme == "https" else 80)
         return f"{scheme}://{host}{'' if is_default else f':{self.port}'}{self.path}"
 
+    @property
+    def attributes(self) -> dict[str, str]:
+        """The attributes of its ``cloud`` element."""
+        return {
+            "domain": self.domain,
+            "port": str(self.port),
+            "path": self.path,
+            "registerProcedure": self.register_procedure,
+            "protocol": self.protocol,
+        }
+
 
 def from_url(url: str) -> Cloud:
     """The cloud that takes registrations as a form at a URL.
@@ -115,14 +126,8 @@ def clouds_of(feed: bytes, charset: str | None = None) -> list[Cloud]:
 
 def encode(cloud: Cloud) -> str:
     """The ``<cloud>`` element for a cloud, to be put into the channel of a feed."""
-    attributes = {
-        "domain": cloud.domain,
-        "port": str(cloud.port),
-        "path": cloud.path,
-        "registerProcedure": cloud.register_procedure,
-        "protocol": cloud.protocol,
-    }
-    return f"<cloud {' '.join(f'{name}={quoteattr(text)}' for name, text in attributes.items())} />"
+    named = (f"{name}={quoteattr(text)}" for name, text in cloud.attributes.items())
+    return f"<cloud {' '.join(named)} />"
 
 
 def _cloud_elements(feed: etree._Element) -> Iterator[etree._Element]:

@@ -67,14 +67,7 @@ def encode(feed: FeedDocument) -> bytes:
     if feed.hub:
         _link(channel, "hub", feed.hub)
     if feed.cloud is not None:
-        attributes = {
-            "domain": feed.cloud.domain,
-            "port": str(feed.cloud.port),
-            "path": feed.cloud.path,
-            "registerProcedure": feed.cloud.register_procedure,
-            "protocol": feed.cloud.protocol,
-        }
-        etree.SubElement(channel, "cloud", attributes)
+        etree.SubElement(channel, "cloud", feed.cloud.attributes)
         _add(channel, f"{{{SOURCE}}}cloud", feed.cloud.url)
     _add(channel, f"{{{SOURCE}}}self", feed.self_url)
     account = _add(channel, f"{{{SOURCE}}}account", feed.author)
