@@ -1336,8 +1336,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "front_doors/monitoring.py",
-        "return bool(self._token) and compare_digest(self._token, token.encode())",
-        "return self._token.startswith(token.encode())",
+        "if self._token and compare_digest(self._token.encode(), token.encode()):",
+        "if self._token.startswith(token):",
         "front_doors.test_monitoring",
         "The beginning of the token is enough.",
     ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, NoReturn, ParamSpec, TypeVar
+from typing import Any, Final, NoReturn
 
 from attrs import define, field, frozen
 from twisted.internet.defer import Deferred
@@ -20,13 +20,17 @@ from rsscloud_broker.client.feed_findings import judge
 from rsscloud_broker.client.feed_requests import Admit, Ask, FeedAnswer, fetch_twice
 from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.errors import DocumentFault, OwnAddress, Refused, TooMany, Unavailable
-from rsscloud_broker.interfaces import FeedReport, Finding, IClock, IFeedDoctor, Parsing
+from rsscloud_broker.interfaces import (
+    FeedReport,
+    Finding,
+    IClock,
+    IFeedDoctor,
+    Parsing,
+    parse_directly,
+)
 from rsscloud_broker.model import host_of
 from rsscloud_broker.policy.addresses import bucket_of
 from rsscloud_broker.util.deferreds import gather
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 #: How many feeds are examined at the same time.
 AT_A_TIME: Final = 20
@@ -193,9 +197,4 @@ async def examine(
 
     :param broker: the broker that the feed should name; None if that is not known.
     """
-    return await Examination(ask, clock, broker, _parse_here, lambda _: None).report(url)
-
-
-async def _parse_here(owner: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Parse a document in this process, which has nobody else to serve."""
-    return function(*args, **kwargs)
+    return await Examination(ask, clock, broker, parse_directly, lambda _: None).report(url)

@@ -23,7 +23,7 @@ from rsscloud_broker.composition.foundation import Foundation
 from rsscloud_broker.composition.part import part
 from rsscloud_broker.config import Config
 from rsscloud_broker.delivery.options import STOP_TIMEOUT, notifications_of
-from rsscloud_broker.front_doors.monitoring import ConfiguredToken, MonitoringDoor
+from rsscloud_broker.front_doors.monitoring import MonitoringDoor
 from rsscloud_broker.http.certificates import Certificate
 from rsscloud_broker.http.connections import Answering
 from rsscloud_broker.http.limits import bounded_site
@@ -271,10 +271,6 @@ class Server(Foundation):
             },
         )
 
-    @part
-    def metrics_token(self) -> ConfiguredToken:
-        return ConfiguredToken(self.config.metrics.token)
-
     async def _may_read_metrics(self, token: str) -> bool:
         """Whether an API token of an account gives the right to read the metrics."""
         caller = await self.accounts.caller_of_token(token)
@@ -285,7 +281,7 @@ class Server(Foundation):
         return MonitoringDoor(
             self.counters.registry,
             self.health,
-            self.metrics_token,
+            self.config.metrics.token,
             further=[self.self_test.knows, self._may_read_metrics],
             own_endpoint=bool(self.config.metrics.listen),
         )
@@ -347,7 +343,7 @@ class Server(Foundation):
                 new.topics.body_limit
             ),
             "[log] access": lambda new: self.access_log.change(new.log.access),
-            "[metrics] token": lambda new: self.metrics_token.change(new.metrics.token),
+            "[metrics] token": lambda new: self.monitoring.change_token(new.metrics.token),
         }
         if self.observer is not None:
             takers["[log]"] = lambda new: self.logs.change(new.log)

@@ -47,34 +47,12 @@ TokenCheck: TypeAlias = Callable[[str], Awaitable[bool]]
 _UNSTORED: Final = "no-store"
 
 
-class ConfiguredToken:
-    """A ``TokenCheck`` that knows one token.
-
-    :param token: the token; empty if there is none, and then it knows no token.
-    """
-
-    def __init__(self, token: str) -> None:
-        self.change(token)
-
-    def change(self, token: str) -> None:
-        """Know another token from now on."""
-        self._token = token.encode()
-
-    def __bool__(self) -> bool:
-        """Whether there is a token."""
-        return bool(self._token)
-
-    async def __call__(self, token: str) -> bool:
-        """Whether a request has sent the token."""
-        return bool(self._token) and compare_digest(self._token, token.encode())
-
-
 @implementer(IFrontDoor)
 @define(eq=False)
 class MonitoringDoor(RoutesOnly):
     """The front door for programs that watch the broker.
 
-    :param token: knows the token of the configuration.
+    :param token: the token of the configuration; empty for none.
     :param further: other checks of tokens: those of accounts.
     :param own_endpoint: whether the operator has given this door endpoints of its own; then it
         answers everybody as long as there is no token.
@@ -84,9 +62,13 @@ class MonitoringDoor(RoutesOnly):
 
     _registry: CollectorRegistry
     _health: IHealth
-    _token: ConfiguredToken
+    _token: str = field(repr=False)
     _further: Sequence[TokenCheck] = field(default=(), kw_only=True)
     _own_endpoint: bool = field(default=False, kw_only=True)
+
+    def change_token(self, token: str) -> None:
+        """Take another token of the configuration from now on."""
+        self._token = token
 
     def routes(self) -> Sequence[Route]:
         answers = {METRICS: self._show_metrics, LIVE: self._show_live, READY: self._show_ready}
@@ -118,7 +100,7 @@ class MonitoringDoor(RoutesOnly):
         token = bearer_token(request)
         if not token:
             return False
-        if await self._token(token):
+        if self._token and compare_digest(self._token.encode(), token.encode()):
             return True
         for check in self._further:
             if await check(token):

@@ -17,7 +17,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.config import Http
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.front_doors.monitoring import ConfiguredToken, MonitoringDoor, TokenCheck
+from rsscloud_broker.front_doors.monitoring import MonitoringDoor, TokenCheck
 from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import IHealth, PartState
 from rsscloud_broker.testing import make_front_door_tests
@@ -50,7 +50,7 @@ class Health:
 
 class DoorTests(
     make_front_door_tests(  # type: ignore[misc] # made at run time
-        lambda _case: MonitoringDoor(Counters().registry, Health(), ConfiguredToken(""))
+        lambda _case: MonitoringDoor(Counters().registry, Health(), "")
     )
 ):
     """The door keeps the contract of front doors."""
@@ -66,15 +66,14 @@ class MonitoringTestCase(SynchronousTestCase):
     ) -> None:
         self.health = Health()
         self.counters = Counters()
-        self.token = ConfiguredToken(token)
-        door = MonitoringDoor(
+        self.door = MonitoringDoor(
             self.counters.registry,
             self.health,
-            self.token,
+            token,
             further=further,
             own_endpoint=own_endpoint,
         )
-        self.house = House(self, http=http, root=Root([door], PUBLIC_URL))
+        self.house = House(self, http=http, root=Root([self.door], PUBLIC_URL))
 
     def get(self, path: str, peer: str = HERE, headers: Mapping[str, str] | None = None) -> Answer:
         named = {"Host": "localhost:5337", **(headers or {})}
@@ -121,7 +120,7 @@ class AccessTests(MonitoringTestCase):
 
     def test_another_token_after_a_reload(self) -> None:
         self.open(TOKEN)
-        self.token.change("another-token-of-16")
+        self.door.change_token("another-token-of-16")
         self.assertEqual(self.statuses(STRANGER, Authorization=f"Bearer {TOKEN}"), {401})
         other = "Bearer another-token-of-16"
         self.assertEqual(self.statuses(STRANGER, Authorization=other), {200})
