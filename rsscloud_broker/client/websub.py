@@ -26,6 +26,7 @@ from rsscloud_broker.client.web import ACCEPTED, ClientError, Web
 from rsscloud_broker.errors import OutboundError, Unavailable
 from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.outbound.urls import redirected
+from rsscloud_broker.util.clock import call_off
 from rsscloud_broker.util.urls import joined
 from rsscloud_broker.wire import links, websub, xml
 from rsscloud_broker.wire.feed import is_json
@@ -309,7 +310,7 @@ class HubSubscriber:
             return
         subscription = self._subscriptions[key] = _Subscription(hub, topic, f"{callbacks}{key}")
         if known is not None:
-            self._stop_renewal(known)
+            call_off(known.renewal)
             subscription.asked_at = known.asked_at
         since = self._clock.seconds() - subscription.asked_at
         if since < self._retry_after:
@@ -320,7 +321,7 @@ class HubSubscriber:
     def stop(self) -> None:
         """Renew no subscription any more; they end with their leases."""
         for subscription in self._subscriptions.values():
-            self._stop_renewal(subscription)
+            call_off(subscription.renewal)
         self._subscriptions.clear()
 
     async def verify(self, key: str, call: HubCall) -> bool:
@@ -355,7 +356,7 @@ class HubSubscriber:
         subscription.asked = subscription.confirmed = False
         at = subscription.renewal.getTime() if subscription.renewal is not None else 0.0
         if not self._keeps_asking:
-            self._stop_renewal(subscription)
+            call_off(subscription.renewal)
         elif at > self._clock.seconds() + self._retry_after:
             self._renew_after(subscription, self._retry_after)
 
@@ -372,7 +373,7 @@ class HubSubscriber:
     async def unsubscribe(self) -> None:
         """Unsubscribe from all topics, and wait at most a few seconds for the hubs to verify it."""
         for subscription in self._subscriptions.values():
-            self._stop_renewal(subscription)
+            call_off(subscription.renewal)
         confirmed = [one for one in self._subscriptions.values() if one.confirmed]
         await gatherResults([Deferred.fromCoroutine(self._unsubscribe(one)) for one in confirmed])
 
@@ -418,12 +419,7 @@ class HubSubscriber:
 
     def _renew_after(self, subscription: _Subscription, seconds: float) -> None:
         """Ask the hub again after some seconds, in place of the renewal that was planned."""
-        self._stop_renewal(subscription)
+        call_off(subscription.renewal)
         subscription.renewal = self._clock.callLater(
             seconds, lambda: Deferred.fromCoroutine(self._renew(subscription))
         )
-
-    def _stop_renewal(self, subscription: _Subscription) -> None:
-        """Cancel the next renewal of a subscription."""
-        if subscription.renewal is not None and subscription.renewal.active():
-            subscription.renewal.cancel()

@@ -21,13 +21,14 @@ from functools import lru_cache
 from typing import IO, Any, Final
 
 from twisted.application.service import Service
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredLock
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.web.http import Request, datetimeToLogString
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IClock
+from rsscloud_broker.util.clock import call_off
 from rsscloud_broker.util.deferreds import returns_deferred
 
 #: The most lines that wait to be written; further lines are lost.
@@ -90,7 +91,7 @@ class AccessLog(Service):
         self._lost = counters.unlogged
         self._lines: list[str] = []
         self._timer: IDelayedCall | None = None
-        self._writing: Deferred[None] | None = None  # fires when the thread has written
+        self._turn = DeferredLock()  # held while the thread writes
         self._stale = False  # the file is to be opened again
         self._failed = False  # the last write failed, and the log of the broker says so
         self._file: IO[bytes] | None = None  # only the thread uses it
@@ -103,8 +104,7 @@ class AccessLog(Service):
             self._lost.inc()
             return
         self._lines.append(as_line(request, self._clock.wall_seconds()))
-        if self._writing is None:
-            self._write_later()
+        self._write_later()
 
     def change(self, path: str) -> None:
         """Write to another file from now on, or to none."""
@@ -115,39 +115,30 @@ class AccessLog(Service):
     def reopen(self) -> None:
         """Close the file and open it again by its name, since another program has renamed it."""
         self._stale = True
-        self._write_soon()
+        Deferred.fromCoroutine(self._write())
 
     @returns_deferred
     async def stopService(self) -> None:
         """Write all lines that wait, and wait until they are written."""
         super().stopService()
-        while self._lines or self._writing is not None:
-            self._write_soon()
-            if self._writing is not None:
-                over: Deferred[None] = Deferred()  # of its own: to cancel it ends no writing
-                self._writing.addCallback(over.callback)
-                await over
-        self._cancel_timer()
+        while self._lines or self._turn.locked:
+            await self._write()
 
     def _write_later(self) -> None:
         """Write the lines within a second, with those that come until then."""
-        if self._timer is None:
-            self._timer = self._clock.callLater(1.0, self._write_soon)
-
-    def _cancel_timer(self) -> None:
-        if self._timer is not None and self._timer.active():
-            self._timer.cancel()
-        self._timer = None
-
-    def _write_soon(self) -> None:
-        """Have the thread write what has been gathered, unless it is still writing."""
-        self._cancel_timer()
-        if self._writing is None:
-            writing: Deferred[None] = Deferred()
-            self._writing = writing
-            Deferred.fromCoroutine(self._write()).addCallback(writing.callback)
+        if self._timer is None and not self._turn.locked:
+            self._timer = self._clock.callLater(1.0, lambda: Deferred.fromCoroutine(self._write()))
 
     async def _write(self) -> None:
+        """Have the thread write the lines that wait, as soon as it does not write."""
+        call_off(self._timer)
+        self._timer = None
+        async with self._turn:
+            await self._write_lines()
+        if self._lines:
+            self._write_later()
+
+    async def _write_lines(self) -> None:
         """Have the thread write the lines that wait; if it cannot, they are lost and counted."""
         lines, self._lines = self._lines, []
         stale, self._stale = self._stale, False
@@ -171,11 +162,6 @@ class AccessLog(Service):
             if self._failed and lines:
                 self._failed = False
                 self.log.info("The access log {path} is written again.", path=path)
-        self._writing = None
-        if self._stale:
-            self._write_soon()
-        elif self._lines:
-            self._write_later()
 
     # --- in the thread
 

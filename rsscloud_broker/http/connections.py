@@ -37,6 +37,7 @@ from rsscloud_broker.http.bodies import BodyBudget
 from rsscloud_broker.http.proxies import UnnamedProxies, is_near, is_own_host
 from rsscloud_broker.http.security import SECURITY_HEADERS
 from rsscloud_broker.policy.addresses import within
+from rsscloud_broker.util.clock import call_off
 from rsscloud_broker.util.deferreds import returns_deferred
 
 #: Seconds within which a whole request must arrive; and the first one of a connection begin.
@@ -212,7 +213,7 @@ class Connection(ProtocolWrapper):
     def stop_awaiting_request(self) -> None:
         """Stop waiting for a request: one has begun, or none will be accepted."""
         self._has_begun = True
-        _call_off(self._deadline)
+        call_off(self._deadline)
         self._deadline = None
 
     def dataReceived(self, data: bytes) -> None:
@@ -253,7 +254,7 @@ class Connection(ProtocolWrapper):
 
     def stop_awaiting_reader(self) -> None:
         """Stop waiting for the client: it has read what was in the buffers."""
-        _call_off(self._reader_deadline)
+        call_off(self._reader_deadline)
 
     def loseConnection(self) -> None:
         """Close the connection when the client has read the rest, or its time is over."""
@@ -266,12 +267,6 @@ class Connection(ProtocolWrapper):
         self.stop_awaiting_request()
         self.stop_awaiting_reader()
         super().connectionLost(reason)
-
-
-def _call_off(call: IDelayedCall | None) -> None:
-    """Cancel a call that is still to come."""
-    if call is not None and call.active():
-        call.cancel()
 
 
 @implementer(IPushProducer)

@@ -48,6 +48,7 @@ from rsscloud_broker.http.requests import (
 from rsscloud_broker.http.security import SECURITY_HEADERS
 from rsscloud_broker.http.tracing import TracedRequest
 from rsscloud_broker.policy.addresses import bucket_of
+from rsscloud_broker.util.clock import call_off
 from rsscloud_broker.wire.codings import (
     ACCEPTED,
     CONTENT_CODINGS,
@@ -146,7 +147,7 @@ class BoundedRequest(TracedRequest):
 
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
         """Count the body of a request that is whole, and have it answered if there is memory."""
-        self._cancel_deadline()
+        call_off(self._deadline)
         if not path.startswith(b"/"):
             path = self._path_of(path)
         if self._received > SMALL and not self._count_body(self.limits.bodies.drop(self)):
@@ -203,7 +204,7 @@ class BoundedRequest(TracedRequest):
 
     def connectionLost(self, reason: Failure) -> None:
         """End the request, and free its body unless somebody still reads it."""
-        self._cancel_deadline()
+        call_off(self._deadline)
         self.limits.bodies.drop(self)
         self._is_over = True
         self._free_body()
@@ -218,7 +219,7 @@ class BoundedRequest(TracedRequest):
 
     def _refuse(self, status: int, text: str) -> None:
         """Answer with an error at once, drop the body, and end the connection."""
-        self._cancel_deadline()
+        call_off(self._deadline)
         self.limits.bodies.drop(self)
         self._body.truncate(0)
         page = self.error_page(status, text) if self.error_page and self._is_by_browser() else b""
@@ -270,11 +271,6 @@ class BoundedRequest(TracedRequest):
             self.limits.bodies.give_back(self._counted, self._source)
             self._counted = 0
             self._body.close()
-
-    def _cancel_deadline(self) -> None:
-        if self._deadline is not None and self._deadline.active():
-            self._deadline.cancel()
-        self._deadline = None
 
     def _decode_body(self) -> None:
         """Undo the Content-Encoding of the body.

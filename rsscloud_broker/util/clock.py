@@ -104,6 +104,12 @@ def endless_call(clock: IReactorTime, job: Callable[[], object], what: str) -> L
     return endless
 
 
+def call_off(call: IDelayedCall | None) -> None:
+    """Cancel a call that is still to come."""
+    if call is not None and call.active():
+        call.cancel()
+
+
 class EachPeriod(Service):
     """A service that calls a job at every multiple of a period: each full minute or hour.
 
