@@ -14,7 +14,7 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.storage import Store
-from rsscloud_broker.util.clock import EachPeriod
+from rsscloud_broker.util.clock import EachPeriod, call_off
 
 #: Seconds between two measurements of the event loop.
 LOOP_PERIOD: Final = 0.25
@@ -55,28 +55,21 @@ class LoopDelay(Service):
         self._clock = clock
         self._delays = counters.loop_delay
         self._timer: IDelayedCall | None = None
-        self._due_at = 0.0
         self.latest = 0.0
 
     def startService(self) -> None:
         super().startService()
-        self._set_timer()
+        self._timer = self._clock.callLater(LOOP_PERIOD, self._measure)
 
     def stopService(self) -> None:
         super().stopService()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _set_timer(self) -> None:
-        """Have ``_measure`` called in a moment, and remember when exactly."""
-        self._due_at = self._clock.seconds() + LOOP_PERIOD
-        self._timer = self._clock.callLater(LOOP_PERIOD, self._measure)
+        call_off(self._timer)
 
     def _measure(self) -> None:
         """Note how late this was called, and wait for the next call."""
-        self.latest = max(0.0, self._clock.seconds() - self._due_at)
-        self._set_timer()
+        assert self._timer is not None  # it has called this
+        self.latest = max(0.0, self._clock.seconds() - self._timer.getTime())
+        self._timer = self._clock.callLater(LOOP_PERIOD, self._measure)
         self._delays.observe(self.latest)
 
 

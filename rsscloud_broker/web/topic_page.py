@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import quote
 
-from attrs import evolve
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, tags
 from zope.interface import implementer
@@ -75,10 +74,10 @@ class TopicPageDoor(RoutesOnly):
         url = parameter(request, "url").strip()
         viewer = await viewer_of(self._parts.callers, request)
         if not url:
-            return await self._page(viewer, "", "Topics", beginning=tags.p(_EXPLAINED))
+            return await self._page(viewer, "Topics", lead=tags.p(_EXPLAINED))
         if fault := fault_of(url):
             return await self._refusal(viewer, 400, f"The address cannot be a topic: {fault}.")
-        return await self._overview(viewer, url, 200, newest=False)
+        return await self._overview(viewer, url, newest=False)
 
     async def _fetch(self, request: Request) -> Answer:
         """Fetch a topic, as for a ping, and say what happened."""
@@ -91,108 +90,85 @@ class TopicPageDoor(RoutesOnly):
             return await self._refusal(viewer, 403, f"The broker has not fetched it: {problem}.")
         if fault := fault_of(url):
             return await self._refusal(viewer, 400, f"The address cannot be a topic: {fault}.")
-        source = client_address(request)
-        status, error, success = 200, "", ""
-        headers: dict[str, str] = {}
+        status, headers, said = 200, dict[str, str](), {"error": "", "success": ""}
         try:
-            changed = await self._parts.broker.ping_topic(url, source, way=Way.PAGE)
+            changed = await self._parts.broker.ping_topic(
+                url, client_address(request), way=Way.PAGE
+            )
         except TopicUnreadable as problem:
-            error = f"The broker tried to fetch it, and could not: {problem.reason}."
+            said["error"] = f"The broker tried to fetch it, and could not: {problem.reason}."
         except Refused as problem:
             failure = Failure.of(problem)
             status, headers = failure.status, failure.headers
-            error = f"The broker has not fetched it: {problem}."
+            said["error"] = f"The broker has not fetched it: {problem}."
         else:
-            success = f"The broker has fetched it. {_CHANGED if changed else _UNCHANGED}"
-        return await self._overview(
-            viewer, url, status, newest=True, error=error, success=success, headers=headers
-        )
+            said["success"] = f"The broker has fetched it. {_CHANGED if changed else _UNCHANGED}"
+        return await self._overview(viewer, url, status, headers, newest=True, **said)
 
     async def _overview(
         self,
         viewer: Caller | None,
         url: str,
-        status: int,
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
         *,
         newest: bool,
-        error: str = "",
-        success: str = "",
-        headers: Mapping[str, str] | None = None,
+        **said: Flattenable,
     ) -> Answer:
         """The page about a topic, known or not, with what a fetch brought just now."""
         overview = await self._parts.topics.overview(url, newest)
         entries = await self._entries.get(normal_form(url), newest)
         now = self._parts.clock.wall_seconds()
         first: Flattenable
-        shown: list[Flattenable]
+        shown: list[Flattenable] = [self._timeline_section(url, entries, now)]
+        heading = url
         if overview is None:
             first = tags.p(
                 "The broker does not know this feed or page (a topic): nobody has subscribed to it "
                 "here, and nobody has said lately that it has changed. If you publish it, ping "
                 "when it changes; if you read it, subscribe to it."
             )
-            heading = url
-            shown = [self._timeline_section(url, entries, now)]
         else:
             first = [lead(overview, url), verdict(entries, now)]
             heading = title_of(overview) or url
-            shown = [
-                self._timeline_section(url, entries, now),
+            known = facts(overview, self._this_broker, now)
+            shown += [
                 changes_plot(overview.status.change_days, now),
                 advice(overview, self._this_broker, has_doctor="doctor" in self._parts.running),
-                tags.section(
-                    tags.h2("What the broker knows"), *facts(overview, self._this_broker, now)
-                ),
+                tags.section(tags.h2("What the broker knows"), *known),
             ]
-        answer = await self._page(
-            viewer,
-            url,
-            clipped(heading),
-            beginning=first,
-            overview=shown,
-            error=error,
-            success=success,
-        )
-        return evolve(answer, status=status, headers={**answer.headers, **(headers or {})})
+        slots = {"url": url, "lead": first, "overview": shown, **said}
+        return await self._page(viewer, clipped(heading), status, headers, **slots)
 
     async def _refusal(self, viewer: Caller | None, status: int, message: str) -> Answer:
         """The page with the form, and with why the request was refused."""
-        page = await self._page(
-            viewer, "", "Topics", error=clean(message), beginning=tags.p(_EXPLAINED)
-        )
-        return evolve(page, status=status)
+        explained = tags.p(_EXPLAINED)
+        return await self._page(viewer, "Topics", status, error=clean(message), lead=explained)
 
     async def _page(
         self,
         viewer: Caller | None,
-        url: str,
         heading: str,
-        *,
-        beginning: Flattenable,
-        overview: Flattenable = "",
-        error: str = "",
-        success: str = "",
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+        **slots: Flattenable,
     ) -> Answer:
-        """The page about a topic; if ``url`` is empty, with the form to look one up.
+        """The page about a topic; without the slot ``url``, with the form to look one up.
 
-        :param beginning: what comes first below the heading.
-        :param overview: what the broker knows of the topic.
-        :param error, success: what came of a fetch just now.
+        :param slots: ``lead`` comes first below the heading, ``overview`` is what the broker knows
+            of the topic, ``error`` and ``success`` say what came of a fetch just now.
         """
+        shown = dict[str, Flattenable].fromkeys(("url", "overview", "error", "success"), "") | slots
         body = await self._parts.pages.render(
             clean(heading),
             "topic.html",
             viewer,
             here="/topic",
-            url=url,
-            start="" if url else "shown",
+            start="" if shown["url"] else "shown",
             heading=clean(heading),
-            lead=beginning,
-            overview=overview,
-            error=error,
-            success=success,
+            **shown,
         )
-        return Answer(body, headers=private(viewer))
+        return Answer(body, status=status, headers={**private(viewer), **(headers or {})})
 
     # the event log
 
