@@ -1,8 +1,7 @@
 """Judges a feed and its server's answers, in sentences for the publisher.
 
 Each function looks at one subject and says what is good, what is missing and what is wrong, with
-what to do about it.  None of them does input or output.  ``feed_state`` calls `findings_of`, and
-``feed_doctor`` calls `judge`.
+what to do about it.  None of them does input or output.
 """
 
 from __future__ import annotations
@@ -43,11 +42,6 @@ class Judgement:
     findings: tuple[Finding, ...]
     facts: FeedFacts | None = None
     hubs: tuple[str, ...] = ()
-
-
-def findings_of(fetches: Fetches) -> tuple[Finding, ...]:
-    """The findings about a feed: see `judge`."""
-    return judge(fetches).findings
 
 
 def judge(fetches: Fetches) -> Judgement:

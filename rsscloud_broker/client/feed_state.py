@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from textwrap import fill
 
-from rsscloud_broker.client.feed_findings import findings_of
+from rsscloud_broker.client.feed_findings import judge
 from rsscloud_broker.client.feed_requests import Ask, fetch_twice
 from rsscloud_broker.interfaces import FeedReport
 from rsscloud_broker.interfaces.views import Kind
@@ -22,7 +22,7 @@ async def examine(ask: Ask, url: str) -> FeedReport:
 
     :raises ClientError: a request was not answered.
     """
-    return FeedReport(url, tuple(findings_of(await fetch_twice(ask, url, lambda _: None))))
+    return FeedReport(url, judge(await fetch_twice(ask, url, lambda _: None)).findings)
 
 
 def render(report: FeedReport) -> str:

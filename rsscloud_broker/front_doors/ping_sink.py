@@ -159,16 +159,15 @@ class PingSinkDoor:
         form_of_ping = by_name if "rsscloud" in self._parts.running else by_url
         by_blog = frozenset({"blogurl"})  # as in the form of Ping-O-Matic
         routes = [
-            ("/pingSiteForm", "GET", form, any_way),
-            ("/pingSiteForm", "POST", form, any_way),
-            ("/rss/ping", "GET", feed_ping, any_way),
-            ("/rss/ping", "POST", feed_ping, any_way),
-            ("/c", "GET", ping, frozenset({"p"})),
-            ("/c", "POST", ping, frozenset({"p"})),
-            ("/fb/a/pingSubmit", "GET", ping, any_way),
-            ("/fb/a/pingSubmit", "POST", ping, any_way),
-            ("/", "GET", home_ping, by_url),
-            ("/", "POST", home_ping, by_url),
+            (path, method, page, requires)
+            for path, page, requires in (
+                ("/pingSiteForm", form, any_way),
+                ("/rss/ping", feed_ping, any_way),
+                ("/c", ping, frozenset({"p"})),
+                ("/fb/a/pingSubmit", ping, any_way),
+                ("/", home_ping, by_url),
+            )
+            for method in ("GET", "POST")
         ]
         for path in ("/ping", "/ping/"):
             routes += [
@@ -222,16 +221,20 @@ class PingSinkDoor:
 
     async def _ping_site_form(self, request: Request) -> bytes:
         """Show the form, or answer it."""
-        form = parameters(request)
-        if request.method != b"POST" and not form.keys() & {"name", "url"}:
+        if request.method != b"POST" and not parameters(request).keys() & {"name", "url"}:
             return await self._show_form(request, 200)
-        return await self._answer_ping(
-            request,
-            form.get("name", ""),
-            form.get("url", ""),
-            changes_url=form.get("changesurl", ""),
-            rss_url=form.get("rssurl", ""),
-        )
+        return await self._site_ping(request, "changesurl")
+
+    async def _home_ping(self, request: Request) -> bytes:
+        """Answer a ping to ``/``, with the names that its fields have there."""
+        return await self._site_ping(request, "checkurl")
+
+    async def _site_ping(self, request: Request, changed: str) -> bytes:
+        """Answer a ping of a site, whose changed page is in the field ``changed``."""
+        form = parameters(request)
+        name, url, feed = (form.get(each, "") for each in ("name", "url", "rssurl"))
+        changes = form.get(changed, "")
+        return await self._answer_ping(request, name, url, changes_url=changes, rss_url=feed)
 
     async def _ping_page(self, request: Request) -> bytes:
         """Answer a ping that may lack a name, or call its fields otherwise."""
@@ -244,17 +247,6 @@ class PingSinkDoor:
         """Answer a ping of a feed, whose URL is also taken for the site and for its name."""
         url = parameters(request).get("u", "")
         return await self._answer_ping(request, url, url, rss_url=url)
-
-    async def _home_ping(self, request: Request) -> bytes:
-        """Answer a ping to ``/``, with the names that its fields have there."""
-        form = parameters(request)
-        return await self._answer_ping(
-            request,
-            form.get("name", ""),
-            form.get("url", ""),
-            changes_url=form.get("checkurl", ""),
-            rss_url=form.get("rssurl", ""),
-        )
 
     async def _answer_ping(self, request: Request, name: str, url: str, **urls: str) -> bytes:
         """Store a ping and answer with a page: thanks, or the form and why it was refused."""

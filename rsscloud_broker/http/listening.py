@@ -293,23 +293,13 @@ class _TrialReactor:
                 raise CannotListenError(interface, port, error) from error
 
     def listenSSL(
-        self,
-        port: int,
-        factory: Factory[Any],
-        contextFactory: object,
-        backlog: int = 50,
-        interface: str = "",
+        self, port: int, factory: Factory[Any], contextFactory: object, **where: Any
     ) -> None:
         """Raise the error that ``listenTCP`` raises: see ``IReactorSSL``."""
-        self.listenTCP(port, factory, backlog, interface)
+        self.listenTCP(port, factory, **where)
 
     def listenUNIX(
-        self,
-        address: str,
-        factory: Factory[Any],
-        backlog: int = 50,
-        mode: int = 0o666,
-        wantPID: bool = False,
+        self, address: str, factory: Factory[Any], wantPID: bool = False, **others: object
     ) -> None:
         """Raise the error that listening on a UNIX socket would meet: see ``IReactorUNIX``.
 

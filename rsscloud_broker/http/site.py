@@ -246,7 +246,7 @@ class Root(Resource):
         names = parameters(request).keys() if b"?" in request.uri or request.args else _NOTHING
         # A path with routes of its own is not for the routes that end in /*.  "/" is the
         # exception: it takes calls, and a route for /* may still have a home page for it.
-        known = path != "/" and self._methods_of(path)
+        known = path != "/" and path in self._methods_at
         for candidate in (path,) if known else self._candidates(path):
             for route in self._suitable_routes(request, candidate, method):
                 if route.requires <= names:
@@ -301,10 +301,6 @@ class Root(Resource):
             )
         return await self._xmlrpc.answer_call(request, call.name, call.parameters)
 
-    def _methods_of(self, path: str) -> Set[str]:
-        """The HTTP methods of a path, including POST for calls."""
-        return self._methods_at.get(path, _NOTHING)
-
     def _find_methods(self) -> dict[str, Set[str]]:
         """The HTTP methods of each path, with OPTIONS, and with HEAD where GET is."""
         found: dict[str, set[str]] = {}
@@ -318,7 +314,7 @@ class Root(Resource):
 
     def _refuse_unrouted(self, request: Request, path: str) -> bytes:
         """Answer a request that no route takes: 404, 415, 400 or 405, with the reason."""
-        allowed = self._methods_of(path)
+        allowed = self._methods_at.get(path, _NOTHING)
         method = request.method.decode("latin-1")
         if not allowed:
             return plain(request, 404, "There is nothing at this address.")

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlencode
 
-from attrs import evolve, frozen
+from attrs import asdict, evolve, frozen
 from twisted.web.template import Tag, tags
 
 from rsscloud_broker.model.disclosure import HIDDEN
@@ -71,16 +71,7 @@ class Line:
 
     def as_json(self) -> bytes:
         """The line as a JSON object, on one line."""
-        fields = {
-            "id": self.id,
-            "at": self.at,
-            "kind": self.kind,
-            "outcome": self.outcome,
-            "before": self.before,
-            "topic": self.topic,
-            "after": self.after,
-            "link": self.link,
-        }
+        fields = {**asdict(self), "link": self.link}
         return json.dumps(fields, separators=(",", ":")).encode("ascii")
 
     def as_item(self) -> Tag:

@@ -14,7 +14,7 @@ from twisted.web.http import CACHED
 from twisted.web.resource import Resource
 from twisted.web.server import Request
 
-from rsscloud_broker.client.feed_findings import LARGE_BYTES, findings_of
+from rsscloud_broker.client.feed_findings import LARGE_BYTES, judge
 from rsscloud_broker.client.feed_requests import (
     FeedAnswer,
     Fetches,
@@ -184,18 +184,18 @@ class ValidatorTests(FeedStateCase):
     def test_another_etag_each_time(self) -> None:
         last = FeedAnswer(HERE, 200, {"etag": '"a"'}, FEED)
         again = FeedAnswer(HERE, 200, {"etag": '"b"'}, FEED)
-        texts = [finding.text for finding in findings_of(Fetches((), last, again))]
+        texts = [finding.text for finding in judge(Fetches((), last, again)).findings]
         self.assertIn("The same bytes came with another ETag", " ".join(texts))
 
     def test_another_feed_each_time(self) -> None:
         last = FeedAnswer(HERE, 200, {"etag": '"a"'}, FEED)
         again = FeedAnswer(HERE, 200, {"etag": '"b"'}, FEED + b" ")
-        texts = [finding.text for finding in findings_of(Fetches((), last, again))]
+        texts = [finding.text for finding in judge(Fetches((), last, again)).findings]
         self.assertIn("The feed changed between two requests in a row", " ".join(texts))
 
     def test_an_error_the_second_time(self) -> None:
         last, again = FeedAnswer(HERE, 200, {"etag": '"a"'}, FEED), FeedAnswer(HERE, 500)
-        found = findings_of(Fetches((), last, again))
+        found = judge(Fetches((), last, again)).findings
         self.assertIn(("wrong", "304"), [(finding.kind, finding.subject) for finding in found])
 
 
@@ -233,7 +233,7 @@ class HttpTests(FeedStateCase):
 
     def test_large(self) -> None:
         large = FeedAnswer(HERE, 200, {}, FEED + b" " * LARGE_BYTES)
-        found = [f for f in findings_of(Fetches((), large)) if f.subject == "size"]
+        found = [f for f in judge(Fetches((), large)).findings if f.subject == "size"]
         self.assertIn("514 KiB", found[0].text)
 
     def test_labels(self) -> None:
@@ -383,7 +383,7 @@ class RenderTests(FeedStateCase):
         )
     )
     def test_any_answer_can_be_told(self, answer: FeedAnswer) -> None:
-        findings = findings_of(Fetches((), answer))
+        findings = judge(Fetches((), answer)).findings
         self.assertTrue(findings)
         text = render(Report(answer.url, tuple(findings)))
         for line in text.split("\n"):
