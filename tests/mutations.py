@@ -352,8 +352,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "delivery/walk.py",
-        "saved, outstanding = progress.unsaved, progress.outstanding()",
-        "saved, outstanding = progress.unsaved, []",
+        "saved, outstanding = len(self.unsaved), progress.outstanding()",
+        "saved, outstanding = len(self.unsaved), []",
         "delivery.test_walk delivery.test_distribution",
         "After a crash those are never notified whose calls were under way.",
     ),
@@ -457,7 +457,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "delivery/retries.py",
-        "if self._lost_claims or subscription in self._outdated:",
+        "if self._lost_claims or is_outdated:",
         "if False:",
         "delivery.test_retries delivery.test_backlogs",
         "Who unsubscribes while a retry is claimed is notified all the same.",

@@ -140,6 +140,7 @@ class Distribution(Service):
             parts.counters,
             parts.bus.publish,
             parts.history,
+            lambda key: any(key in walk.unsaved for walk in self._walks.values()),
         )
         self._tools = Tools(
             store=parts.store,

@@ -50,6 +50,8 @@ class Retries:
 
     :param publish: is called with an event when a failed notification is saved.
     :param history: says which contents are in a feed; None if there are no feeds.
+    :param is_unsaved: whether a walk has just called a subscriber, given by the id of its
+        subscription, and has not saved the outcome yet.
     """
 
     log = Logger()
@@ -63,10 +65,12 @@ class Retries:
         counters: Counters,
         publish: Callable[[Event], object] = lambda event: None,
         history: History | None = None,
+        is_unsaved: Callable[[int], bool] = lambda key: False,
     ) -> None:
         self._store = store
         self._publish = publish
         self._history = history or History()
+        self._is_unsaved = is_unsaved
         self._clock = clock
         self._attempts = attempts
         self._store_retry = store_retry
@@ -241,7 +245,8 @@ class Retries:
         """Submit an attempt, or give the notification back if it is outdated by now."""
         content_id = subscription.content_id
         # The next look claims it as it is then, if it is still there and not claimed elsewhere.
-        if self._lost_claims or subscription in self._outdated:
+        is_outdated = subscription in self._outdated or self._is_unsaved(subscription.id)
+        if self._lost_claims or is_outdated:
             now = self._clock.wall_seconds()
             self.record([put_off(subscription, now, now, content_id)])
             return

@@ -102,14 +102,12 @@ class _Progress:
     :ivar open: the attempts without an outcome, by the id of their subscriptions.
     :ivar to_resubmit: the ids of subscriptions whose attempts have to be submitted again.
     :ivar outcomes: the outcomes that are to be saved.
-    :ivar unsaved: how many outcomes are not saved yet, including those that change nothing.
     """
 
     cursor: int
     open: dict[int, Attempt] = field(factory=dict)
     to_resubmit: set[int] = field(factory=set)
     outcomes: list[Delivery] = field(factory=list)
-    unsaved: int = 0
 
     def outstanding(self) -> list[int]:
         """The ids up to the cursor that have no outcome."""
@@ -120,11 +118,13 @@ class Walk:
     """Notifies every subscriber of a topic.  ``Distribution`` creates and runs it.
 
     :ivar topic: the topic's URL.
+    :ivar unsaved: the subscriptions whose outcomes are not saved yet, or change nothing, by id.
     :ivar over: ``Distribution`` fires this when ``run`` has ended.
     """
 
     def __init__(self, fanout: Fanout, tools: Tools) -> None:
         self.topic = fanout.topic
+        self.unsaved: list[int] = []
         self.over: Deferred[None] = Deferred()
         self._fanout = fanout  # claimed by this process
         self._tools = tools
@@ -231,7 +231,7 @@ class Walk:
     async def _wait_for_capacity(self) -> None:
         """Wait until no attempt waits for a slot and few outcomes are unsaved."""
         until = self._tools.clock.seconds() + SETTLE_SECONDS
-        while self._waiting or self._progress.unsaved > MAX_UNSAVED:
+        while self._waiting or len(self.unsaved) > MAX_UNSAVED:
             if self._must_stop:
                 return
             if self._waiting and self._tools.clock.seconds() >= until:
@@ -325,7 +325,7 @@ class Walk:
             progress.to_resubmit.add(delivery.subscription.id)
         elif changes_something(delivery):
             progress.outcomes.append(delivery)
-        progress.unsaved += 1
+        self.unsaved.append(delivery.subscription.id)
         self._save_soon()
         if not progress.open:
             self._wake()
@@ -374,7 +374,7 @@ class Walk:
     # --- saving
 
     def _save_soon(self) -> None:
-        if self._progress.unsaved >= SAVE_AT_OUTCOMES:
+        if len(self.unsaved) >= SAVE_AT_OUTCOMES:
             self._save()
         elif self._timer is None and not self._saving:
             self._timer = self._tools.clock.callLater(SAVE_WITHIN_SECONDS, self._save)
@@ -395,7 +395,7 @@ class Walk:
         """Save the progress.  If that fails, ``_problem`` says why, and ``run`` raises it."""
         progress = self._progress
         outcomes, progress.outcomes = progress.outcomes, []
-        saved, outstanding = progress.unsaved, progress.outstanding()
+        saved, outstanding = len(self.unsaved), progress.outstanding()
         record = partial(
             self._tools.store.record_slice,
             self._fanout,
@@ -412,13 +412,13 @@ class Walk:
         except (CancelledError, Exception) as problem:  # run() raises it
             self._problem = problem
         else:
-            progress.unsaved -= saved
+            del self.unsaved[:saved]
             if recorded.lost:
                 self._problem = ClaimLost()
             else:
                 self._tools.note_saved(outcomes, recorded)
         self._saving = False
-        if progress.unsaved and self._problem is None and self._late is None:
+        if self.unsaved and self._problem is None and self._late is None:
             self._save_soon()
         self._wake()
 

@@ -9,6 +9,7 @@ from attrs import evolve
 from twisted.internet.defer import Deferred, fail
 
 from rsscloud_broker.delivery import walk
+from rsscloud_broker.delivery.attempt import put_off
 from rsscloud_broker.delivery.attempts import SOON
 from rsscloud_broker.delivery.dispatch import TICK
 from rsscloud_broker.delivery.walk import (
@@ -182,6 +183,23 @@ class SavingTests(EngineTestCase):
         self.hurry()
         self.advance(1)
         self.assertEqual((self.called(), self.walks()), (urls, []))
+
+    def test_who_was_called_is_not_called_again_before_that_is_saved(self) -> None:
+        url = "http://reader.example/"
+        subscribed = self.subscribe(url)
+        waits = put_off(subscribed, NOW, NOW, None)
+        self.successResultOf(self.store.record_deliveries([waits]))
+        self.notifier.outcomes[url] = Outcome(False, "busy", retry_after=60)
+        self.slow = {"record_slice"}
+        self.start()
+        self.change()
+        self.advance(1)
+        self.hurry()
+        self.advance(1)
+        self.assertEqual(self.called(), [url])
+        self.notifier.outcomes.clear()
+        self.advance(70)
+        self.assertEqual((self.called(), self.waiting()), ([url, url], {}))
 
     def test_walk_whose_outcomes_cannot_be_saved_stops(self) -> None:
         urls = self.subscribe_many(1000)
