@@ -49,7 +49,9 @@ def document(public_url: str) -> dict[str, Any]:
         "info": {
             "title": "The administration of rsscloud-broker",
             "version": __version__,
-            "description": "What an administrator may see and do. Times are in UTC.",
+            "description": "What an administrator may see and do. Times are in UTC. What no "
+            "operation gets to see, such as another method than GET and POST or a very large "
+            "body, is refused in plain text.",
         },
         "servers": [{"url": f"{public_url}{BASE}"}],
         "security": [{"token": []}],

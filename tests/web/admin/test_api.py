@@ -179,6 +179,18 @@ class RequestTests(ConsoleCase):
         self.assertEqual(answer.status, 413)
         self.assertEqual(self.last_changes(), 0)
 
+    def test_what_no_operation_gets_to_see(self) -> None:
+        for method, path, body, status in (
+            ("PUT", "/blocks", b"{}", 405),
+            ("DELETE", "/subscriptions/1/mark", b"", 404),
+            ("POST", "/subscriptions/1/mark", b" " * 1_048_577, 413),
+        ):
+            answer = self.call(method, path, body, Accept="*/*")
+            kind = answer.headers.get_content_type()
+            self.assertEqual((answer.status, kind), (status, "text/plain"))
+        described = json.loads(self.browser().ask("GET", "/api/openapi.json").body)
+        self.assertIn("in plain text", described["info"]["description"])
+
     def last_changes(self) -> int:
         return len(self.result(self.verbs.changes()))
 
