@@ -26,6 +26,7 @@ from rsscloud_broker.interfaces import AppTables
 from rsscloud_broker.runtime import data_lock, file_descriptors, memory
 from rsscloud_broker.runtime.start_checks import (
     DERIVED_URL,
+    archives_warning,
     database_fault,
     database_state,
     file_faults,
@@ -157,6 +158,8 @@ class BrokerService(MultiService):
         super().startService()
         if self._config.public_url is None:
             self.log.warn(DERIVED_URL, url=self._config.address)
+        if warning := archives_warning(self._config):
+            self.log.warn("Some pings may come into no archive: {warning}.", warning=warning)
         memory.freeze_existing_objects()
         memory.return_large_blocks()
         self.log.info(

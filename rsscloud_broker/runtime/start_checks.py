@@ -65,7 +65,7 @@ def examine(config: Config, apps: Mapping[str, AppTables] = NO_APPS) -> Findings
     findings = Findings("can be written" if exists else "will be made", database, faults)
     for description in config.all_listen:
         try_endpoint(description, config.data, findings)
-    findings.notes.extend(filter(None, [root_warning(config)]))
+    findings.notes.extend(filter(None, [root_warning(config), archives_warning(config)]))
     return findings
 
 
@@ -79,6 +79,22 @@ def root_warning(config: Config) -> str:
     return (
         f"this check ran as root, who may do anything, and {config.data} belongs to "
         f"{_user(owner)}: run it as that user (runuser -u {_user(owner)} -- ...)"
+    )
+
+
+def archives_warning(config: Config) -> str:
+    """A warning if a followed feed brings pings that are too old for any archive; else empty."""
+    archive, follows = config.sinks.get("archive", {}), config.front_doors.get("follows", {})
+    if not (archive.get("enabled", True) and follows.get("enabled", True)):
+        return ""
+    kept = archive.get("keep_hours", 168)  # these are the defaults of both plugins
+    taken = max((each.get("catch_up_hours", 24) for each in follows.get("feeds", ())), default=0)
+    if taken <= kept:
+        return ""
+    return (
+        f"a feed in [front_doors.follows] has catch_up_hours = {taken}, and [sinks.archive] has "
+        f"keep_hours = {kept}: pings that are taken in after more than {kept} hours come into no "
+        "archive; make keep_hours larger"
     )
 
 

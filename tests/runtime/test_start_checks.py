@@ -10,15 +10,18 @@ from fcntl import LOCK_SH, flock
 from pathlib import Path
 from pwd import getpwuid
 from tempfile import TemporaryDirectory
+from typing import Any
 from unittest import SkipTest
 
 from attrs import evolve
 from twisted.trial.unittest import SynchronousTestCase
 
+from rsscloud_broker.apps.follows.options import FollowedFeed
 from rsscloud_broker.config import Config, Log
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.runtime import data_lock
 from rsscloud_broker.runtime.start_checks import Findings, examine, file_faults
+from rsscloud_broker.sinks.archive import ArchiveOptions
 from rsscloud_broker.storage import migrate
 from rsscloud_broker.storage.upgrade import LATEST_REVISION
 from tests.processes import free_port
@@ -104,6 +107,27 @@ class DataTests(StartChecksTestCase):
         (note,) = self.found().notes
         self.assertIn(f"this check ran as root, who may do anything, and {self.data} belongs", note)
         self.assertIn("runuser -u nobody", note)
+
+
+class ArchivesTests(StartChecksTestCase):
+    def notes(self, feed: dict[str, Any], **archive: Any) -> list[str]:
+        self.config = evolve(
+            self.config,
+            sinks={"archive": archive},
+            front_doors={"follows": {"feeds": [feed]}},
+        )
+        return self.found().notes
+
+    def test_pings_that_come_into_no_archive(self) -> None:
+        (note,) = self.notes({"catch_up_hours": 169})
+        self.assertIn("catch_up_hours = 169, and [sinks.archive] has keep_hours = 168", note)
+        self.assertEqual(self.notes({"catch_up_hours": 720}, keep_hours=720), [])
+        self.assertEqual(self.notes({"catch_up_hours": 720}, enabled=False), [])
+
+    def test_what_is_not_configured_goes_together(self) -> None:
+        kept, taken = ArchiveOptions().keep_hours, FollowedFeed("http://a.example/").catch_up_hours
+        self.assertEqual((kept, taken), (168, 24))
+        self.assertEqual(self.notes({}, keep_hours=24), [])
 
 
 class ForeignUserTests(StartChecksTestCase):
