@@ -25,7 +25,13 @@ from rsscloud_broker.apps.river.opml import MAX_BYTES
 from rsscloud_broker.apps.river.pushing import CLOUD_PATH, WEBSUB_PATH, Pushing
 from rsscloud_broker.apps.river.river import River
 from rsscloud_broker.http.answering import Answer, Answers, plain
-from rsscloud_broker.http.requests import RequestError, body_of, client_address, parameter
+from rsscloud_broker.http.requests import (
+    RequestError,
+    body_of,
+    charset,
+    client_address,
+    parameter,
+)
 from rsscloud_broker.interfaces import AppParts, Caller, IFrontDoor, Route
 from rsscloud_broker.interfaces.plugins import RoutesOnly
 from rsscloud_broker.util.caches import TimedCache
@@ -43,7 +49,8 @@ REMEMBERED, REMEMBERED_SECONDS = 100, 5.0
 #: The scope of tokens.
 SCOPE: Final = "river"
 
-_JSON, _OPML, _SCRIPT, _XML = (
+_FORM, _JSON, _OPML, _SCRIPT, _XML = (
+    "application/x-www-form-urlencoded",
     "application/json",
     "text/x-opml; charset=utf-8",
     "application/javascript; charset=utf-8",
@@ -69,10 +76,15 @@ class RiverDoor(RoutesOnly):
     def routes(self) -> Sequence[Route]:
         """The routes of programs, hubs and clouds, which the module describes."""
         public, named = Answers(self._answer_river_js), frozenset({"account"})
+        opml = self._for_caller(self._import_opml)
         return [
             Route("/river.json", "GET", self._for_caller(self._answer_json_feed)),
             Route("/river/opml", "GET", self._for_caller(self._export_opml)),
-            Route("/river/opml", "POST", self._for_caller(self._import_opml), body_limit=MAX_BYTES),
+            # Many programs call every body a form if nobody says what it is.
+            *(
+                Route("/river/opml", "POST", opml, content_types=kinds, body_limit=MAX_BYTES)
+                for kinds in (frozenset[str](), frozenset({_FORM}))
+            ),
             Route("/river/subscribe", "POST", self._for_caller(self._subscribe)),
             Route("/river/unsubscribe", "POST", self._for_caller(self._unsubscribe)),
             Route("/river/river.js", "GET", public, requires=named, for_everybody=True),
@@ -123,7 +135,9 @@ class RiverDoor(RoutesOnly):
     async def _import_opml(self, request: Request, caller: Caller) -> Answer:
         """Follow the feeds of a list, and answer with what that did, as JSON."""
         self._parts.callers.check_form(request, caller)
-        imported = await self._river.import_opml(caller, body_of(request), client_address(request))
+        imported = await self._river.import_opml(
+            caller, body_of(request), client_address(request), charset(request)
+        )
         failed = [{"url": url, "reason": reason} for url, reason in imported.failed]
         return _as_json({"added": imported.added, "failed": failed})
 

@@ -47,9 +47,10 @@ def pasted(text: bytes) -> bytes:
     return text if text.isascii() or text.startswith(BOM_UTF8) else BOM_UTF8 + text
 
 
-def read_list(data: bytes) -> FeedList:
+def read_list(data: bytes, charset: str | None = None) -> FeedList:
     """Read a list of feeds.
 
+    :param charset: of the Content-Type with which it came, for a list that declares none.
     :raises InvalidFeed: it is no OPML, or too large.
     """
     if len(data) > MAX_BYTES:
@@ -57,7 +58,7 @@ def read_list(data: bytes) -> FeedList:
             f"the list has more than {MAX_BYTES} bytes; split it, and import the parts"
         )
     try:
-        root = xml.parse(data, max_depth=MAX_DEPTH, max_elements=MAX_OUTLINES)
+        root = xml.parse(data, charset, max_depth=MAX_DEPTH, max_elements=MAX_OUTLINES)
     except xml.MalformedXML as error:
         raise InvalidFeed(
             f"the list cannot be read: {error.reason}; split it if it is long, or else send OPML, "

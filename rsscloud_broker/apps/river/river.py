@@ -201,16 +201,19 @@ class River:
         except Unavailable as error:  # the next sweep removes it
             self.log.error("The feed {url} is removed later: {error}", url=record.url, error=error)
 
-    async def import_opml(self, caller: Caller, data: bytes, source: str) -> ImportedFeeds:
+    async def import_opml(
+        self, caller: Caller, data: bytes, source: str, charset: str | None = None
+    ) -> ImportedFeeds:
         """Follow all feeds in an OPML document.  They are read afterwards.
 
         :param source: the address of the caller, for the log.
+        :param charset: see ``read_list``.
         :raises InvalidFeed: the document is no OPML, names no feed, or too many.
         :raises TooMany: the account imports too often.
         """
         with self._limits.counting(caller.account.id):
             try:
-                named = await self._parts.parse(caller.name, read_list, data)
+                named = await self._parts.parse(caller.name, read_list, data, charset)
             except DocumentUnread as error:
                 raise InvalidFeed(f"the list cannot be read: {error.reason}") from error
             if not named.feeds:

@@ -136,8 +136,8 @@ class RiverHouse(House):
         self.river: River = door._river
         self.store_of_river = self.intake._store
         self.notifiers["river"] = self.intake
-        root = Root([door], PUBLIC_URL)
-        self.factory = bounded_site(root, self.limits, self.counters, None)
+        self.root = Root([door], PUBLIC_URL)
+        self.factory = bounded_site(self.root, self.limits, self.counters, None)
         self.tending.startService()
         case.addCleanup(self.tending.stopService)
 

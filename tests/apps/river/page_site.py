@@ -109,7 +109,9 @@ class FakeRiver(River):
         assert isinstance(feed, int)  # the page knows the numbers
         return self.lists.get(caller.account.id, {}).pop(feed, None)
 
-    async def import_opml(self, caller: Caller, data: bytes, source: str) -> ImportedFeeds:
+    async def import_opml(
+        self, caller: Caller, data: bytes, source: str, charset: str | None = None
+    ) -> ImportedFeeds:
         if b"<opml" not in data:
             raise InvalidFeed("this is no OPML")
         self.documents.append(data)

@@ -11,7 +11,9 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.river.door import PAGE, REMEMBERED
+from rsscloud_broker.apps.river.opml import MAX_BYTES
 from rsscloud_broker.apps.river.river import PER_HOUR
+from rsscloud_broker.http.shown_exchange import FORM
 from rsscloud_broker.interfaces import Session
 from tests.apps.river.house import BLOG, RiverHouse, rss
 
@@ -90,6 +92,22 @@ class DoorTests(SynchronousTestCase):
         self.assertIn(BLOG.encode(), answer.body)
         answer = self.house.ask("POST", "/river/opml", b"<html/>")
         self.assertEqual((answer.status, "no OPML" in answer.text), (400, True))
+
+    def test_list_in_the_charset_that_it_came_with(self) -> None:
+        outline = '<outline text="Caf\xe9" xmlUrl="http://other.example/rss"/>'
+        opml = f"<opml><body>{outline}</body></opml>".encode("latin-1")
+        kind = {"Content-Type": "text/x-opml; charset=iso-8859-1"}
+        self.assertEqual(self.house.ask("POST", "/river/opml", opml, kind).status, 200)
+        self.assertIn("Caf\xe9", self.house.get("/river/opml").text)
+
+    def test_list_that_is_called_a_form(self) -> None:
+        """As ``curl --data-binary`` does."""
+        feeds = "".join(f'<outline xmlUrl="{BLOG}?a&amp;b={each}"/>' for each in range(3))
+        opml = f"<opml><body>{feeds}</body></opml>".encode()
+        answer = self.house.ask("POST", "/river/opml", opml, {"Content-Type": FORM})
+        self.assertEqual(json.loads(answer.body), {"added": 3, "failed": []})
+        limits = [self.house.root.body_limit("/river/opml", kind) for kind in (FORM, "text/xml")]
+        self.assertEqual(limits, [MAX_BYTES, MAX_BYTES])
 
     def test_river_js_only_of_those_who_want_that(self) -> None:
         self.house.follow()
