@@ -241,6 +241,8 @@ def _find_account(connection: Connection, name: str) -> Account:
 def _ask_for_hash(name: str, options: AccountsConfig, from_stdin: bool) -> str:
     """Read a new password, twice unless it comes from stdin, and return its hash."""
     if from_stdin:
+        if sys.stdin is None:  # Python's sign that it was closed
+            raise click.ClickException("stdin is closed; nothing was changed")
         try:
             password = sys.stdin.buffer.readline().decode().rstrip("\r\n")
         except UnicodeDecodeError:

@@ -33,6 +33,7 @@ from rsscloud_broker.simplefeed.follower import Begin, Follower
 from rsscloud_broker.simplefeed.markers import FileMarker, MemoryMarker
 from rsscloud_broker.simplefeed.waiting import FollowerLimits
 from rsscloud_broker.util.clock import SystemClock
+from rsscloud_broker.wire.web_address import fault_of
 
 
 @click.command()
@@ -92,6 +93,8 @@ def follow(
     domain: str,
 ) -> None:
     """Hand on each entry of the Simplefeed at URL, in order, and all that come later."""
+    if fault := fault_of(url):
+        raise click.UsageError(f"URL {url[:100]!r} cannot be read: {fault}")
     if command is not None and jsonl:
         raise click.UsageError("give --exec or --jsonl, not both")
     if push and once:

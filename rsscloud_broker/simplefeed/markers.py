@@ -66,6 +66,8 @@ class FileMarker:
 
     async def load(self) -> Position | None:
         """The position in the file; None if there is no file, or an empty one."""
+        if self._file.exists() and not self._file.isfile():  # ``save`` would replace it
+            raise FollowError(f"{self._file.path} is no file; name another one for the marker")
         try:
             content: bytes = await self._in_thread(self._file.getContent)
         except FileNotFoundError:

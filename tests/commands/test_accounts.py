@@ -121,6 +121,12 @@ class PeopleTests(AccountTests):
         self.assertEqual(told.stderr, b"Error: the password is not UTF-8; nothing was changed\n")
         self.assertNotIn("dave", self.account("list"))
 
+    def test_stdin_that_is_closed(self) -> None:
+        command = f"{BIN}/rsscloud-broker account add dave --password-stdin --config {self.config}"
+        told = subprocess.run(["/bin/sh", "-c", f"{command} <&-"], capture_output=True, check=False)
+        self.assertEqual(told.returncode, 1)
+        self.assertEqual(told.stderr, b"Error: stdin is closed; nothing was changed\n")
+
     def test_without_a_terminal(self) -> None:
         """Such as in a container, where nobody can type a password unseen."""
         added = subprocess.run(

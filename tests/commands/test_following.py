@@ -45,6 +45,11 @@ class UsageTests(CommandTests):
             self.assertEqual(result.exit_code, 2, arguments)
             self.assertIn("Usage:", result.stderr)
 
+    def test_what_is_no_web_address(self) -> None:
+        result = self.run_command("follow", "ftp://a.example/feed", "--once")
+        self.assertEqual(result.exit_code, 2)
+        self.assertIn("must begin with http:// or https://", result.stderr)
+
 
 class FollowTests(ProcessTests):
     def setUp(self) -> None:

@@ -51,7 +51,12 @@ class FileMarkerTests(SynchronousTestCase):
             self.assertIn(reason, str(error))
         self.file.remove()
         self.file.makedirs()
-        self.assertIn("cannot be read", str(self.failureResultOf(self.load()).value))
+        self.assertIn("is no file", str(self.failureResultOf(self.load(), FollowError).value))
+
+    def test_device_is_not_replaced(self) -> None:
+        self.file = FilePath("/dev/null")
+        error = self.failureResultOf(self.load(), FollowError).value
+        self.assertIn("/dev/null is no file", str(error))
 
     def test_old_marker_stays_if_the_disk_is_full(self) -> None:
         self.successResultOf(self.save())
