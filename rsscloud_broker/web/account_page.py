@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from attrs import define, field
+from attrs import define, evolve, field
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
 
@@ -114,7 +114,8 @@ class AccountPage:
                 return await self._page(caller, problem="This form asks for nothing known here.")
             return await action(request, caller)
         except TooMany as error:
-            return await self._page(caller, request, problem=sentence(str(error)), status=429)
+            page = await self._page(caller, request, problem=sentence(str(error)), status=429)
+            return evolve(page, headers={**NO_STORE, "retry-after": str(error.retry_after)})
         except (InvalidAccount, SignInFailed, Unadministrable) as error:
             # The error would speak of the name too, which nobody types here.
             problem = "the password is wrong" if isinstance(error, SignInFailed) else str(error)

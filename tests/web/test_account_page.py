@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from rsscloud_broker.errors import TooMany
 from rsscloud_broker.web.account_page import browser_name
 from tests.accounts.fixture import PASSWORD, PATIENT
 from tests.front_doors.exchange import Answer
@@ -214,6 +215,15 @@ class AccountPageTests(SynchronousTestCase):
             self.assertIn(said, self.browser.said())
             self.assertNotIn(PASSWORD, answer.text)
         self.assertEqual(Browser(self.site).sign_in().status, 303)
+
+    def test_too_many_attempts(self) -> None:
+        async def refuse(*of_the_form: object) -> None:
+            raise TooMany("too many wrong passwords", 30)
+
+        self.patch(type(self.site.accounts), "change_password", refuse)
+        answer = self.change(PASSWORD, NEW, NEW)
+        self.assertEqual((answer.status, answer.headers["retry-after"]), (429, "30"))
+        self.assertIn("too many wrong passwords", answer.text.lower())
 
     # tokens
 
