@@ -77,15 +77,16 @@ class Lists:
             edit,
         ]
         what = "draft" if post.is_draft else "message"
-        button = _folded_button(what, caller, do="delete", id=str(post.id))
+        button = _folded_button(what, name, caller, do="delete", id=str(post.id))
         return tags.li(shown, tags.span(*about, class_="where"), button)
 
     def _file_row(self, upload: StoredUpload, caller: Caller) -> Tag:
         """A file in the list, with a button to delete it."""
         path = urlsplit(self._writing.files.url(caller.name, upload)).path
         about = tags.span(f"{upload.media_type}, {upload.size:,} bytes", class_="where")
-        button = _folded_button("file", caller, do="delete-file", file=upload.digest)
-        link = tags.a(tags.bdi(clipped(upload.name)), href=path)
+        name = clipped(upload.name)
+        button = _folded_button("file", name, caller, do="delete-file", file=upload.digest)
+        link = tags.a(tags.bdi(name), href=path)
         return tags.li(link, about, button)
 
 
@@ -124,11 +125,13 @@ def _links(what: str, begin: int, older: int) -> list[Flattenable]:
     return links
 
 
-def _folded_button(what: str, caller: Caller, **fields: str) -> Tag:
+def _folded_button(what: str, name: str, caller: Caller, **fields: str) -> Tag:
     """A form that appears only when somebody asks for it, as what it does cannot be undone.
 
+    :param name: what it deletes, which screen readers say with each of many such forms.
     :param fields: see ``write_page``.
     """
     button = tags.button(f"Delete this {what}", class_="careful")
     form = one_button(button, "/write", caller.csrf, **fields)
-    return tags.details(tags.summary("Delete…"), form, class_="sure")
+    summary = tags.summary("Delete…", **{"aria-label": f"Delete… {name}"})
+    return tags.details(summary, form, class_="sure")

@@ -196,6 +196,8 @@ class WritePageTests(SiteTestCase):
         self.assertEqual(links["Not yet"], ("/write?id=2", None))
         edits = self.browser.page.xpath("//a[.='Edit']/@aria-label")
         self.assertEqual(edits, ["Edit: Not yet", "Edit: Hello"])
+        folded = self.browser.page.xpath("//summary[.='Delete…']/@aria-label")
+        self.assertEqual(folded, ["Delete… Not yet", "Delete… Hello"])
 
     def test_a_preview(self) -> None:
         """It shows what was typed as others will see it, and stores no message."""
