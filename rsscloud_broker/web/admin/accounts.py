@@ -25,6 +25,7 @@ class AccountsPage(AdminPage):
 
     path = place = "/admin/accounts"
     template = "admin/accounts.html"
+    back = "/admin/account"
 
     async def content(self, request: Request, caller: Caller) -> PageContent:
         """The accounts, a page at a time, and the form to invite somebody."""

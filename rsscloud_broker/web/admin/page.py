@@ -118,6 +118,7 @@ class AdminPage:
     :cvar path: its path.
     :cvar place: the path of the page in the navigation to which it belongs.
     :cvar template: its template.
+    :cvar back: the path of the page about what an operation concerns, if this page is about many.
     :cvar done: further texts that the page shows after an operation, by the word ``done`` in its
         address.
     """
@@ -125,6 +126,7 @@ class AdminPage:
     path: str
     place: str
     template: str
+    back: str = ""
     done: Mapping[str, str] = {}
 
     def __init__(self, console: Console) -> None:
@@ -261,7 +263,8 @@ class AdminPage:
             "action": self.path,
             "fields": hidden({"csrf": caller.csrf, "do": operation.name, "sure": "yes", **fields}),
             "back": path(
-                self.path, **{name: fields.get(name, "") for name in ("id", "url", "name")}
+                self.back or self.path,
+                **{name: fields.get(name, "") for name in ("id", "url", "name")},
             ),
         }
         return await self._render("Are you sure?", "admin/question.html", caller, 200, slots)

@@ -160,6 +160,8 @@ class AccountPagesTests(PagesCase):
         self.get("/admin/account?name=anna")
         self.dave_browser.send("Remove it", reason="asked for")
         self.assertIn("with all that it has published", self.text())
+        back = self.dave_browser.page.xpath("//main//form/a/@href")
+        self.assertEqual(back, ["/admin/account?name=anna"])
         self.assertIn("is removed", self.done(self.dave_browser.send("Yes, do it")))
         self.assertEqual(self.last_change(), ("dave", "remove account", "anna", "asked for"))
         self.assertEqual(self.dave_browser.get("/admin/account?name=anna").status, 404)
