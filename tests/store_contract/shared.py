@@ -88,6 +88,11 @@ class SharedWorkContract(TestCase):
         self.assertEqual(await self.store.documents_since(found.stored_at - 1, "", 9), [found])
         self.assertEqual(await self.store.documents_since(found.stored_at, "", 9), [])
 
+    async def test_more_names_than_a_statement_may_have_parameters(self) -> None:
+        await self.make(CHANGES)
+        names = [*(f"/{number}" for number in range(70_000)), CHANGES]
+        self.assertEqual(await self.store.shared_documents(names), await self.stored())
+
     async def test_bytes_of_a_document(self) -> None:
         key = await self.make(CHANGES, b"one\x00", b"two")
         parts = [await self.store.document_part(key, number) for number in range(3)]
