@@ -60,7 +60,7 @@ from rsscloud_broker.wire.negotiation import wants_page
 
 __all__ = ["MAX_FIELDS", "HTTPLimits", "bounded_site"]
 
-_ABSOLUTE = re.compile(rb"https?://([^/?#]*)(/.*)?", re.IGNORECASE | re.DOTALL)
+_ABSOLUTE = re.compile(rb"https?://([^/?#]*)/?(.*)", re.IGNORECASE | re.DOTALL)
 
 #: How many fields a form may have, and how many parameters a query.
 MAX_FIELDS = 1000
@@ -162,7 +162,7 @@ class BoundedRequest(TracedRequest):
             return target
         # The target's host replaces the Host header (RFC 9112, section 3.2.2).
         self.requestHeaders.setRawHeaders(b"host", [absolute[1]])
-        return absolute[2] or b"/"
+        return b"/" + absolute[2]
 
     def process(self) -> None:
         """Decode the body and read the form, and have the site answer; or say what is wrong."""
@@ -327,7 +327,7 @@ class BoundedRequest(TracedRequest):
 def _path(target: bytes) -> str:
     """The path of a request's target, which may be a whole URL."""
     if absolute := _ABSOLUTE.match(target):
-        target = absolute[2] or b"/"
+        target = b"/" + absolute[2]
     return target.partition(b"?")[0].decode("latin-1")
 
 

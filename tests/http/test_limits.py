@@ -13,6 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import Http
 from rsscloud_broker.http.bodies import LIMIT, SMALL
+from rsscloud_broker.http.limits import MAX_FIELDS
 from rsscloud_broker.model import Content
 from rsscloud_broker.wire.xmlrpc import encode_call
 from tests.front_doors.exchange import FORM, Answer, Exchange, request_bytes
@@ -371,6 +372,8 @@ class KeepAliveTests(_LimitsTests):
             (b"http://b.example:80/docs", 200),
             (b"HTTPS://b.example/docs?x=/y", 200),
             (b"http://b.example", 200),
+            (b"http://b.example?x=y", 200),
+            (b"http://b.example?" + b"&" * MAX_FIELDS, 400),
             (b"http://b.example/nothing", 404),
             (b"ftp://b.example/docs", 404),
         ):
