@@ -67,7 +67,7 @@ class Tally:
             return
         if delivery.outcome.success:
             self._delivered += 1
-        else:
+        elif not (delivery.outcome.gone and delivery.subscription.ended):  # it ends with its topic
             self._failed += 1
 
     def add_waiting(self, subscriptions: Iterable[Subscription]) -> None:

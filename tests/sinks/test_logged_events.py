@@ -65,6 +65,13 @@ class FanOutTests(LoggedCase):
         self.advance(2)
         self.assertEqual((self.counts(), self.ended().first), ((0, 1, 0), None))
 
+    def test_who_is_told_of_the_end_of_the_topic_has_not_failed(self) -> None:
+        self.subscribe_many(2)
+        self.start()
+        self.end_topic("it is gone")
+        self.advance(2)
+        self.assertEqual((self.counts(), self.subscriptions()), ((0, 0, 0), []))
+
     def test_those_that_answer_later_are_counted_as_waiting(self) -> None:
         slow, *_ = self.subscribe_many(3)
         self.notifier.holds.add(slow)
