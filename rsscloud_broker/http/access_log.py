@@ -94,7 +94,8 @@ class AccessLog(Service):
         self._turn = DeferredLock()  # held while the thread writes
         self._stale = False  # the file is to be opened again
         self._failed = False  # the last write failed, and the log of the broker says so
-        self._file: IO[bytes] | None = None  # only the thread uses it
+        self._file: IO[bytes] | None = None  # only the thread uses it, and the next one
+        self._is_cut = False  # the file ends within a line, as the disk was full
 
     def add(self, request: Request) -> None:
         """Add the line of a request that was answered."""
@@ -172,7 +173,7 @@ class AccessLog(Service):
         """
         if stale and self._file is not None:
             self._file.close()
-            self._file = None
+            self._file, self._is_cut = None, False
         if not path:
             return
         if self._file is None:
@@ -180,9 +181,10 @@ class AccessLog(Service):
         # Writes of this size to a pipe are whole, beside the lines of the broker's log.
         limit = select.PIPE_BUF if path == "-" else 1 << 20
         for portion in _join_lines(lines, limit):
-            left = memoryview(portion)
+            left = memoryview(b"\n" + portion if self._is_cut else portion)
             while left:
-                left = left[os.write(self._file.fileno(), left) :]
+                size = os.write(self._file.fileno(), left)
+                self._is_cut, left = left[size - 1] != ord("\n"), left[size:]
 
 
 def _open(path: str) -> IO[bytes]:

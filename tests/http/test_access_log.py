@@ -259,6 +259,28 @@ class LossTests(AccessLogTestCase):
         self.assertEqual(len(self.lines(directory / "access.log")), 1)
         self.assertEqual(self.lost(), 3)
 
+    def test_a_disk_that_becomes_full_within_a_line(self) -> None:
+        writes = os.write
+        room = [20]
+
+        def write(descriptor: int, data: memoryview) -> int:
+            if not room[0]:
+                raise OSError("No space left on device")
+            size = writes(descriptor, data[: room[0]])
+            room[0] -= size
+            return size
+
+        self.patch(os, "write", write)
+        with capturedLogs():
+            for target, more in ((b"/cut", 10_000), (b"/next", 0), (b"/last", 0)):
+                self.ask(target)
+                self.write()
+                room[0] += more
+        cut, following, last = self.lines()
+        self.assertEqual(len(cut), 20)
+        for line, path in ((following, "/next"), (last, "/last")):
+            self.assertRegex(line, rf'\A{STRANGER} .*"GET {path} ')
+
     def test_a_disk_that_hangs(self) -> None:
         """What waits is bounded, and requests go on."""
         self.patch(access_log, "MAX_LINES", 10)
