@@ -50,7 +50,8 @@ def makeService(options: Options) -> IService:
             )
         read = partial(options.configuration, makers)
         reload_at_hangup(reactor, partial(server.reloading.reload, read))
-        reopen_at_request(reactor, server.access_log.reopen)
+        writes_log = server.observer is not None
+        reopen_at_request(reactor, server.access_log.reopen, at_once=writes_log)
         return service
     except (ConfigError, PluginError, FrontDoorsError, UnusableLog) as error:
         # Not a UsageError: twistd shows that without a traceback only while it parses the

@@ -87,13 +87,15 @@ def rotate_at_request(reactor: Any, file: LogFile) -> None:
     signal.signal(signal.SIGUSR1, rotate)
 
 
-def reopen_at_request(reactor: Any, reopen: Callable[[], None]) -> None:
+def reopen_at_request(reactor: Any, reopen: Callable[[], None], *, at_once: bool = False) -> None:
     """Make SIGUSR1 reopen another log file too, once the reactor runs.
 
     Whatever SIGUSR1 did before, it still does.
 
     :param reactor: a reactor that does not run yet.
     :param reopen: is called in the reactor's thread.
+    :param at_once: whether twistd installs no handler of its own, which it does only if there is
+        none.  Then the signal ends no broker that still starts; a migration may take long.
     """
 
     def install() -> None:
@@ -106,4 +108,7 @@ def reopen_at_request(reactor: Any, reopen: Callable[[], None]) -> None:
 
         signal.signal(signal.SIGUSR1, handle)
 
-    reactor.callWhenRunning(install)
+    if at_once:
+        install()
+    else:
+        reactor.callWhenRunning(install)

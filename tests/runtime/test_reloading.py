@@ -7,6 +7,7 @@ import re
 import signal
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from attrs import define, evolve, field
@@ -330,3 +331,13 @@ class SignalTests(TestCase):
         os.kill(os.getpid(), signal.SIGUSR1)
         await reopened
         self.assertEqual(earlier, [signal.SIGUSR1])
+
+    def test_sigusr1_ends_no_broker_that_starts(self) -> None:
+        before = signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+        self.addCleanup(signal.signal, signal.SIGUSR1, before)
+        asked: list[object] = []
+        not_running = SimpleNamespace(callFromThread=asked.append, callWhenRunning=id)
+        reopen_at_request(not_running, print, at_once=True)
+        self.assertTrue(callable(signal.getsignal(signal.SIGUSR1)))
+        os.kill(os.getpid(), signal.SIGUSR1)
+        self.assertEqual(asked, [print])
