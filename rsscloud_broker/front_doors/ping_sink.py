@@ -39,7 +39,7 @@ from twisted.web.xmlrpc import XMLRPC, Fault
 from zope.interface import implementer
 
 from rsscloud_broker.errors import Forbidden, Refused, TooMany
-from rsscloud_broker.http.answering import Answers
+from rsscloud_broker.http.answering import HTML, Answers, private, viewer_of
 from rsscloud_broker.http.requests import client_address, parameters, passage, respond
 from rsscloud_broker.http.shown_exchange import MAX_VALUE, ShownAnswer, document_slots, topic_link
 from rsscloud_broker.http.xmlrpc import CONTENT_TYPE, procedure
@@ -318,8 +318,11 @@ class PingSinkDoor:
     async def _page(
         self, request: Request, status: int, title: str, template: str, **slots: str
     ) -> bytes:
-        body = await self._parts.pages.render(title, template, here="/pingSiteForm", **slots)
-        return respond(request, status, "text/html; charset=utf-8", body)
+        viewer = await viewer_of(self._parts.callers, request)
+        body = await self._parts.pages.render(
+            title, template, viewer, here="/pingSiteForm", **slots
+        )
+        return respond(request, status, HTML, body, **private(viewer))
 
 
 def _url_in(form: Mapping[str, str], *names: str) -> str:

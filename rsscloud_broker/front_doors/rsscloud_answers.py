@@ -18,7 +18,7 @@ from typing import Final
 from attrs import frozen
 from twisted.web.server import Request
 
-from rsscloud_broker.http.answering import Answers, Say
+from rsscloud_broker.http.answering import HTML, Answers, Say, private, viewer_of
 from rsscloud_broker.http.requests import all_parameters, header, parameters, plain, respond
 from rsscloud_broker.http.shown_exchange import MAX_VALUE, ShownAnswer, form_slots, topic_link
 from rsscloud_broker.interfaces import FrontDoorParts, Route
@@ -156,17 +156,17 @@ class RssCloudPages:
         # Only programs send several topics; some of them may have been refused.
         url = topics[0] if len(topics) == 1 else ""
         title, template = _THANKS[result.root]
-        page = await self._parts.pages.render(
+        return await self._page(
+            request,
+            200,
             title,
             template,
-            here=_PATHS[0],
             message=result.msg,
             url=url,
             topic_link=topic_link(url, self._parts.running),
             **dict.fromkeys(self._parts.running, "runs"),
             **shown,
         )
-        return _respond_html(request, 200, page)
 
     def _exchange_slots(self, request: Request, result: RestResult) -> dict[str, str]:
         """The request and its answer, as a program exchanges them."""
@@ -190,16 +190,24 @@ class RssCloudPages:
         sent = parameters(request)
         slots = {name: sent.get(name.lower(), "")[:MAX_VALUE] for name in _FIELDS}
         slots["protocol"] = slots["protocol"] or _USUAL_PROTOCOL
-        page = await self._parts.pages.render(
+        return await self._page(
+            request,
+            status,
             "This did not work" if message else "rssCloud",
             "rsscloud.html",
-            here=_PATHS[0],
             message=message,
             protocols=self._protocols,
             **slots,
             **shown,
         )
-        return _respond_html(request, status, page)
+
+    async def _page(
+        self, request: Request, status: int, title: str, template: str, /, **slots: str
+    ) -> bytes:
+        """Answer with a page, which says who has signed in."""
+        viewer = await viewer_of(self._parts.callers, request)
+        page = await self._parts.pages.render(title, template, viewer, here=_PATHS[0], **slots)
+        return respond(request, status, HTML, page, **private(viewer))
 
 
 def _in_words(error: BadRegistration) -> str:
@@ -216,7 +224,3 @@ def _status_of(error: BadRegistration) -> int:
         case NotAllowed():
             return 403
     return 400
-
-
-def _respond_html(request: Request, status: int, page: bytes) -> bytes:
-    return respond(request, status, "text/html; charset=utf-8", page)

@@ -12,6 +12,7 @@ from typing import Final
 from attrs import frozen
 from twisted.web.server import Request
 
+from rsscloud_broker.http.answering import HTML, private, viewer_of
 from rsscloud_broker.http.requests import all_parameters, parameters, respond
 from rsscloud_broker.http.shown_exchange import (
     MAX_VALUE,
@@ -76,10 +77,11 @@ class WebSubPages:
         if said.is_refusal:
             return await self._forms_page(request, said.status, said.text, shown)
         sent = parameters(request)
-        page = await self._parts.pages.render(
+        return await self._page(
+            request,
+            said.status,
             "Published" if sent.get("hub.mode") == "publish" else "Accepted",
             "websub_answered.html",
-            here=_HERE,
             heading="Published" if sent.get("hub.mode") == "publish" else "Accepted",
             message=said.text,
             front_page="runs" if "front_page" in self._parts.running else "",
@@ -89,17 +91,17 @@ class WebSubPages:
             log_link=log_link(sent.get("hub.topic", ""), self._parts.running),
             **shown,
         )
-        return respond(request, said.status, "text/html; charset=utf-8", page)
 
     async def _forms_page(
         self, request: Request, status: int, message: str, shown: dict[str, str]
     ) -> bytes:
         """The page with the forms, which have the values that were sent."""
         sent = parameters(request)
-        page = await self._parts.pages.render(
+        return await self._page(
+            request,
+            status,
             "This did not work" if message else "The WebSub hub",
             "websub.html",
-            here=_HERE,
             hub=self._hub,
             message=message,
             url=sent.get("hub.url", "")[:MAX_VALUE],
@@ -110,7 +112,14 @@ class WebSubPages:
             mode=sent.get("hub.mode", ""),
             **shown,
         )
-        return respond(request, status, "text/html; charset=utf-8", page)
+
+    async def _page(
+        self, request: Request, status: int, title: str, template: str, /, **slots: str
+    ) -> bytes:
+        """Answer with a page, which says who has signed in."""
+        viewer = await viewer_of(self._parts.callers, request)
+        page = await self._parts.pages.render(title, template, viewer, here=_HERE, **slots)
+        return respond(request, status, HTML, page, **private(viewer))
 
     def _exchange_slots(self, request: Request, said: HubAnswer) -> dict[str, str]:
         """The request and its answer, as a program exchanges them."""

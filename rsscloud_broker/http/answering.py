@@ -26,6 +26,7 @@ from rsscloud_broker.errors import Forbidden, ForgedForm, Refused, TooMany, Unav
 from rsscloud_broker.http import requests
 from rsscloud_broker.http.limits import BoundedRequest
 from rsscloud_broker.http.requests import RequestError
+from rsscloud_broker.interfaces import Caller, ICallers
 from rsscloud_broker.wire.conditional import has_version
 
 log = Logger()
@@ -212,6 +213,22 @@ def plain(status: int, text: str, headers: Mapping[str, str] | None = None) -> A
     :param headers: beside Content-Type.
     """
     return Answer(f"{text}\n".encode(), PLAIN, status, headers or {})
+
+
+async def viewer_of(callers: ICallers | None, request: Request) -> Caller | None:
+    """Who has signed in and looks at a page that anybody may see; None for a stranger.
+
+    :param callers: None if the broker has no accounts.
+    """
+    try:
+        return await callers.caller(request) if callers is not None else None
+    except Unavailable:
+        return None  # the page itself may not need the store
+
+
+def private(viewer: Caller | None) -> dict[str, str]:
+    """The headers that keep caches from giving a page for one person to another."""
+    return {"cache-control": "no-store"} if viewer is not None else {}
 
 
 class Answers(Resource):

@@ -161,14 +161,14 @@ rsscloud = FrontDoorMaker(
     "rssCloud by REST, XML-RPC and SOAP: registrations and pings",
     RssCloudOptions,
     RssCloudDoor,
-    needs=("broker", "clock", "pages", "public_url", "running"),
+    needs=("broker", "callers", "clock", "pages", "public_url", "running"),
 )
 ping_sink = FrontDoorMaker(
     "ping_sink",
     "weblogUpdates pings by XML-RPC, SOAP, GET and POST",
     PingSinkOptions,
     PingSinkDoor,
-    needs=("broker", "clock", "pages", "public_url", "running"),
+    needs=("broker", "callers", "clock", "pages", "public_url", "running"),
 )
 change_lists = FrontDoorMaker(
     "change_lists",
@@ -182,7 +182,7 @@ websub = FrontDoorMaker(
     "the hub of WebSub and PubSubHubbub: subscribe, unsubscribe and publish",
     NoOptions,
     WebSubDoor,
-    needs=("broker", "pages", "public_url", "running"),
+    needs=("broker", "callers", "pages", "public_url", "running"),
 )
 resourcesync = PushingFrontDoorMaker(
     "resourcesync",

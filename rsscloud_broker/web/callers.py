@@ -22,7 +22,7 @@ from urllib.parse import quote, urlsplit
 from twisted.web.server import Request
 from zope.interface import implementer
 
-from rsscloud_broker.errors import ForgedForm, Unavailable
+from rsscloud_broker.errors import ForgedForm
 from rsscloud_broker.http.answering import Answer, Answered, Answers
 from rsscloud_broker.http.requests import bearer_token, client_address, header, parameter
 from rsscloud_broker.http.tracing import TracedRequest
@@ -132,17 +132,6 @@ class Callers:
         return f"/signin?next={quote(local_path(target.decode('latin-1')), safe='/')}"
 
 
-async def viewer_of(callers: ICallers | None, request: Request) -> Caller | None:
-    """Who has signed in and looks at a page that anybody may see; None for a stranger.
-
-    :param callers: None if the broker has no accounts.
-    """
-    try:
-        return await callers.caller(request) if callers is not None else None
-    except Unavailable:
-        return None  # the page itself may not need the store
-
-
 def for_signed_in(
     callers: ICallers, respond: Callable[[Request, Caller], Awaitable[Answered]]
 ) -> Answers:
@@ -158,11 +147,6 @@ def for_signed_in(
         return await respond(request, caller)
 
     return Answers(answer)
-
-
-def private(viewer: Caller | None) -> dict[str, str]:
-    """The headers that keep caches from giving a page for one person to another."""
-    return {"cache-control": "no-store"} if viewer is not None else {}
 
 
 def attempt_of(request: Request, cookies: Cookies, name: str = "", password: str = "") -> SignIn:

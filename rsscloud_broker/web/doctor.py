@@ -21,7 +21,7 @@ from zope.interface import implementer
 
 from rsscloud_broker import __version__
 from rsscloud_broker.errors import Refused
-from rsscloud_broker.http.answering import PLAIN, Answer, Answers, Failure
+from rsscloud_broker.http.answering import PLAIN, Answer, Answers, Failure, viewer_of
 from rsscloud_broker.http.requests import client_address, header, parameter
 from rsscloud_broker.interfaces import (
     Caller,
@@ -32,7 +32,7 @@ from rsscloud_broker.interfaces import (
     Route,
     RoutesOnly,
 )
-from rsscloud_broker.web.callers import NO_STORE, viewer_of
+from rsscloud_broker.web.callers import NO_STORE
 from rsscloud_broker.wire import self_test
 from rsscloud_broker.wire.text import clean
 

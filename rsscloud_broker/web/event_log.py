@@ -26,7 +26,7 @@ from twisted.web.util import Redirect
 from zope.interface import implementer
 
 from rsscloud_broker.config import NoOptions
-from rsscloud_broker.http.answering import Answer, Answers, plain
+from rsscloud_broker.http.answering import Answer, Answers, plain, viewer_of
 from rsscloud_broker.interfaces import (
     Caller,
     FrontDoorParts,
@@ -39,7 +39,6 @@ from rsscloud_broker.model.hosts import canonical_host
 from rsscloud_broker.model.log_entry import KINDS, LogEntry, LogFilter
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.web.broadcast import ADDRESS_SHARE, Broadcast, address_of, last_event_id
-from rsscloud_broker.web.callers import viewer_of
 from rsscloud_broker.web.event_stream import LogSource
 from rsscloud_broker.web.log_lines import line_of, options
 from rsscloud_broker.web.streams import Places

@@ -11,11 +11,10 @@ from twisted.web.template import Flattenable, tags
 from zope.interface import implementer
 
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.http.answering import Answer, Answers
+from rsscloud_broker.http.answering import Answer, Answers, private, viewer_of
 from rsscloud_broker.interfaces import Caller, FrontDoorParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.model import Ping
 from rsscloud_broker.util.caches import TimedCache
-from rsscloud_broker.web.callers import private, viewer_of
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.words import counted, moment, strangers_text
 from rsscloud_broker.wire import cloud

@@ -19,14 +19,14 @@ from urllib.parse import quote, urlsplit
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
 
-from rsscloud_broker.http.answering import Answer, Answers
+from rsscloud_broker.http.answering import Answer, Answers, private, viewer_of
 from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import Caller, FrontDoorParts, Route
 from rsscloud_broker.model import TopicOverview
 from rsscloud_broker.model.hosts import canonical_host, host_of
 from rsscloud_broker.model.log_entry import LogEntry
 from rsscloud_broker.util.urls import normal_form
-from rsscloud_broker.web.callers import private, redirect, viewer_of
+from rsscloud_broker.web.callers import redirect
 from rsscloud_broker.web.log_lines import line_of
 from rsscloud_broker.web.timeline import entries_of_host, known_entries, timeline
 from rsscloud_broker.web.topic_overview import changes_plot, title_of

@@ -31,12 +31,11 @@ from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
 from zope.interface import implementer
 
-from rsscloud_broker.http.answering import Answer, Answers
+from rsscloud_broker.http.answering import Answer, Answers, private, viewer_of
 from rsscloud_broker.http.requests import RequestError, parameter
 from rsscloud_broker.interfaces import Caller, FrontDoorParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.model import Ping, TopicSummary
 from rsscloud_broker.util.caches import TimedCache
-from rsscloud_broker.web.callers import private, viewer_of
 from rsscloud_broker.web.look_up import LookUp
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.words import clipped, dated, strangers_text, table

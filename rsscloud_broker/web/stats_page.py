@@ -16,12 +16,11 @@ from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, XMLString, tags
 from zope.interface import implementer
 
-from rsscloud_broker.http.answering import PLAIN, Answer, Answers
+from rsscloud_broker.http.answering import PLAIN, Answer, Answers, private, viewer_of
 from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import Caller, FrontDoorParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.util.caches import TimedCache
 from rsscloud_broker.web import plots
-from rsscloud_broker.web.callers import private, viewer_of
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.statistics import PERIODS, Period, Statistics, read
 

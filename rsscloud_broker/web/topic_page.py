@@ -22,13 +22,13 @@ from zope.interface import implementer
 
 from rsscloud_broker.config import NoOptions
 from rsscloud_broker.errors import ForgedForm, Refused, TopicUnreadable
-from rsscloud_broker.http.answering import Answer, Answers, Failure
+from rsscloud_broker.http.answering import Answer, Answers, Failure, private, viewer_of
 from rsscloud_broker.http.requests import client_address, parameter
 from rsscloud_broker.interfaces import Caller, FrontDoorParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.model.log_entry import LogEntry
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.util.urls import normal_form
-from rsscloud_broker.web.callers import check_sender, origin_of, private, viewer_of
+from rsscloud_broker.web.callers import check_sender, origin_of
 from rsscloud_broker.web.timeline import entries_of_topic, known_entries, timeline, verdict
 from rsscloud_broker.web.topic_advice import advice
 from rsscloud_broker.web.topic_overview import ThisBroker, changes_plot, facts, lead, title_of

@@ -286,7 +286,10 @@ class ViewerTests(SynchronousTestCase):
         makers = [getattr(bundled, name) for name in sorted(doors)]
         root = Root([maker.make(maker.options(), parts) for maker in makers], PUBLIC_URL)
         house = House(self, root=root)
-        paths = ("/", "/docs", "/log", "/topic", "/topic?url=x", "/changes", "/stats", "/doctor")
+        paths = (
+            *("/", "/docs", "/log", "/topic", "/topic?url=x", "/changes", "/stats", "/doctor"),
+            *("/pingSiteForm", "/rssCloud", "/websub"),
+        )
         return {path: house.ask("GET", path) for path in paths}
 
     def test_who_has_signed_in(self) -> None:

@@ -21,7 +21,7 @@ from rsscloud_broker.apps.events.documents import EventDocuments
 from rsscloud_broker.apps.events.names import CHANGES, PINGS, PREFIX, recent_path, urls_of
 from rsscloud_broker.apps.events.options import EventsOptions, history
 from rsscloud_broker.apps.events.stream import EntrySource, answer_stream
-from rsscloud_broker.http.answering import Answer, Answers
+from rsscloud_broker.http.answering import Answer, Answers, viewer_of
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
     IFrontDoor,
@@ -36,7 +36,6 @@ from rsscloud_broker.simplefeed.feeds import Archive, Feeds
 from rsscloud_broker.simplefeed.log import LogState
 from rsscloud_broker.util.deferreds import returns_deferred
 from rsscloud_broker.web.broadcast import Broadcast
-from rsscloud_broker.web.callers import viewer_of
 from rsscloud_broker.web.streams import Places
 from rsscloud_broker.web.words import moment
 from rsscloud_broker.wire.links import HUB_PATHS

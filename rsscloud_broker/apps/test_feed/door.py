@@ -18,10 +18,9 @@ from zope.interface import implementer
 from rsscloud_broker.apps.test_feed.document import clock_of, in_words, title_of
 from rsscloud_broker.apps.test_feed.feed import TestFeed
 from rsscloud_broker.apps.test_feed.items import TestItem
-from rsscloud_broker.http.answering import PLAIN, Answer, Answers
+from rsscloud_broker.http.answering import PLAIN, Answer, Answers, viewer_of
 from rsscloud_broker.interfaces import AppParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.web.assets import Asset
-from rsscloud_broker.web.callers import viewer_of
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire.cloud import encode as encode_cloud
 from rsscloud_broker.wire.times import iso_time

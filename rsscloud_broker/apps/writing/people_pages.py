@@ -15,10 +15,9 @@ from rsscloud_broker.apps.writing.rsd import discovery_links, rsd_url
 from rsscloud_broker.apps.writing.texts import outline_elements, shown
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.database.columns import to_micros
-from rsscloud_broker.http.answering import PLAIN, Answer
+from rsscloud_broker.http.answering import PLAIN, Answer, private, viewer_of
 from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import AppParts
-from rsscloud_broker.web.callers import private, viewer_of
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.words import clipped, counted, moment
 from rsscloud_broker.wire.text import parse_number

@@ -16,7 +16,7 @@ from attrs import evolve
 from twisted.web.server import Request
 
 from rsscloud_broker.errors import Unadministrable
-from rsscloud_broker.http.answering import Answer, Answers
+from rsscloud_broker.http.answering import Answer, Answers, private, viewer_of
 from rsscloud_broker.http.requests import RequestError, body_of, header, media_type, respond
 from rsscloud_broker.interfaces import Caller, Route
 from rsscloud_broker.web.admin import reference, shapes
@@ -24,7 +24,7 @@ from rsscloud_broker.web.admin.api_operation import Operation
 from rsscloud_broker.web.admin.openapi import BASE, document
 from rsscloud_broker.web.admin.operations import OPERATIONS
 from rsscloud_broker.web.admin.page import Console
-from rsscloud_broker.web.callers import NO_STORE, private, viewer_of
+from rsscloud_broker.web.callers import NO_STORE
 from rsscloud_broker.wire.negotiation import wants_page
 from rsscloud_broker.wire.text import sentence
 
