@@ -33,8 +33,8 @@ from rsscloud_broker.apps.river.model import Item, SubItem
 from rsscloud_broker.apps.river.rendering import groups
 from rsscloud_broker.apps.river.river import River
 from rsscloud_broker.apps.river.stream import RiverReader, RiverSource
-from rsscloud_broker.http.answering import PLAIN, Answer, Answers, RequestError
-from rsscloud_broker.http.requests import header, parameter
+from rsscloud_broker.http.answering import PLAIN, Answer, Answers
+from rsscloud_broker.http.requests import RequestError, header, parameter
 from rsscloud_broker.interfaces import AppParts, Caller, IClock, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.web.assets import Asset
