@@ -193,6 +193,7 @@ FORMATS: Final[Mapping[str, tuple[str, ...]]] = {
         "Not waiting any longer for what these sinks do: {sinks}.",
         "Not waiting any longer for threads: {name}.",
     ),
+    "RB912": ("Some pings may come into no archive: {warning}.",),
     "RB1001": (
         "A request to {path} failed.",
         "{method} failed.",
