@@ -22,3 +22,26 @@ from rsscloud_broker.model.values import (
     TopicSummary,
     Validators,
 )
+
+__all__ = [
+    "NO_VALIDATORS",
+    "Callback",
+    "Content",
+    "Denial",
+    "Exchange",
+    "FetchResult",
+    "Intent",
+    "Lease",
+    "Need",
+    "Notification",
+    "Outcome",
+    "Ping",
+    "Subscription",
+    "SubscriptionOptions",
+    "Topic",
+    "TopicOverview",
+    "TopicStatus",
+    "TopicSummary",
+    "Validators",
+    "host_of",
+]
