@@ -188,7 +188,7 @@ class ArchiveSinkTests(SynchronousTestCase):
         self.advance(120)
         self.clock.set_wall(-365 * 24 * HOUR)
         self.store.add(NOON - 20 * HOUR)
-        self.advance(5 * HOUR)
+        self.advance(6 * HOUR)
         self.assertEqual(self.store.all(), [])
         self.assertEqual(len(ages(self.archive(NOON - 20 * HOUR))), 1)
 

@@ -14,7 +14,7 @@ from rsscloud_broker.apps.follows.options import FollowsOptions, Source
 from rsscloud_broker.config import ConfigError
 from rsscloud_broker.config.building import build
 from rsscloud_broker.errors import OutboundError, TooLarge, Unavailable
-from rsscloud_broker.interfaces import OutboundRequest
+from rsscloud_broker.interfaces import IFrontDoor, OutboundRequest
 from rsscloud_broker.model import Ping
 from rsscloud_broker.model.shared import FollowedList
 from rsscloud_broker.testing import (
@@ -35,7 +35,7 @@ def make_door(case: SynchronousTestCase) -> FollowsDoor:
 class FollowsContract(make_front_door_tests(make_door)):  # type: ignore[misc] # made at run time
     """It is a front door as all others are, though it has no routes."""
 
-    def test_offers_something(self) -> None:
+    def check_offers(self, door: IFrontDoor) -> None:
         """It calls others, and offers nothing."""
 
 
