@@ -181,6 +181,16 @@ LONG = frozenset(
         ".test_an_aggregator_renews_a_thousand_feeds_in_one_go",
         "tests.storage.test_durability",
         "tests.web.admin.test_openapi.DocumentTests.test_it_is_valid",
+        "tests.apps.river.test_pushing.HubTests.test_endless_items_of_a_hub_do_not_fill_the_disk",
+        "tests.apps.river.test_pushing.HubTests.test_pushes_wait_their_turn",
+        "tests.core.test_polling_plan.SpreadTests.test_planning_costs_next_to_nothing",
+        "tests.core.test_waiting_checks.WaitingChecksTests.test_a_source_has_half_of_what_there_is",
+        "tests.model.test_disclosure.EveryPageTests.test_no_page_shows_more_than_the_mode_allows",
+        "tests.policy.test_limiter.RoundTests.test_very_many_that_are_over_at_once",
+        "tests.policy.test_rate_limits.FailureTests.test_memory_is_bounded",
+        "tests.policy.test_rate_limits.PingTests.test_a_busy_blog_host_is_let_in",
+        "tests.sinks.test_event_log.WritingTests"
+        ".test_too_many_entries_are_lost_and_the_log_says_so_once",
         # Hours and days, one poll or archive after the other.
         "tests.apps.river.test_river.FollowingTests.test_the_subscription_is_renewed_for_ever",
         "tests.sinks.test_archive.ArchiveSinkTests"
@@ -190,6 +200,9 @@ LONG = frozenset(
         "tests.sinks.test_archive.ArchiveSinkTests"
         ".test_old_pings_are_pruned_though_the_wall_clock_was_wrong_for_a_while",
         # Random documents, and servers that say nothing.
+        "tests.config.test_config.RefusalTests.test_deep_documents",
+        "tests.front_doors.test_fuzz",
+        "tests.wire.test_soap.FaultTests.test_references_that_multiply",
         "tests.client.test_feed_state.RenderTests.test_any_answer_can_be_told",
         "tests.client.test_strange_links",
         "tests.core.test_polling_plan.AlwaysTests",
