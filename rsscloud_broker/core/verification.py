@@ -99,9 +99,8 @@ class Verifier:
         await self._confirm(notifier, intent)
         if fetched is not None:
             await self._record_if_newest(evolve(fetched, way=_way_of(intent)), topic)
-        is_fetched_here = self._detector.reader.reads(
-            intent.topic
-        )  # otherwise the content is pushed
+        # Otherwise the content is pushed.
+        is_fetched_here = self._detector.reader.reads(intent.topic)
         known = (fetched or topic) if is_fetched_here else None
         digest = known.digest if known else None
         was_pinged = self._detector.ping_generation(intent.topic) != ping_generation

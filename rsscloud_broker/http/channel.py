@@ -46,7 +46,7 @@ class Channel(HTTPChannel):
 
     def lineReceived(self, line: bytes) -> None:
         """Pass a line of a head on to Twisted, unless the request is refused."""
-        if not self.requests:  # this is a first line; programs may not have encoded its target
+        if not self.requests and not line.isascii():  # a first line whose target is not encoded
             method, blank, rest = line.partition(b" ")
             line = method + blank + _BEYOND_ASCII.sub(lambda byte: b"%%%02X" % ord(byte[0]), rest)
         if not self.transport.refused and self._check_line(line):
