@@ -382,10 +382,7 @@ class Attempts:
             return delivery
         if outcome.success:
             return evolve(delivery, attempts=0, retry_at=delivery.at)
-        asked = outcome.retry_after
-        retry_at = delivery.at + max(SOON, asked or 0.0) * self._outcomes.stretch()
-        not_before = None if asked is None else delivery.at + asked
-        return evolve(delivery, attempts=0, retry_at=retry_at, not_before=not_before)
+        return evolve(self._outcomes.tried_again(delivery, outcome, SOON), attempts=0)
 
     def _finish(self, attempt: Attempt, delivery: Delivery) -> None:
         """End an attempt and its followers, and say of each what to store."""

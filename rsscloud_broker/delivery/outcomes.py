@@ -68,17 +68,23 @@ class Outcomes:
         pause = scheduled_pause(notifier.retries, tried, interrupted=outcome.interrupted)
         is_over = outcome.success or outcome.gone or _is_overdue(notifier, subscription, now)
         if pause is not None and not is_over:
-            asked = outcome.retry_after
-            delay = max(pause, asked or 0.0)
-            delivery = evolve(
-                delivery,
-                retry_at=now + delay * self.stretch(),
-                not_before=None if asked is None else now + asked,
-            )
+            delivery = self.tried_again(delivery, outcome, pause)
         elif subscription.ended:
             return self._end_subscription(delivery, outcome)
         self._log_failure(delivery, outcome)
         return delivery
+
+    def tried_again(self, delivery: Delivery, outcome: Outcome, pause: float) -> Delivery:
+        """What to store of a failure if it is tried again after a pause, and not before the time
+        that the subscriber asked for.
+        """
+        asked = outcome.retry_after
+        delay = max(pause, asked or 0.0)
+        return evolve(
+            delivery,
+            retry_at=delivery.at + delay * self.stretch(),
+            not_before=None if asked is None else delivery.at + asked,
+        )
 
     def _end_subscription(self, delivery: Delivery, outcome: Outcome) -> Delivery:
         """End a subscription whose topic has ended, whether or not its subscriber could be
