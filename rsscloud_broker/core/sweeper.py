@@ -20,7 +20,7 @@ from rsscloud_broker.interfaces import IClock, IEventBus
 from rsscloud_broker.model.work import Swept
 from rsscloud_broker.policy.access import NOT_ALLOWED, Access
 from rsscloud_broker.storage import Store
-from rsscloud_broker.util.cluster_jobs import PeriodicClusterJob
+from rsscloud_broker.util.cluster_jobs import PeriodicClusterJob, old_by
 
 T = TypeVar("T")
 
@@ -55,8 +55,7 @@ class Sweeper(PeriodicClusterJob):
     async def sweep(self, due_at: float = 0.0) -> None:
         """Delete from the store what is due, then end the topics that are not allowed."""
         now = self._clock.wall_seconds()
-        # Not by the present time alone: the clock may be days ahead for a moment.
-        ended_by = min(now, due_at or now)
+        ended_by = old_by(now, due_at)
         swept = Swept(after=0)
 
         async def portion() -> bool:

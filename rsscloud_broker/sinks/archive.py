@@ -33,7 +33,7 @@ from rsscloud_broker.sinks.files import (
     tell_published,
     write_change_list,
 )
-from rsscloud_broker.util.cluster_jobs import PeriodicClusterJob
+from rsscloud_broker.util.cluster_jobs import PeriodicClusterJob, old_by
 from rsscloud_broker.wire.change_list import Unit, archive_path
 from rsscloud_broker.wire.units import HOUR
 
@@ -111,8 +111,7 @@ class ArchiveSink(PeriodicClusterJob):
         except Exception:
             self._look_from = min(first, self._look_from)  # none of these hours is left out
             raise
-        # Not by the present time alone: the clock may be days ahead for a moment.
-        keep_from = min(this_hour, int((due_at or now) // HOUR)) - self._options.keep_hours
+        keep_from = int(old_by(now, due_at) // HOUR) - self._options.keep_hours
         if keep_from != self._pruned_to:  # it is less after the clock was set back
             # Compare with their archives once more what is about to be deleted.
             await self._write_missing(0, keep_from)

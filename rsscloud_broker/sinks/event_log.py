@@ -30,7 +30,7 @@ from rsscloud_broker.model.log_entry import LogEntry
 from rsscloud_broker.policy.addresses import bucket_of
 from rsscloud_broker.sinks.log_of_events import LOGGED, entries_of
 from rsscloud_broker.util.clock import EachPeriod
-from rsscloud_broker.util.cluster_jobs import PeriodicClusterJob
+from rsscloud_broker.util.cluster_jobs import PeriodicClusterJob, old_by
 from rsscloud_broker.util.deferreds import returns_deferred
 from rsscloud_broker.util.retry import StoreRetry
 
@@ -218,8 +218,7 @@ class EventLogSink(EachPeriod):
     async def _prune(self, due_at: float) -> None:
         """Remove old entries, in portions, so that no other operation waits long."""
         now, most = self._wall_seconds(), self._options.max_entries
-        # Not by the present time alone: the clock may be days ahead for a moment.
-        before = min(now, due_at or now) - self._options.days * 86_400.0
+        before = old_by(now, due_at) - self._options.days * 86_400.0
         for _ in range(PORTIONS):
             removed = await self._store.prune_log(before, most, PORTION, now)
             if removed < PORTION or not self.running:

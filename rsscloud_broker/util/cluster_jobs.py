@@ -25,6 +25,15 @@ from rsscloud_broker.util.deferreds import returns_deferred
 PAUSE: Final = 1.0
 
 
+def old_by(now: float, due_at: float) -> float:
+    """The time by which a job removes what is old: the present time, but no later than since when
+    the job has been due, as the clock may be days ahead for a moment.
+
+    :param due_at: 0 if the job was not due.
+    """
+    return min(now, due_at or now)
+
+
 class PeriodicClusterJob(EachPeriod):
     """Does a job in each period, on one node for all that work on the database.
 
