@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from attrs import frozen
-
 from rsscloud_broker.model import Callback, Ping, Subscription
+from rsscloud_broker.model.frozen import frozen
 from rsscloud_broker.model.work import Swept
 
 

@@ -8,12 +8,12 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import update_wrapper
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeAlias, TypeVar
 
-from attrs import frozen
 from sqlalchemy import Connection
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from rsscloud_broker.database.engine import as_unavailable
+from rsscloud_broker.model.frozen import frozen
 
 T = TypeVar("T")
 

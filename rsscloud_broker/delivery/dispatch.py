@@ -79,18 +79,18 @@ class Job(ABC):
 
 
 class _Queue:
-    """Jobs that wait.  Topics take turns; the jobs of one topic keep their order."""
+    """Jobs that wait.  Topics take turns; the jobs of one topic keep their order.
+
+    :ivar length: how many wait.
+    """
 
     def __init__(self) -> None:
         self._topics: OrderedDict[str, OrderedDict[Job, None]] = OrderedDict()
-        self._length = 0
-
-    def __len__(self) -> int:
-        return self._length
+        self.length = 0
 
     def add(self, job: Job) -> None:
         self._topics.setdefault(job.topic, OrderedDict())[job] = None
-        self._length += 1
+        self.length += 1
 
     def discard(self, job: Job) -> bool:
         """Remove a job.  Returns whether it was in this queue."""
@@ -100,7 +100,7 @@ class _Queue:
         del jobs[job]
         if not jobs:
             del self._topics[job.topic]
-        self._length -= 1
+        self.length -= 1
         return True
 
     def pop(self) -> Job:
@@ -111,7 +111,7 @@ class _Queue:
             self._topics.move_to_end(topic)
         else:
             del self._topics[topic]
-        self._length -= 1
+        self.length -= 1
         return job
 
 
@@ -175,7 +175,7 @@ class Dispatcher:
         counters.queued.set_function(self._queued)
 
     def _queued(self) -> int:
-        return len(self._quick_queue) + len(self._queue) + self._behind_hosts
+        return self._quick_queue.length + self._queue.length + self._behind_hosts
 
     def set_node_count(self, nodes: int) -> None:
         """Divide the limits, which hold for all nodes together, among this many nodes.
@@ -258,7 +258,7 @@ class Dispatcher:
                 self._begin_job(queue.pop())
         finally:
             self._is_beginning = False
-        if (self._quick_queue or self._queue) and self._timer is None:
+        if self._timer is None and (self._quick_queue.length or self._queue.length):
             self._timer = self._clock.callLater(TICK, self._make_room)
 
     def _begin_job(self, job: Job) -> None:
@@ -271,12 +271,13 @@ class Dispatcher:
 
     def _next_queue(self) -> _Queue | None:
         """The queue whose first job may begin; None if no slot is free for any job."""
+        queue, quick_queue = self._queue, self._quick_queue
         is_free = len(self._active) < self._slots
-        if self._queue and is_free and self._quick_in_a_row >= IN_A_ROW:
-            return self._queue
-        if self._quick_queue and (is_free or self._active_quick < (self._slots + 1) // 2):
-            return self._quick_queue
-        return self._queue if self._queue and is_free else None
+        if queue.length and is_free and self._quick_in_a_row >= IN_A_ROW:
+            return queue
+        if quick_queue.length and (is_free or self._active_quick < (self._slots + 1) // 2):
+            return quick_queue
+        return queue if queue.length and is_free else None
 
     def _count_no_more(self, job: Job) -> None:
         """Count a job no more among those under way: neither as active nor as slow."""

@@ -15,11 +15,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from attrs import field, frozen
+from attrs import field
 from twisted.web.server import Request
 from zope.interface import Attribute, Interface, implementer
 
 from rsscloud_broker.interfaces.broker import IClock
+from rsscloud_broker.model.frozen import frozen
 
 #: The scopes, with what each allows.  A session of an administrator has all of them,
 #: and other sessions have those of ``OF_EVERYBODY``.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from attrs import field, frozen
+from attrs import field
 from twisted.application.service import IService
 from twisted.python.filepath import FilePath
 from zope.interface import Attribute, Interface, implementer
@@ -25,6 +25,7 @@ from rsscloud_broker.interfaces.plugins import IFrontDoor, INotifier, IPages, IP
 from rsscloud_broker.interfaces.views import ITopicView
 from rsscloud_broker.model import Content
 from rsscloud_broker.model.administration import Change, PublishedWork
+from rsscloud_broker.model.frozen import frozen
 
 
 @frozen

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
-from attrs import frozen
 from zope.interface import Attribute, Interface
 
 from rsscloud_broker.interfaces.simplefeed import Position
 from rsscloud_broker.model import Ping
+from rsscloud_broker.model.frozen import frozen
 from rsscloud_broker.model.shared import FollowedList, JobTurn
 from rsscloud_broker.model.work import History, KeptChange
 

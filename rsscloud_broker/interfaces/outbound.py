@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from attrs import field, frozen
+from attrs import field
 from zope.interface import Attribute, Interface
 
 from rsscloud_broker.model import Notification, Outcome, Validators
 from rsscloud_broker.model.fetching import Fetched, Wanted
+from rsscloud_broker.model.frozen import frozen
 
 
 @frozen

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
-from attrs import frozen
 from zope.interface import Attribute, Interface
+
+from rsscloud_broker.model.frozen import frozen
 
 
 @frozen

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from attrs import frozen
 from zope.interface import Interface
 
 from rsscloud_broker.model import Ping, TopicOverview, TopicStatus, TopicSummary
+from rsscloud_broker.model.frozen import frozen
 from rsscloud_broker.model.log_entry import LogEntry, LogFilter
 from rsscloud_broker.model.work import PingedTopic
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from attrs import field, frozen
+from attrs import field
 
 from rsscloud_broker.model import Exchange, Subscription, TopicStatus
+from rsscloud_broker.model.frozen import frozen
 from rsscloud_broker.model.work import HostState
 
 #: The states by which an administrator finds subscriptions.  A subscription may be in several.

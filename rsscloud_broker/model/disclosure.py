@@ -21,9 +21,10 @@ import re
 from ipaddress import ip_address, ip_network
 from typing import Final, Literal, TypeAlias
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rsscloud_broker.model import host_of
+from rsscloud_broker.model.frozen import frozen
 from rsscloud_broker.model.log_entry import LogEntry, LogFilter
 
 #: How much is shown.

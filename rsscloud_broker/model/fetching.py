@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rsscloud_broker.model import NO_VALIDATORS, Content, Need, Validators
+from rsscloud_broker.model.frozen import frozen
 
 
 @frozen

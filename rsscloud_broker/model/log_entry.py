@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from attrs import field, frozen
+from attrs import field
+
+from rsscloud_broker.model.frozen import frozen
 
 #: The kinds of entries, and the outcomes that each may have.
 KINDS: Final[Mapping[str, tuple[str, ...]]] = {

@@ -5,9 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from attrs import frozen
-
 from rsscloud_broker.model import NO_VALIDATORS, Validators
+from rsscloud_broker.model.frozen import frozen
 
 
 @frozen

@@ -11,8 +11,9 @@ from enum import IntEnum
 from hashlib import sha256
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
+from rsscloud_broker.model.frozen import frozen
 from rsscloud_broker.model.hosts import host_of
 from rsscloud_broker.model.ways import PRIVATE_PROTOCOLS, Way
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from attrs import evolve, frozen
+from attrs import evolve
+
+from rsscloud_broker.model.frozen import frozen
 
 #: The protocols by which applications of the broker subscribe for their accounts.  What an account
 #: follows is its own: strangers see nothing of these subscriptions, and nothing of a topic that has

@@ -11,9 +11,10 @@ from enum import IntEnum
 from typing import Final
 from urllib.parse import quote
 
-from attrs import field, frozen
+from attrs import field
 
 from rsscloud_broker.model import Callback, Content, Intent, Outcome, Ping, Subscription, Topic
+from rsscloud_broker.model.frozen import frozen
 from rsscloud_broker.model.ways import UNKNOWN_SOURCE, ChangeSource, Way
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, cast
 
-from attrs import evolve, frozen
+from attrs import evolve
 from sqlalchemy import Connection, Row, false, select, update
 
 from rsscloud_broker.database import sqlite
@@ -27,6 +27,7 @@ from rsscloud_broker.database.columns import (
 from rsscloud_broker.database.many_values import OfMany
 from rsscloud_broker.database.methods import Batched, Operation, in_turns
 from rsscloud_broker.model import FetchResult, Need, Ping
+from rsscloud_broker.model.frozen import frozen
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import Bounds, FetchRecord, KeptChange
 from rsscloud_broker.storage.change_days import with_change
