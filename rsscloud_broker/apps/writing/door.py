@@ -17,7 +17,6 @@ from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
 from rsscloud_broker.accounts.names import is_name
-from rsscloud_broker.apps.writing.editors import Editors
 from rsscloud_broker.apps.writing.metaweblog import METHODS
 from rsscloud_broker.apps.writing.micropub import Micropub
 from rsscloud_broker.apps.writing.options import WritingOptions
@@ -52,7 +51,7 @@ class WritingDoor:
         page = WritePage(parts, writing, self._people)
         self._writing = writing
         self._parts = parts
-        self._editors = Editors(writing, parts, options.allow_plain_passwords)
+        self._allow_plain_passwords = options.allow_plain_passwords
         micropub = Micropub(writing, parts, options)
         script = Asset(_FILES.child("write.js"), "text/javascript; charset=utf-8")
         style = Asset(_FILES.child("write.css"), "text/css; charset=utf-8")
@@ -77,7 +76,8 @@ class WritingDoor:
         return self._routes
 
     def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
-        return {prefix: kind(self._editors) for prefix, kind in METHODS.items()}
+        shared = (self._writing, self._parts, self._allow_plain_passwords)
+        return {prefix: kind(*shared) for prefix, kind in METHODS.items()}
 
     def soap_services(self) -> Sequence[SoapService]:
         return []

@@ -78,92 +78,6 @@ class EditorCall:
     source: str
 
 
-class Editors:
-    """What the handlers of all these APIs use.
-
-    :param allow_plain_passwords: whether passwords may come over http from other machines.
-    :ivar writing: does what the calls ask for.
-    :ivar parts: what the broker gives the application.
-    """
-
-    def __init__(self, writing: Writing, parts: AppParts, allow_plain_passwords: bool) -> None:
-        self.writing = writing
-        self.parts = parts
-        self._allow_plain_passwords = allow_plain_passwords
-
-    async def read(
-        self, request: Request, sent: Mapping[str, Any]
-    ) -> tuple[EditorCall, Mapping[str, Any]]:
-        """Find out who calls and which message is meant.
-
-        :param sent: the parameters by name.
-        :returns: the call, and the arguments of the method that answers it.
-        """
-        given = {name: value for name, value in sent.items() if name not in _IGNORED}
-        name, password = given.pop("name"), given.pop("password")
-        source = client_address(request)
-        caller = await self._authenticate(request, source, name, password)
-        if "post_id" in given:
-            number = given.pop("post_id")
-            given["post"] = await self.writing.post(caller, id_in(number))
-            if given["post"] is None:  # or the message is another account's
-                raise no_such_post(number)
-        return EditorCall(caller, source), given
-
-    async def _authenticate(
-        self, request: Request, source: str, name: Any, password: Any
-    ) -> Caller:
-        """The account with a name and a password, or with a name and a token.
-
-        :raises Fault: the password came where others can read it, or the token may not post.
-        :raises SignInFailed: the name or the password is wrong.
-        """
-        name, password = text_in(name, "the name"), text_in(password, "the password")
-        if not (self._allow_plain_passwords or self.parts.callers.is_confidential(request)):
-            raise Fault(
-                FaultCode.NEEDS_TLS,
-                "Passwords must not be sent over http, where others can read them. Use the "
-                "https address of this server; or its operator sets allow_plain_passwords in "
-                "[apps.writing].",
-            )
-        accounts = self.parts.accounts
-        if not password.startswith(TOKEN_PREFIX):
-            return await accounts.caller_of_password(name, password, source)
-        caller = await accounts.caller_of_token(password)
-        if caller is None or caller.name != name.strip().lower():
-            raise SignInFailed
-        if SCOPE not in caller.scopes:
-            raise Fault(
-                FaultCode.FORBIDDEN,
-                f"This token lacks the scope {SCOPE}. Make another on the page /account.",
-            )
-        return caller
-
-    async def with_html(
-        self,
-        caller: Caller,
-        new: NewPost,
-        html: str,
-        old: Post | None,
-        enclosure: str | None = None,
-    ) -> NewPost:
-        """A message whose text and pictures are those of some HTML: see ``pictures.with_html``.
-
-        :param caller: who has sent it.
-        :param new: the other parts of the message.
-        :param old: the message until now; None if it is new.
-        :param enclosure: the URL of its new enclosure, empty for none; None if the old one stays.
-        """
-        media = media_of(old) if old else []
-        if enclosure is not None:
-            others = [each for each in media if each[1].url != new.enclosure_url]
-            # Editors send the enclosure that they got back, without the text that stands for it.
-            text = next((link.text for _, link in media if link.url == enclosure), "")
-            # Whatever it is, it stays before the pictures in the HTML.
-            media = [("", MarkupLink(enclosure, text)), *others] if enclosure else others
-        return await call_with_html(self.parts, caller, html, with_html, new, html, media)
-
-
 async def call_with_html(
     parts: AppParts,
     caller: Caller,
@@ -188,15 +102,89 @@ async def call_with_html(
 class EditorAPI(XMLRPC):
     """A base for the handlers of these APIs: what several of them can do.
 
+    :param allow_plain_passwords: whether passwords may come over http from other machines.
     :cvar body_limit: how many bytes a call may have, for the files that editors upload in calls.
     """
 
     body_limit = 1024 * 1024
 
-    def __init__(self, editors: Editors) -> None:
+    def __init__(self, writing: Writing, parts: AppParts, allow_plain_passwords: bool) -> None:
         super().__init__(allowNone=True)
-        self.editors = editors
-        self._writing = editors.writing
+        self._writing = writing
+        self._parts = parts
+        self._allow_plain_passwords = allow_plain_passwords
+
+    async def _read(
+        self, request: Request, sent: Mapping[str, Any]
+    ) -> tuple[EditorCall, Mapping[str, Any]]:
+        """Find out who calls and which message is meant.
+
+        :param sent: the parameters by name.
+        :returns: the call, and the arguments of the method that answers it.
+        """
+        given = {name: value for name, value in sent.items() if name not in _IGNORED}
+        name, password = given.pop("name"), given.pop("password")
+        source = client_address(request)
+        caller = await self._authenticate(request, source, name, password)
+        if "post_id" in given:
+            number = given.pop("post_id")
+            given["post"] = await self._writing.post(caller, id_in(number))
+            if given["post"] is None:  # or the message is another account's
+                raise no_such_post(number)
+        return EditorCall(caller, source), given
+
+    async def _authenticate(
+        self, request: Request, source: str, name: Any, password: Any
+    ) -> Caller:
+        """The account with a name and a password, or with a name and a token.
+
+        :raises Fault: the password came where others can read it, or the token may not post.
+        :raises SignInFailed: the name or the password is wrong.
+        """
+        name, password = text_in(name, "the name"), text_in(password, "the password")
+        if not (self._allow_plain_passwords or self._parts.callers.is_confidential(request)):
+            raise Fault(
+                FaultCode.NEEDS_TLS,
+                "Passwords must not be sent over http, where others can read them. Use the "
+                "https address of this server; or its operator sets allow_plain_passwords in "
+                "[apps.writing].",
+            )
+        accounts = self._parts.accounts
+        if not password.startswith(TOKEN_PREFIX):
+            return await accounts.caller_of_password(name, password, source)
+        caller = await accounts.caller_of_token(password)
+        if caller is None or caller.name != name.strip().lower():
+            raise SignInFailed
+        if SCOPE not in caller.scopes:
+            raise Fault(
+                FaultCode.FORBIDDEN,
+                f"This token lacks the scope {SCOPE}. Make another on the page /account.",
+            )
+        return caller
+
+    async def _with_html(
+        self,
+        caller: Caller,
+        new: NewPost,
+        html: str,
+        old: Post | None,
+        enclosure: str | None = None,
+    ) -> NewPost:
+        """A message whose text and pictures are those of some HTML: see ``pictures.with_html``.
+
+        :param caller: who has sent it.
+        :param new: the other parts of the message.
+        :param old: the message until now; None if it is new.
+        :param enclosure: the URL of its new enclosure, empty for none; None if the old one stays.
+        """
+        media = media_of(old) if old else []
+        if enclosure is not None:
+            others = [each for each in media if each[1].url != new.enclosure_url]
+            # Editors send the enclosure that they got back, without the text that stands for it.
+            text = next((link.text for _, link in media if link.url == enclosure), "")
+            # Whatever it is, it stays before the pictures in the HTML.
+            media = [("", MarkupLink(enclosure, text)), *others] if enclosure else others
+        return await call_with_html(self._parts, caller, html, with_html, new, html, media)
 
     def _blogs(self, caller: Caller) -> list[dict[str, Any]]:
         """The one blog of an account, in a list."""
@@ -205,7 +193,7 @@ class EditorAPI(XMLRPC):
                 "blogid": BLOG_ID,
                 "blogName": caller.name,
                 "url": self._writing.feeds.home_url(caller.name),
-                "xmlrpc": f"{self.editors.parts.public_url}/RPC2",
+                "xmlrpc": f"{self._parts.public_url}/RPC2",
                 "isAdmin": False,
                 "isPrimary": True,
             }
@@ -282,9 +270,8 @@ def editing(parameters: str) -> Callable[[Method[T]], Method[T]]:
                     f"{', '.join(names)}.",
                 )
             with _as_faults():
-                call, arguments = await self.editors.read(
-                    request, dict(zip(names, sent, strict=False))
-                )
+                named = dict(zip(names, sent, strict=False))
+                call, arguments = await self._read(request, named)
                 return await method(self, call, **arguments)
 
         result = str(method.__annotations__["return"]).partition("[")[0]
