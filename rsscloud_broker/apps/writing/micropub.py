@@ -24,8 +24,9 @@ from rsscloud_broker.apps.writing.micropub_requests import (
     MAX_OVERHEAD,
     MULTIPART,
     Refusal,
-    Requests,
     Sent,
+    caller_of,
+    read_request,
 )
 from rsscloud_broker.apps.writing.model import InvalidPost, NewPost, Post
 from rsscloud_broker.apps.writing.options import WritingOptions
@@ -42,7 +43,13 @@ from rsscloud_broker.apps.writing.rules import check_and_tidy
 from rsscloud_broker.apps.writing.upload_rows import StoredUpload
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.http.answering import Answer, Answers
-from rsscloud_broker.http.requests import client_address, media_type, parameter, respond
+from rsscloud_broker.http.requests import (
+    bearer_token,
+    client_address,
+    media_type,
+    parameter,
+    respond,
+)
 from rsscloud_broker.interfaces import AppParts, Caller, Route
 from rsscloud_broker.wire.text import decode, parse_number
 
@@ -88,32 +95,24 @@ class Micropub:
         self._writing = writing
         self._parts = parts
         self._options = options
-        self._requests = Requests(parts)
-        self._body_limit = options.max_upload_bytes + MAX_OVERHEAD
 
     def routes(self) -> list[Route]:
         """The routes of the two endpoints."""
-        files = frozenset({MULTIPART})
-        act = partial(Route, ENDPOINT, "POST", _make_resource(self._act), for_everybody=True)
+        limit, files = self._options.max_upload_bytes + MAX_OVERHEAD, frozenset({MULTIPART})
+        route = partial(Route, for_everybody=True)
+        act, upload = _make_resource(self._act), _make_resource(self._upload)
+        forms = frozenset({FORM})  # the site parses these, also those of strangers
         return [
-            Route(ENDPOINT, "GET", _make_resource(self._query), for_everybody=True),
-            # The site parses forms without files, also those of strangers.
-            act(content_types=frozenset({FORM}), body_limit=MAX_OVERHEAD),
-            act(content_types=files | {JSON}, body_limit=self._body_limit),
-            Route(MEDIA_ENDPOINT, "GET", _make_resource(self._query_media), for_everybody=True),
-            Route(
-                MEDIA_ENDPOINT,
-                "POST",
-                _make_resource(self._upload),
-                content_types=files,
-                for_everybody=True,
-                body_limit=self._body_limit,
-            ),
+            route(ENDPOINT, "GET", _make_resource(self._query)),
+            route(ENDPOINT, "POST", act, content_types=forms, body_limit=MAX_OVERHEAD),
+            route(ENDPOINT, "POST", act, content_types=files | {JSON}, body_limit=limit),
+            route(MEDIA_ENDPOINT, "GET", _make_resource(self._query_media)),
+            route(MEDIA_ENDPOINT, "POST", upload, content_types=files, body_limit=limit),
         ]
 
     async def _act(self, request: Request) -> Answer:
         """Create, update or delete a message, as a request asks for."""
-        caller, sent = await self._requests.read(request)
+        caller, sent = await read_request(self._parts, request)
         document, source = sent.document, client_address(request)
         action = document.get("action", "")
         if action == "":
@@ -130,9 +129,8 @@ class Micropub:
             return Answer(b"", JSON, 204)
 
         async def updated(old: Post) -> NewPost:
-            return await self._make_new_post(
-                caller, apply_update(self._properties(old), document), old
-            )
+            properties = apply_update(self._properties(old), document)
+            return await self._make_new_post(caller, properties, old)
 
         await self._writing.edit(caller, post.id, updated, source)
         return Answer(b"", JSON, 204)
@@ -194,7 +192,7 @@ class Micropub:
 
     async def _query(self, request: Request) -> Answer:
         """Answer a query for the configuration, categories or messages: the parameter ``q``."""
-        caller = await self._requests.caller(request)
+        caller = await caller_of(self._parts, bearer_token(request))
         match parameter(request, "q"):
             case "config":
                 return _json_answer(await self._config(caller))
@@ -203,8 +201,8 @@ class Micropub:
             case "category":
                 return _json_answer({"categories": await self._categories(caller, request)})
             case "source" if url := parameter(request, "url"):
-                post = await self._post_at(caller, url)
-                return _json_answer(_source_of(self._properties(post), _wanted_properties(request)))
+                properties = self._properties(await self._post_at(caller, url))
+                return _json_answer(_source_of(properties, request))
             case "source":
                 return _json_answer(await self._newest_posts(caller, request))
         raise InvalidPost("q must be config, syndicate-to, category or source")
@@ -251,19 +249,18 @@ class Micropub:
 
     async def _upload(self, request: Request) -> Answer:
         """Store the one file of a request, and answer with its URL."""
-        caller, sent = await self._requests.read(request)
+        caller, sent = await read_request(self._parts, request)
         named = [each for each in sent.form.files if each[0] == "file"] if sent.form else []
         if len(named) != 1:
             raise InvalidPost("send one file, in a field named file")
         (_, name, data) = named[0]
-        source = client_address(request)
-        upload = await self._writing.upload(caller, name, data, source)
+        upload = await self._writing.upload(caller, name, data, client_address(request))
         url = self._writing.files.url(caller.name, upload)
         return Answer(b"", JSON, 201, {"location": url})
 
     async def _query_media(self, request: Request) -> Answer:
         """Answer a query for the newest files of the caller, or for the last one."""
-        caller = await self._requests.caller(request)
+        caller = await caller_of(self._parts, bearer_token(request))
         match parameter(request, "q"):
             case "source":
                 limit, after = _part_of_list(request)
@@ -281,21 +278,12 @@ class Micropub:
         return _list_answer(items, uploads, limit)
 
 
-def _wanted_properties(request: Request) -> list[str]:
-    """The names of the properties that a query asks for."""
-    arguments = request.args or {}
-    return [
-        decode(value)
-        for name in (b"properties", b"properties[]")
-        for value in arguments.get(name, ())
-    ]
-
-
-def _source_of(properties: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
-    """The answer to a query for the source of a message (section 3.7.2).
-
-    :param names: the properties to show; empty for all.
+def _source_of(properties: Mapping[str, Any], request: Request) -> dict[str, Any]:
+    """The answer to a query for the source of a message (section 3.7.2), which may want only some
+    of its properties.
     """
+    sent = request.args or {}
+    names = [decode(each) for key in (b"properties", b"properties[]") for each in sent.get(key, ())]
     if not names:
         return {"type": ["h-entry"], "properties": properties}
     return {"properties": {name: properties[name] for name in names if name in properties}}

@@ -55,80 +55,63 @@ class Sent:
     document: Mapping[str, Any]
     form: Form | None = None
 
-    @property
-    def token(self) -> str:
-        """The token in the body; empty if there is none."""
-        return self.form.fields.get("access_token", "") if self.form else ""
+
+async def read_request(parts: AppParts, request: Request) -> tuple[Caller, Sent]:
+    """The caller of a request, and what it brought.
+
+    :raises Refusal: there is no token, or it does not allow the caller to post.
+    :raises Refused: the body cannot be read.
+    """
+    token = bearer_token(request)
+    if media_type(request) != FORM:
+        caller = await caller_of(parts, token)
+        sent = await _read_body(parts, request)
+    else:
+        sent = await _read_body(parts, request)
+        caller = await caller_of(parts, token or _token_in(sent))
+    if token and _token_in(sent):
+        raise Refusal(
+            400, "invalid_request", "the token came twice: send it in the header or in the body"
+        )
+    return caller, sent
 
 
-class Requests:
-    """Finds out who has sent a request, and reads its body."""
+def _token_in(sent: Sent) -> str:
+    """The token in a body; empty if there is none."""
+    return sent.form.fields.get("access_token", "") if sent.form else ""
 
-    def __init__(self, parts: AppParts) -> None:
-        self._parts = parts
 
-    async def caller(self, request: Request) -> Caller:
-        """The caller of a request, by the token in its header.
+async def caller_of(parts: AppParts, token: str) -> Caller:
+    """The caller with a token; raises ``Refusal`` if it does not allow to post."""
+    caller = await parts.accounts.caller_of_token(token) if token else None
+    if caller is None:
+        what = "has expired or was never valid" if token else "is missing"
+        raise Refusal(
+            401,
+            "unauthorized",
+            f"the token {what}: send Authorization: Bearer TOKEN with an API token, which you "
+            "make on the page /account",
+        )
+    if SCOPE not in caller.scopes:
+        raise Refusal(
+            401,
+            "insufficient_scope",
+            f"the token lacks the scope {SCOPE}: make one that has it on the page /account",
+        )
+    return caller
 
-        :raises Refusal: there is no token, or it does not allow the caller to post.
-        """
-        return await self._caller_of(bearer_token(request))
 
-    async def read(self, request: Request) -> tuple[Caller, Sent]:
-        """The caller of a request, and what it brought.
-
-        :raises Refusal: there is no token, or it does not allow the caller to post.
-        :raises Refused: the body cannot be read.
-        """
-        token = bearer_token(request)
-        if media_type(request) != FORM:
-            caller = await self._caller_of(token)
-            sent = await self._read_body(request)
-        else:
-            sent = await self._read_body(request)
-            caller = await self._caller_of(token or sent.token)
-        if token and sent.token:
-            raise Refusal(
-                400, "invalid_request", "the token came twice: send it in the header or in the body"
-            )
-        return caller, sent
-
-    async def _caller_of(self, token: str) -> Caller:
-        """The caller with a token; raises ``Refusal`` if it does not allow to post."""
-        caller = await self._parts.accounts.caller_of_token(token) if token else None
-        if caller is None:
-            what = "has expired or was never valid" if token else "is missing"
-            raise Refusal(
-                401,
-                "unauthorized",
-                f"the token {what}: send Authorization: Bearer TOKEN with an API token, which you "
-                "make on the page /account",
-            )
-        if SCOPE not in caller.scopes:
-            raise Refusal(
-                401,
-                "insufficient_scope",
-                f"the token lacks the scope {SCOPE}: make one that has it on the page /account",
-            )
-        return caller
-
-    async def _read_body(self, request: Request) -> Sent:
-        """Read the body of a request.
-
-        :raises Refused: it cannot be read.
-        """
-        body = body_of(request)
-        kind = media_type(request)
-        if kind == MULTIPART:
-            form = await self._parts.in_thread(
-                file_forms.read, header(request, "content-type"), body
-            )
-            return _sent_form(form)
-        if len(body) > MAX_OVERHEAD:
-            raise UnreadableForm(f"a request without files has at most {MAX_OVERHEAD} bytes")
-        read = _read_json if kind == JSON else _read_form
-        sent: Sent = await self._parts.in_thread(read, body)
-        return sent
+async def _read_body(parts: AppParts, request: Request) -> Sent:
+    """Read the body of a request; raises ``Refused`` if it cannot be read."""
+    body, kind = body_of(request), media_type(request)
+    if kind == MULTIPART:
+        return _sent_form(
+            await parts.in_thread(file_forms.read, header(request, "content-type"), body)
+        )
+    if len(body) > MAX_OVERHEAD:
+        raise UnreadableForm(f"a request without files has at most {MAX_OVERHEAD} bytes")
+    sent: Sent = await parts.in_thread(_read_json if kind == JSON else _read_form, body)
+    return sent
 
 
 def _read_form(body: bytes) -> Sent:
