@@ -70,7 +70,10 @@ _UNSAID: Final = frozenset({"", "application/octet-stream", "application/x-www-f
 
 
 class NotStored(Refused, DocumentFault):
-    """A document is not stored, and nothing was changed."""
+    """A document is not stored, and nothing was changed.
+
+    :ivar status: the status of HTTP that says why.
+    """
 
     def __init__(self, text: str, status: int = 422) -> None:
         super().__init__(text)

@@ -11,7 +11,7 @@ from typing import Final
 
 from twisted.web.server import Request
 
-from rsscloud_broker.errors import Refused
+from rsscloud_broker.apps.hosting.documents import NotStored
 from rsscloud_broker.http.requests import client_address, header
 from rsscloud_broker.interfaces import Caller, IAccounts, ICallers
 
@@ -19,25 +19,6 @@ _BASIC: Final = re.compile(r"basic +([A-Za-z0-9+/=]{1,4096}) *", re.IGNORECASE)
 
 #: What a client must send; the value of WWW-Authenticate.
 CHALLENGE: Final = 'Basic realm="rsscloud-broker", charset="UTF-8", Bearer realm="rsscloud-broker"'
-
-
-class MayNot(Refused):
-    """Somebody who is known may not do what was asked."""
-
-
-class NotConfidential(Refused):
-    """A password came over a connection on which others can read it."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "Passwords are accepted over HTTPS only, since others can read them on their way: use "
-            "the https URL of this server. (The operator can allow it: allow_plain_passwords in "
-            "[apps.hosting].) Nothing was changed, but the password was readable: change it."
-        )
-
-
-class NotSaid(Refused):
-    """A request does not say who makes it, or its credentials are not valid."""
 
 
 class Gate:
@@ -54,39 +35,47 @@ class Gate:
     async def by_password(self, request: Request, name: str, password: str) -> Caller:
         """The caller with a name and a password.
 
-        :raises NotConfidential: the password came in plain text.
+        :raises NotStored: the password came over a connection on which others can read it.
         :raises SignInFailed, TooMany: see ``IAccounts.caller_of_password``.
         """
         if not self._allow_plain and not self._callers.is_confidential(request):
-            raise NotConfidential
+            raise NotStored(
+                "Passwords are accepted over HTTPS only, since others can read them on their way: "
+                "use the https URL of this server. (The operator can allow it: "
+                "allow_plain_passwords in [apps.hosting].) Nothing was changed, but the password "
+                "was readable: change it.",
+                403,
+            )
         return await self._accounts.caller_of_password(name, password, client_address(request))
 
     async def by_header(self, request: Request) -> Caller:
         """The caller by the header ``Authorization``: Basic (RFC 7617) or Bearer (RFC 6750).
 
-        :raises NotSaid: there is none, or its token is not valid.
-        :raises NotConfidential, SignInFailed, TooMany: as for ``by_password``.
+        :raises NotStored: there is none, or its token is not valid; or as for ``by_password``.
+        :raises SignInFailed, TooMany: as for ``by_password``.
         """
         credentials = header(request, "authorization")
         if basic := _BASIC.fullmatch(credentials):
             return await self.by_password(request, *_parse_basic(basic[1]))
         caller = await self._callers.caller(request) if credentials else None
         if caller is None or caller.session is not None:
-            raise NotSaid(
+            raise NotStored(
                 "Say who you are: send your name and password (Basic), or an API token with the "
-                "scope publish (Bearer)."
+                "scope publish (Bearer).",
+                401,
             )
         return caller
 
 
 def _parse_basic(encoded: str) -> tuple[str, str]:
-    """The name and the password in credentials of Basic; raises ``NotSaid`` if unreadable."""
+    """The name and the password in credentials of Basic; raises ``NotStored`` if unreadable."""
     try:
         text = b64decode(encoded, validate=True).decode("utf-8")
     except ValueError:
-        raise NotSaid(
+        raise NotStored(
             "The header Authorization cannot be read: Basic is followed by NAME:PASSWORD in UTF-8 "
-            "and base64."
+            "and base64.",
+            401,
         ) from None
     name, _, password = text.partition(":")
     return name, password

@@ -10,15 +10,13 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any, cast
 
-from attrs import evolve
 from twisted.internet.defer import Deferred
 
 from rsscloud_broker.apps.hosting import documents, rows
 from rsscloud_broker.apps.hosting.documents import HostedDocument, NotStored, is_path
-from rsscloud_broker.apps.hosting.gate import MayNot
 from rsscloud_broker.apps.hosting.options import PREFIX, HostingOptions
-from rsscloud_broker.apps.hosting.rows import File, PublicFile, Served, Version
-from rsscloud_broker.apps.hosting.saving import AccountLimits, Save, Saved, save_all
+from rsscloud_broker.apps.hosting.rows import File, Served, Version
+from rsscloud_broker.apps.hosting.saving import Save, save_all
 from rsscloud_broker.apps.hosting.serving import Cache, CachedFile, FileAnswers, Key
 from rsscloud_broker.database.methods import Batched, reading, writing
 from rsscloud_broker.errors import DocumentUnread, TooMany
@@ -40,9 +38,9 @@ class HostingStore:
     def __init__(self, database: IDatabase) -> None:
         self._database = database
 
-    def save(self, wanted: Save) -> Deferred[Saved]:
+    def save(self, wanted: Save) -> Deferred[bool]:
         """Store a new version of a file that is no topic, with others that are saved now."""
-        return cast("Deferred[Saved]", self._database.write(Batched(save_all, wanted)))
+        return cast("Deferred[bool]", self._database.write(Batched(save_all, wanted)))
 
     files = reading(rows.files)
     files_named = reading(rows.files_named)
@@ -64,8 +62,7 @@ class Hosting:
     def __init__(self, options: HostingOptions, parts: AppParts) -> None:
         self.base = options.base_url or f"{parts.public_url}{PREFIX}"
         self.max_bytes = options.max_feed_bytes
-        # People have a handful of feeds.
-        self._limits = AccountLimits(options.max_account_bytes, 100)
+        self._max_account_bytes = options.max_account_bytes
         rate = options.saves_per_account
         # Counts a save of the account with a name, and returns 0 or, if it is too many, the seconds
         # to wait.  After a quiet time an account may save at once as often as in 100 seconds.
@@ -94,16 +91,16 @@ class Hosting:
         source: str,
         content_type: str = "",
         condition: Condition = ALWAYS,
-    ) -> Saved:
+    ) -> bool:
         """Store a new version of a file, and notify its subscribers.
 
         :param path: a path that ``documents.check_path`` has returned.
         :param source: the address of the caller.
         :param content_type: the Content-Type header that came with the body; empty if none came.
         :param condition: what must hold of the file as it is now.
-        :raises NotStored: the body is not what is stored here, there is no room for it, or the
-            condition does not hold.
-        :raises MayNot: the caller may not save.
+        :returns: whether there was no such file before.
+        :raises NotStored: the body is not what is stored here, there is no room for it, the caller
+            may not save, or the condition does not hold.
         :raises TooMany: the account saves too often.
         :raises Forbidden, Unavailable: see ``IPublisher.publish``.
         """
@@ -115,7 +112,7 @@ class Hosting:
         """Make an earlier version of a file the present one, by saving it again.
 
         :returns: whether there is such a version.
-        :raises NotStored, MayNot, TooMany, Forbidden, Unavailable: as for ``save``.
+        :raises NotStored, TooMany, Forbidden, Unavailable: as for ``save``.
         """
         self._admit(caller)
         document = await self.version(caller, path, version)
@@ -131,8 +128,7 @@ class Hosting:
 
         :param condition: what must hold of the file as it is now.
         :returns: whether there was such a file.
-        :raises NotStored: the condition does not hold.
-        :raises MayNot, TooMany, Forbidden, Unavailable: as for ``save``.
+        :raises NotStored, TooMany, Forbidden, Unavailable: as for ``save``.
         """
         self._admit(caller)
         files = await self._store.files(caller.account)
@@ -140,8 +136,7 @@ class Hosting:
         if found is None:
             return False
         removing = partial(rows.remove, account=caller.name, path=path, condition=condition)
-        file = PublicFile(caller.name, path, found.is_topic)
-        return await self._withdraw(file, "its author has deleted it", removing, source)
+        return await self._withdraw(found, "its author has deleted it", removing, source)
 
     async def delete_all_of(self, account: int) -> None:
         """Delete the files of an account that is gone; their topics end.  See ``AccountData``.
@@ -183,11 +178,11 @@ class Hosting:
         file = await self._store.public_file(name, path) if is_path(f"{name}/{path}") else None
         if file is None:
             return False
-        removing = partial(_take_down_and_record, file=file, record=record)
+        removing = partial(rows.remove, account=name, path=path, record=record)
         return await self._withdraw(file, reason, removing)
 
     async def _withdraw(
-        self, file: PublicFile, reason: str, removing: Callable[[Any], bool], source: str = ""
+        self, file: File, reason: str, removing: Callable[[Any], bool], source: str = ""
     ) -> bool:
         """Delete a file; if it is a topic, the topic ends.
 
@@ -204,13 +199,13 @@ class Hosting:
                 removed = await self._parts.database.write(removing)
         return removed
 
-    async def usage(self, caller: Caller) -> tuple[list[File], AccountLimits]:
-        """The files of an account, and how much it may have."""
-        return await self._store.files(caller.account), self._limits_of(caller)
+    async def files(self, caller: Caller) -> list[File]:
+        """The files of an account, by path."""
+        return await self._store.files(caller.account)
 
-    def _limits_of(self, caller: Caller) -> AccountLimits:
-        """How much an account may have: its own limit of bytes, if an administrator has set one."""
-        return evolve(self._limits, bytes=caller.account.max_bytes or self._limits.bytes)
+    def max_bytes_of(self, caller: Caller) -> int:
+        """How many bytes the files of an account may have; an administrator may have set it."""
+        return caller.account.max_bytes or self._max_account_bytes
 
     async def versions(self, caller: Caller, path: str) -> list[Version]:
         """The versions of a file of an account, the newest first."""
@@ -256,9 +251,9 @@ class Hosting:
         return HostedDocument(body, *facts)
 
     def _admit(self, caller: Caller) -> None:
-        """Let a caller change files now, or raise ``MayNot`` or ``TooMany``."""
+        """Let a caller change files now, or raise ``NotStored`` or ``TooMany``."""
         if "publish" not in caller.scopes:
-            raise MayNot("This token does not allow to save: it needs the scope publish.")
+            raise NotStored("This token does not allow to save: it needs the scope publish.", 403)
         if pause := self._seconds_to_wait(caller.name):
             raise TooMany("your account saves too often", pause)
 
@@ -269,21 +264,20 @@ class Hosting:
         document: HostedDocument,
         source: str,
         condition: Condition = ALWAYS,
-    ) -> Saved:
+    ) -> bool:
         """Store a document as the new version of a file, and publish it if it is a topic."""
         key = (caller.name, path)
-        now, limits = self._parts.clock.wall_seconds(), self._limits_of(caller)
-        wanted = Save(caller.account, path, document, now, limits, condition)
+        now, max_bytes = self._parts.clock.wall_seconds(), self.max_bytes_of(caller)
+        wanted = Save(caller.account, path, document, now, max_bytes, condition)
         url = self.url_of(*key)
         with self.cache.changing(key):
             if not document.is_topic:
                 self._parts.publisher.check(url, source)
                 return await self._store.save(wanted)
             content = Content(document.body, document.media_type)
-            saved: Saved = await self._parts.publisher.publish(
-                url, content, Batched(save_all, wanted), source
-            )
-            return saved
+            saving = Batched(save_all, wanted)
+            created: bool = await self._parts.publisher.publish(url, content, saving, source)
+            return created
 
     def _make_answers(self, key: Key, content: Served) -> FileAnswers:
         """Make the answers for a file; those of a topic name the hub, if there is one."""
@@ -291,11 +285,3 @@ class Hosting:
         if self._hub and content.is_topic:
             link = encode([(self._hub, "hub"), (self.url_of(*key), "self")])
         return FileAnswers.of(content, link, self._parts.clock.wall_seconds(), self._sheet)
-
-
-def _take_down_and_record(conn: Any, file: PublicFile, record: Callable[[Any], None]) -> bool:
-    """Delete a file of any account, and record that; returns whether it was there."""
-    was_there = rows.remove(conn, file.account, file.path)
-    if was_there:
-        record(conn)
-    return was_there

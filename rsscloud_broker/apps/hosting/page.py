@@ -18,7 +18,7 @@ from rsscloud_broker.apps.hosting.documents import FEED
 from rsscloud_broker.apps.hosting.hosting import Hosting
 from rsscloud_broker.apps.hosting.options import PREFIX
 from rsscloud_broker.apps.hosting.rows import File, Version
-from rsscloud_broker.apps.hosting.saving import AccountLimits
+from rsscloud_broker.apps.hosting.saving import MAX_FILES
 from rsscloud_broker.apps.hosting.serving import SAFE
 from rsscloud_broker.errors import Refused, TooMany
 from rsscloud_broker.http.answering import PLAIN, Answer
@@ -103,7 +103,7 @@ class FeedsDoor(RoutesOnly):
         status: int = 400,
     ) -> Answer:
         """Render the page; ``path`` is the file whose versions are listed, empty for none."""
-        files, limits = await self._hosting.usage(caller)
+        files = await self._hosting.files(caller)
         versions = await self._hosting.versions(caller, path) if path else []
         page = await self._parts.pages.render(
             "Your feeds",
@@ -111,7 +111,7 @@ class FeedsDoor(RoutesOnly):
             caller,
             here=PREFIX,
             name=caller.name,
-            used=_usage_in_words(files, limits),
+            used=_usage_in_words(files, self._hosting.max_bytes_of(caller)),
             files=[self._file_item(each, caller) for each in files] or tags.li("None yet."),
             path=path if versions else "",
             versions=[_version_item(path, each, caller) for each in versions],
@@ -152,9 +152,6 @@ def _version_item(path: str, version: Version, caller: Caller) -> Tag:
     return tags.li(tags.span(link), facts, one_button(button, PREFIX, caller.csrf, **fields))
 
 
-def _usage_in_words(files: list[File], limits: AccountLimits) -> str:
-    used = sum(each.size for each in files)
-    return (
-        f"{counted(len(files), 'file')} of at most {limits.files}, with {used:,} of at most "
-        f"{limits.bytes:,} bytes"
-    )
+def _usage_in_words(files: list[File], max_bytes: int) -> str:
+    used, number = sum(each.size for each in files), counted(len(files), "file")
+    return f"{number} of at most {MAX_FILES}, with {used:,} of at most {max_bytes:,} bytes"

@@ -5,6 +5,7 @@ Each function runs in a transaction that the caller began.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from attrs import field, frozen
@@ -25,6 +26,7 @@ NOBODY: Final = 0
 class File:
     """A file of an account.
 
+    :ivar account: the name of the account.
     :ivar path: below the name of the account.
     :ivar size: the bytes of its present version.
     :ivar versions: how many versions are kept.
@@ -32,6 +34,7 @@ class File:
     :ivar is_topic: whether others may subscribe to it.
     """
 
+    account: str
     path: str
     size: int
     versions: int
@@ -51,19 +54,6 @@ class Version:
     media_type: str
     saved_at: float
     is_present: bool
-
-
-@frozen
-class PublicFile:
-    """A file that everybody can read.
-
-    :ivar account: the name of its account.
-    :ivar is_topic: whether others may subscribe to it.
-    """
-
-    account: str
-    path: str
-    is_topic: bool
 
 
 @frozen
@@ -121,12 +111,19 @@ def check_condition(condition: Condition, row: Row[Any] | None) -> None:
         )
 
 
-def remove(conn: Connection, account: str, path: str, condition: Condition = ALWAYS) -> bool:
+def remove(
+    conn: Connection,
+    account: str,
+    path: str,
+    condition: Condition = ALWAYS,
+    record: Callable[[Any], None] = lambda conn: None,
+) -> bool:
     """Delete a file with its versions, by the name of its account, which may be gone.
 
     That it was there is remembered.
 
     :param condition: what must hold of the file.
+    :param record: what else happens if there was such a file.
     :returns: whether there was such a file.
     :raises NotStored: the condition does not hold.
     """
@@ -138,24 +135,22 @@ def remove(conn: Connection, account: str, path: str, condition: Condition = ALW
     conn.execute(delete(version).where(version.c.feed_id == row.id))
     nothing = {"version_id": None, "size": 0, "stored": 0, "versions": 0}
     conn.execute(update(feed).where(feed.c.id == row.id).values(nothing))
+    record(conn)
     return True
 
 
-def next_file_of(conn: Connection, account_id: int) -> PublicFile | None:
+def next_file_of(conn: Connection, account_id: int) -> File | None:
     """The first file that is still stored of an account that is gone; None if none is."""
     mine = (feed.c.account_id == account_id, feed.c.version_id.is_not(None))
-    row = conn.execute(select(feed).where(*mine).order_by(feed.c.id).limit(1)).first()
-    return None if row is None else PublicFile(row.account, row.path, row.is_topic)
+    row = conn.execute(FILES.where(*mine).order_by(feed.c.id).limit(1)).first()
+    return None if row is None else record_of(File, row)
 
 
-def public_file(conn: Connection, account: str, path: str) -> PublicFile | None:
-    """A file that is served; None if there is none.
-
-    :param account: the name of the account.
-    """
+def public_file(conn: Connection, account: str, path: str) -> File | None:
+    """A file that is served, by the name of its account; None if there is none."""
     there = (feed.c.account == account, feed.c.path == path, feed.c.version_id.is_not(None))
-    row = conn.execute(select(feed.c.is_topic).where(*there)).first()
-    return None if row is None else PublicFile(account, path, row.is_topic)
+    row = conn.execute(FILES.where(*there)).first()
+    return None if row is None else record_of(File, row)
 
 
 def disown(conn: Connection, account_id: int) -> None:

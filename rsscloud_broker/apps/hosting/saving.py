@@ -24,20 +24,11 @@ from rsscloud_broker.wire.conditional import ALWAYS, Condition
 #: How many versions of a file are kept.
 VERSIONS: Final = 20
 
+#: How many files an account may have: people have a handful of feeds.
+MAX_FILES: Final = 100
+
 #: How many bytes of documents one statement stores, if they are several.
 PORTION: Final = 16 * 1024 * 1024
-
-
-@frozen
-class AccountLimits:
-    """How much an account may have.
-
-    :ivar bytes: how many bytes all files together, and how many bytes all versions of all files.
-    :ivar files: how many files.
-    """
-
-    bytes: int
-    files: int
 
 
 @frozen
@@ -45,6 +36,8 @@ class Save:
     """A new version of a file that somebody wants to save.
 
     :ivar at: the present time, in seconds since the epoch.
+    :ivar max_bytes: how many bytes all files of the account may have together, and how many bytes
+        all their versions.
     :ivar condition: what must hold of the present version.
     """
 
@@ -52,20 +45,8 @@ class Save:
     path: str
     document: HostedDocument
     at: float
-    limits: AccountLimits
+    max_bytes: int
     condition: Condition = ALWAYS
-
-
-@frozen
-class Saved:
-    """What came of a save.
-
-    :ivar created: whether there was no such file before.
-    :ivar changed: whether the bytes or their type differ from those before.
-    """
-
-    created: bool
-    changed: bool
 
 
 # These are built once, since to build them takes longer than to execute them.
@@ -89,12 +70,12 @@ _NEWEST_FIRST = (
 )
 
 
-def save_all(conn: Connection, saves: Sequence[Save]) -> list[Saved | NotStored]:
+def save_all(conn: Connection, saves: Sequence[Save]) -> list[bool | NotStored]:
     """Store new versions of files for several callers, and delete versions that are too many.
 
-    :returns: what came of each; an exception if the account has no room for it.
+    :returns: whether there was no such file before each; an exception if the account has no room.
     """
-    outcomes: list[Saved | NotStored] = []
+    outcomes: list[bool | NotStored] = []
     # The room of an account depends on what is stored, so its saves come one after the other.
     for some in in_turns(saves, lambda each: [each.account.name]):
         outcomes += _save_for_different(conn, some)
@@ -119,12 +100,12 @@ class _Place:
         return self.known is None or self.known.version_id is None
 
 
-def _save_for_different(conn: Connection, saves: Sequence[Save]) -> list[Saved | NotStored]:
+def _save_for_different(conn: Connection, saves: Sequence[Save]) -> list[bool | NotStored]:
     """Store new versions of files, one for each of several accounts; see ``save_all``."""
     of_accounts: defaultdict[str, list[Row[Any]]] = defaultdict(list)
     for row in conn.execute(_OF_ACCOUNTS, {"names": [each.account.name for each in saves]}):
         of_accounts[row.account].append(row)
-    outcomes: list[Saved | NotStored] = []
+    outcomes: list[bool | NotStored] = []
     places: list[_Place] = []
     for each in saves:
         try:
@@ -134,7 +115,7 @@ def _save_for_different(conn: Connection, saves: Sequence[Save]) -> list[Saved |
             continue
         if place is not None:
             places.append(place)
-        outcomes.append(Saved(created=bool(place and place.is_new), changed=place is not None))
+        outcomes.append(place is not None and place.is_new)
     for some in _portions(_make_feed_rows(conn, places)):
         _add_versions(conn, some)
     return outcomes
@@ -159,27 +140,22 @@ def _make_place(conn: Connection, wanted: Save, rows: Sequence[Row[Any]]) -> _Pl
     :param rows: the files of the account, deleted ones too.
     :raises NotStored: the account has no room for it, or the condition does not hold.
     """
-    account, document, limits = wanted.account, wanted.document, wanted.limits
-    rows = _take_over_deleted(conn, account, rows)
+    document = wanted.document
+    rows = _take_over_deleted(conn, wanted.account, rows)
     known = next((row for row in rows if row.path == wanted.path), None)
-    is_there = known is not None and known.version_id is not None
     check_condition(wanted.condition, known)
-    if (
-        known is not None
-        and known.digest == document.digest
-        and known.media_type == document.media_type
-    ):
+    new = (document.digest, document.media_type)
+    if known is not None and (known.digest, known.media_type) == new:
         return None
-    size = len(document.body)
+    place = _Place(wanted, known, 0 if known is None else known.id)
     others = [row for row in rows if row is not known and row.version_id is not None]
-    _check_room(others, size, limits, is_new=not is_there)
-    _make_room(conn, rows, others, size, limits)
-    if known is not None:
-        return _Place(wanted, known, known.id)
+    _check_room(others, place)
+    _make_room(conn, rows, others, wanted)
     deleted = [row.id for row in rows if row.version_id is None]
-    if len(deleted) >= limits.files:  # this many deleted files are remembered, and no more
+    # This many deleted files are remembered, and no more.
+    if known is None and len(deleted) >= MAX_FILES:
         conn.execute(delete(feed).where(feed.c.id == min(deleted)))
-    return _Place(wanted, None, 0)
+    return place
 
 
 def _make_feed_rows(conn: Connection, places: Sequence[_Place]) -> list[_Place]:
@@ -259,38 +235,33 @@ def _take_over_deleted(
     return rows
 
 
-def _check_room(
-    others: Sequence[Row[Any]], size: int, limits: AccountLimits, *, is_new: bool
-) -> None:
-    """Raise ``NotStored`` if a document of this size does not fit beside the other files."""
-    if is_new and len(others) >= limits.files:
+def _check_room(others: Sequence[Row[Any]], place: _Place) -> None:
+    """Raise ``NotStored`` if a document does not fit beside the other files."""
+    if place.is_new and len(others) >= MAX_FILES:
         raise NotStored(
-            f"Your account has {len(others)} files, and no more than {limits.files} are allowed: "
+            f"Your account has {len(others)} files, and no more than {MAX_FILES} are allowed: "
             "delete one first.",
             507,
         )
+    size, most = len(place.save.document.body), place.save.max_bytes
     used = sum(row.size for row in others)
-    if used + size > limits.bytes:
+    if used + size > most:
         raise NotStored(
             f"There is no room for {size:,} bytes: the other files of your account have {used:,}, "
-            f"and all together may have {limits.bytes:,}. Delete some first.",
+            f"and all together may have {most:,}. Delete some first.",
             507,
         )
 
 
 def _make_room(
-    conn: Connection,
-    rows: Sequence[Row[Any]],
-    others: Sequence[Row[Any]],
-    size: int,
-    limits: AccountLimits,
+    conn: Connection, rows: Sequence[Row[Any]], others: Sequence[Row[Any]], wanted: Save
 ) -> None:
     """Delete the oldest versions of an account until a new one fits.
 
     :param rows: all files of the account.
     :param others: those of which the new version is none.
     """
-    excess = sum(row.stored for row in rows) + size - limits.bytes
+    excess = sum(row.stored for row in rows) + len(wanted.document.body) - wanted.max_bytes
     if excess <= 0:
         return
     present = {row.version_id for row in others}

@@ -24,7 +24,7 @@ from twisted.web.server import Request
 from zope.interface import implementer
 
 from rsscloud_broker.apps.hosting.documents import NotStored, check_path
-from rsscloud_broker.apps.hosting.gate import CHALLENGE, Gate, MayNot, NotConfidential, NotSaid
+from rsscloud_broker.apps.hosting.gate import CHALLENGE, Gate
 from rsscloud_broker.apps.hosting.hosting import Hosting
 from rsscloud_broker.apps.hosting.options import prefixes_of
 from rsscloud_broker.apps.hosting.serving import FileResource
@@ -81,9 +81,9 @@ class FilesDoor(RoutesOnly):
             raise NotStored("This is a part, by its Content-Range: send the whole file.", 400)
         body, source = body_of(request), client_address(request)
         said = header(request, "content-type")
-        saved = await self._hosting.save(caller, path, body, source, said, _condition(request))
+        created = await self._hosting.save(caller, path, body, source, said, _condition(request))
         headers = {"location": self._hosting.url_of(caller.name, path)}
-        return Answer(b"", PLAIN, 201 if saved.created else 204, headers)
+        return Answer(b"", PLAIN, 201 if created else 204, headers)
 
     async def _delete(self, request: Request, caller: Caller, path: str) -> Answer:
         """Delete a file."""
@@ -98,7 +98,7 @@ class FilesDoor(RoutesOnly):
         whole = request.path.decode("latin-1").removeprefix(f"{prefix}/")
         name, _, path = whole.partition("/")
         if name != caller.name:
-            raise MayNot(f"You are {caller.name}: save below {prefix}/{caller.name}/.")
+            raise NotStored(f"You are {caller.name}: save below {prefix}/{caller.name}/.", 403)
         return caller, check_path(path)
 
 
@@ -110,15 +110,10 @@ def _condition(request: Request) -> Condition:
 
 def _answer_refusal(error: Refused) -> Answer:
     """The answer to a request that was refused, with the status that the module describes."""
-    text = str(error)
-    headers: dict[str, str] = {}
-    status = 400
-    if isinstance(error, NotStored):
-        status = error.status
-    elif isinstance(error, NotSaid | SignInFailed):
-        status, headers = 401, {"www-authenticate": CHALLENGE}
-    elif isinstance(error, MayNot | NotConfidential | Forbidden):
-        status = 403
+    text, status = str(error), error.status if isinstance(error, NotStored) else 400
     if isinstance(error, SignInFailed | Forbidden):
-        text = f"This was not accepted: {text}."
-    return plain(status, text, headers)
+        text, status = (
+            f"This was not accepted: {text}.",
+            403 if isinstance(error, Forbidden) else 401,
+        )
+    return plain(status, text, {"www-authenticate": CHALLENGE} if status == 401 else {})

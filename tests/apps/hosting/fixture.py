@@ -13,7 +13,6 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.apps.hosting.app import make_hosting
 from rsscloud_broker.apps.hosting.options import HostingOptions
 from rsscloud_broker.apps.hosting.schema import TABLES
-from rsscloud_broker.config import AccountsConfig as AccountOptions
 from rsscloud_broker.config import Http, NoOptions, Topics
 from rsscloud_broker.core import Access, Blocks, FairLimiter, Publisher
 from rsscloud_broker.counters import Counters
@@ -73,13 +72,10 @@ class HostingHouse(AccountHouse):
         self,
         case: SynchronousTestCase,
         options: HostingOptions | None = None,
-        accounts: AccountOptions = PATIENT,
-        public_url: str = PUBLIC_URL,
         *,
         has_hub: bool = True,
-        http: Http | None = None,
     ) -> None:
-        super().__init__(case, accounts)
+        super().__init__(case, PATIENT)
         self.case = case
         self.threads = CallersThread([TABLES])
         self.broker_store = memory_store(database=self.threads, clock=self.clock)
@@ -96,24 +92,20 @@ class HostingHouse(AccountHouse):
         self.publisher = Publisher(
             self.broker_store, detector, self.bus, self.clock, access, self.space
         )
-        self.callers = Callers(self.accounts, public_url)
         pages = PageRenderer(lambda: root.pages)
-        door_parts = front_door_parts(
-            pages=pages,
-            clock=self.clock,
-            public_url=public_url,
-            accounts=self.accounts,
-            callers=self.callers,
-        )
+        shared: dict[str, Any] = {
+            "pages": pages,
+            "clock": self.clock,
+            "public_url": PUBLIC_URL,
+            "accounts": self.accounts,
+            "callers": Callers(self.accounts, PUBLIC_URL),
+        }
+        door_parts = front_door_parts(**shared)
         self.parts = app_parts(
+            **shared,
             publisher=self.publisher,
             database=self.threads,
-            accounts=self.accounts,
-            callers=self.callers,
-            pages=pages,
-            clock=self.clock,
             counters=counters,
-            public_url=public_url,
             has_hub=has_hub,
             running=frozenset({"rsscloud", "hosting"}),
         )
@@ -123,9 +115,9 @@ class HostingHouse(AccountHouse):
             AccountsDoor(NoOptions(), door_parts),
             RssCloudDoor(RssCloudOptions(), door_parts),
         ]
-        root = Root(doors, public_url)
-        self.limits = HTTPLimits(http or Http(trusted_proxies=(PROXY,)), self.clock)
-        self.factory = bounded_site(root, self.limits, counters, pages.error)
+        root = Root(doors, PUBLIC_URL)
+        limits = HTTPLimits(Http(trusted_proxies=(PROXY,)), self.clock)
+        self.factory = bounded_site(root, limits, counters, pages.error)
 
     # asking
 
@@ -145,15 +137,17 @@ class HostingHouse(AccountHouse):
         self, body: bytes, path: str = PATH, headers: Mapping[str, str] | None = None
     ) -> Answer:
         """Send a file with the name and the password of dave."""
-        return self.ask(
-            "PUT", path, body, {**basic(), "Content-Length": str(len(body))} | dict(headers or {})
-        )
+        sent = {**basic(), "Content-Length": str(len(body)), **(headers or {})}
+        return self.ask("PUT", path, body, sent)
 
     def get(self, path: str = PATH, **headers: str) -> Answer:
         """Read a file.  An underscore in the name of a header stands for a hyphen."""
-        return self.ask(
-            "GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()}
-        )
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self.ask("GET", path, headers=named)
+
+    def delete(self, path: str = PATH, headers: Mapping[str, str] | None = None) -> int:
+        """Delete a file of dave; the status of the answer."""
+        return self.ask("DELETE", path, headers={**basic(), **(headers or {})}).status
 
     def form(self, path: str, fields: Mapping[str, Any], **headers: str) -> Answer:
         """Send a form."""

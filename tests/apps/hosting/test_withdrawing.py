@@ -42,18 +42,14 @@ class WithdrawingCase(HostingTestCase):
 
 class RemovedAccountTests(WithdrawingCase):
     def test_its_files_are_gone_and_subscribers_are_told(self) -> None:
+        """Of blocked topics, too."""
         self.assertEqual(self.statuses(), [200, 200, 200])
+        self.house.blocks.change([Block("topic", URL, "spam", "alice", 1.0)])
         (data,) = self.house.app.account_data
         self.house.result(data.remove(self.house.caller().account.id))
         self.assertEqual(self.statuses(), [410, 410, 200])
         self.assertEqual(self.ended(), [(URL, "the account of its author was removed")])
         self.assertEqual([walk.topic for walk in self.house.walks()], [URL])
-
-    def test_blocked_topics_too(self) -> None:
-        self.house.blocks.change([Block("topic", URL, "spam", "alice", 1.0)])
-        (data,) = self.house.app.account_data
-        self.house.result(data.remove(self.house.caller().account.id))
-        self.assertEqual(self.statuses(), [410, 410, 200])
 
     def test_the_broker_notices_and_then_is_content(self) -> None:
         """The accounts of the house are in another database, so here all are gone."""
@@ -67,14 +63,18 @@ class RemovedAccountTests(WithdrawingCase):
 
 
 class TakenDownTests(WithdrawingCase):
-    def take_down(self, url: str) -> Any:
-        (served,) = self.house.app.topics
-        assert served.take_down is not None
-        return self.house.result(served.take_down(url, "it is spam", self.recorded.append))
-
     def setUp(self) -> None:
         super().setUp()
         self.recorded: list[Any] = []
+        (self.served,) = self.house.app.topics
+
+    def take_down(self, url: str) -> Any:
+        assert self.served.take_down is not None
+        return self.house.result(self.served.take_down(url, "it is spam", self.recorded.append))
+
+    def published(self, name: str = "dave", limit: int = 10) -> Any:
+        assert self.served.published is not None
+        return self.house.result(self.served.published(name, limit))
 
     def test_limit_that_an_administrator_has_set(self) -> None:
         hosting, caller = Hosting(HostingOptions(), self.house.parts), self.house.caller()
@@ -83,7 +83,7 @@ class TakenDownTests(WithdrawingCase):
         saving = hosting.save(small, "large.txt", body, "", "text/plain")
         self.failureResultOf(saving, NotStored)
         self.house.result(hosting.save(caller, "large.txt", body, "", "text/plain"))
-        self.assertEqual(self.house.result(hosting.usage(small))[1].bytes, 10)
+        self.assertEqual(hosting.max_bytes_of(small), 10)
 
     def test_what_an_account_takes_away(self) -> None:
         (files,) = self.house.app.account_files
@@ -99,37 +99,19 @@ class TakenDownTests(WithdrawingCase):
         self.assertEqual(self.house.result(taken()), found)
 
     def test_what_an_account_publishes(self) -> None:
-        (served,) = self.house.app.topics
-        assert served.published is not None
-        works = self.house.result(served.published("dave", 10))
-        found = {(each.url, each.kind, each.title) for each in works}
-        expected = {(URL, "feed", "rss.xml"), (f"{BASE}/dave/note.txt", "file", "note.txt")}
-        self.assertEqual(found, expected)
-        self.assertEqual(len(self.house.result(served.published("dave", 1))), 1)
-        self.assertEqual(self.house.result(served.published("nobody", 10)), [])
-        for each in works:
-            self.assertTrue(self.take_down(each.url))
-        self.assertEqual(self.house.result(served.published("dave", 10)), [])
-
-    def test_feed(self) -> None:
-        self.assertTrue(self.take_down(URL))
-        self.assertEqual(self.statuses(), [410, 200, 200])
+        found = {(each.url, each.kind, each.title) for each in self.published()}
+        note = f"{BASE}/dave/note.txt"
+        self.assertEqual(found, {(URL, "feed", "rss.xml"), (note, "file", "note.txt")})
+        self.assertEqual(len(self.published(limit=1)), 1)
+        self.assertEqual(self.published("nobody"), [])
+        for url, statuses in ((note, [200, 410, 200]), (URL, [410, 410, 200])):
+            self.assertEqual(self.ended(), [])
+            self.assertTrue(self.take_down(url))
+            self.assertEqual(self.statuses(), statuses)
         self.assertEqual(self.ended(), [(URL, "it is spam")])
-        self.assertEqual(len(self.recorded), 1)
-
-    def test_other_file(self) -> None:
-        self.assertTrue(self.take_down(f"{BASE}/dave/note.txt"))
-        self.assertEqual(self.statuses(), [200, 410, 200])
-        self.assertEqual((self.ended(), len(self.recorded)), ([], 1))
-
-    def test_what_is_not_there(self) -> None:
-        for url in (f"{BASE}/dave/none.xml", f"{BASE}/../x", f"{BASE}/"):
+        self.assertEqual((self.published(), len(self.recorded)), ([], 2))
+        for url in (URL, f"{BASE}/dave/none.xml", f"{BASE}/../x", f"{BASE}/"):
             self.assertFalse(self.take_down(url), url)
-        self.assertTrue(self.take_down(URL))
-        self.assertFalse(self.take_down(URL))
-        self.assertEqual(len(self.recorded), 1)
-
-    def test_its_author_may_save_again(self) -> None:
-        self.take_down(URL)
-        self.assertEqual(self.house.put(a_feed("2")).status, 201)
-        self.assertEqual(self.statuses(), [200, 200, 200])
+        self.assertEqual(len(self.recorded), 2)
+        self.assertEqual(self.house.put(a_feed("2")).status, 201)  # its author may save again
+        self.assertEqual(self.statuses(), [200, 410, 200])
