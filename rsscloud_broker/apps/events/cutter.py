@@ -8,10 +8,10 @@ even if several processes cut from one database.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from attrs import define, field
 from twisted.application.service import Service
@@ -23,9 +23,8 @@ from rsscloud_broker.apps.events import rows
 from rsscloud_broker.apps.events.entries import make_change_entries, make_ping_entries
 from rsscloud_broker.apps.events.names import CHANGES, PINGS
 from rsscloud_broker.apps.events.options import EventsOptions
-from rsscloud_broker.apps.events.rows import RemovedDocuments
 from rsscloud_broker.errors import DocumentFault, Unavailable
-from rsscloud_broker.interfaces import IChangeStore, IClock, IDatabase, Parsing
+from rsscloud_broker.interfaces import FrontDoorParts, IChangeStore, IDatabase
 from rsscloud_broker.model import host_of
 from rsscloud_broker.model.work import KeptChange
 from rsscloud_broker.simplefeed import log
@@ -53,13 +52,10 @@ class Cutter(Service):
     log = Logger()
 
     _options: EventsOptions
-    _public_url: str
+    _parts: FrontDoorParts
     _changes: IChangeStore
     _database: IDatabase
     _archive: Archive
-    _clock: IClock
-    _in_thread: Callable[..., Awaitable[Any]]
-    _parse: Parsing
     _is_shown: Callable[[str], bool]
     _changed: Callable[[Sequence[str]], None]
     # Whether the logs exist, and when old entries are removed next.
@@ -70,7 +66,7 @@ class Cutter(Service):
 
     def startService(self) -> None:
         super().startService()
-        self._sweep_at = self._clock.seconds()
+        self._sweep_at = self._parts.clock.seconds()
         self._running = Deferred.fromCoroutine(self._run())
 
     def stopService(self) -> Deferred[None] | None:
@@ -87,7 +83,7 @@ class Cutter(Service):
             pause = 0.5  # seconds between two looks for new rows
             try:
                 await self.cut()
-                if self._clock.seconds() >= self._sweep_at:
+                if self._parts.clock.seconds() >= self._sweep_at:
                     await self._sweep()
                 failing = False
             except Unavailable as error:
@@ -104,7 +100,7 @@ class Cutter(Service):
         """Wait for some seconds, or until the service stops."""
         if not self.running:
             return
-        self._pause = deferLater(self._clock, seconds)
+        self._pause = deferLater(self._parts.clock, seconds)
         with suppress(CancelledError):
             await self._pause
         self._pause = None
@@ -115,8 +111,8 @@ class Cutter(Service):
         :raises Unavailable: the database cannot be used now.
         """
         if not self._opened:
-            now = self._clock.wall_seconds()
-            opening = partial(rows.open_feeds, public_url=self._public_url, at=now)
+            now = self._parts.clock.wall_seconds()
+            opening = partial(rows.open_feeds, public_url=self._parts.public_url, at=now)
             await self._database.write(opening)
             self._opened = True
         for cut_some in (self._cut_changes, self._cut_pings):
@@ -129,9 +125,9 @@ class Cutter(Service):
         There may be millions, if the feeds are new or nothing was cut for days, and others need
         the process too.
         """
-        began_at = self._clock.seconds()
+        began_at = self._parts.clock.seconds()
         more = await cut_some()
-        if more and (seconds := self._clock.seconds() - began_at):
+        if more and (seconds := self._parts.clock.seconds() - began_at):
             # A rest takes a second at most: the process may have stood still while it cut.
             await self._rest(min(seconds, 1.0))
         return more
@@ -148,16 +144,17 @@ class Cutter(Service):
         if not changes:
             return False
         cut = [
-            make_change_entries(self._public_url, each, await self._parse_content(each))
+            make_change_entries(self._parts.public_url, each, await self._parse_content(each))
             for each in changes
         ]
-        appending = partial(rows.append_changes, public_url=self._public_url)
+        appending = partial(rows.append_changes, public_url=self._parts.public_url)
         appended = await self._database.write(partial(appending, before=before, cut=cut))
         if appended is None:  # another process has appended these changes, or does so now
             return False
+        names, removed = appended
         await self._changes.remove_kept_changes(changes[-1].id)
-        self._changed(appended.names)
-        await self._remove_files([RemovedDocuments(each, None) for each in appended.removed])
+        self._changed(names)
+        await self._remove_files((each, None) for each in removed)
         return True
 
     async def _parse_content(self, change: KeptChange) -> EntryContent | None:
@@ -166,7 +163,9 @@ class Cutter(Service):
         if read is None:
             return None
         try:
-            return await self._parse(host_of(change.url), content_of, read.body, read.content_type)
+            return await self._parts.parse(
+                host_of(change.url), content_of, read.body, read.content_type
+            )
         except DocumentFault:
             return EntryContent(type=BYTES, data=read.body)
 
@@ -189,7 +188,7 @@ class Cutter(Service):
 
         ``after`` is the name of the last log that was looked at; None if all were.
         """
-        now = self._clock.wall_seconds()
+        now = self._parts.clock.wall_seconds()
         after: str | None = ""
         while self.running and after is not None:
             sweeping = partial(rows.sweep, options=self._options, after=after, now=now)
@@ -200,7 +199,7 @@ class Cutter(Service):
             await self._remove_files(removed)
         await self._remove_files_of_unknown_feeds()
         # Once an hour is enough, since entries are kept for days.
-        self._sweep_at = self._clock.seconds() + 3600.0
+        self._sweep_at = self._parts.clock.seconds() + 3600.0
 
     async def _remove_files_of_unknown_feeds(self) -> None:
         """Remove the files of logs that another process has removed, or this one before it ended.
@@ -208,18 +207,21 @@ class Cutter(Service):
         The directory is read first: each log in it was stored before it had a file.
         """
         try:
-            filed = await self._in_thread(self._archive.feed_ids)
+            filed = await self._parts.in_thread(self._archive.feed_ids)
         except OSError as error:
             self._log_files_left(error)
             return
         known = await self._database.read(log.feed_ids)
-        await self._remove_files([RemovedDocuments(each, None) for each in filed - known])
+        await self._remove_files((each, None) for each in filed - known)
 
-    async def _remove_files(self, removed: Sequence[RemovedDocuments]) -> None:
-        """Remove the files of documents whose entries were removed; an error is only logged."""
-        for each in removed:
+    async def _remove_files(self, removed: Iterable[tuple[str, int | None]]) -> None:
+        """Remove the files of documents whose entries were removed; an error is only logged.
+
+        :param removed: see ``rows.sweep``.
+        """
+        for feed_id, through in removed:
             try:
-                await self._in_thread(self._archive.remove, each.feed_id, each.through)
+                await self._parts.in_thread(self._archive.remove, feed_id, through)
             except OSError as error:
                 self._log_files_left(error)
 

@@ -54,7 +54,6 @@ class EventsDoor(RoutesOnly, Service):
         database, changes, directory = parts.database, parts.changes, parts.directory
         if database is None or changes is None or directory is None:
             raise ValueError("the feeds need what FrontDoorParts describes as database")
-        self._parts = parts
         # The names of the logs whose feeds have changed since their subscribers were notified.
         self._to_notify: set[str] = set()
         self._timer: IDelayedCall | None = None
@@ -65,17 +64,9 @@ class EventsDoor(RoutesOnly, Service):
             database, archive, parts.in_thread, parts.clock, lambda name: urls_of(url, name), hub
         )
         self._documents = EventDocuments(feeds, parts)
+        is_shown = history(options, url, ()).has
         self._cutter = Cutter(
-            options,
-            url,
-            changes,
-            database,
-            archive,
-            parts.clock,
-            parts.in_thread,
-            parts.parse,
-            history(options, url, ()).has,
-            self._note_new_entries,
+            options, parts, changes, database, archive, is_shown, self._note_new_entries
         )
         places = Places(parts.max_connections, parts.max_connections_per_address)
         broadcast = Broadcast(

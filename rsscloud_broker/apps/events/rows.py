@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
-from attrs import frozen
 from sqlalchemy import Connection
 
 from rsscloud_broker.apps.events.entries import Cut
@@ -30,6 +29,9 @@ MAX_TOPICS: Final = 1000
 
 #: How many logs are looked at in a transaction that removes old entries.
 SWEPT_AT_ONCE: Final = 50
+
+#: The id of a feed, and the number of the last document that is removed of it; None for all.
+_Removed: TypeAlias = tuple[str, int | None]
 
 
 def open_feeds(conn: Connection, public_url: str, at: float) -> None:
@@ -51,26 +53,16 @@ def append_pings(conn: Connection, before: int, last: int, entries: Sequence[Ent
     return True
 
 
-@frozen
-class Appended:
-    """What the appending of changes has done.
-
-    :ivar names: the names of the logs that have new entries.
-    :ivar removed: the ids of the feeds that were removed, since there were too many.
-    """
-
-    names: Sequence[str]
-    removed: Sequence[str]
-
-
 def append_changes(
     conn: Connection, public_url: str, before: int, cut: Sequence[Cut]
-) -> Appended | None:
+) -> tuple[list[str], list[str]] | None:
     """Append the entries of changes to the log of changes, and to those of hosts and topics.
 
     :param before: the id of the change before the first.
     :param cut: the entries of one change at least.
-    :returns: None if another process has appended them, or does so now.
+    :returns: the names of the logs that have new entries, and the ids of the feeds that were
+        removed, since there were too many.  None if another process has appended the entries, or
+        does so now.
     """
     found = log.lock(conn, CHANGES)
     if found is None or found.source != before:
@@ -91,7 +83,7 @@ def append_changes(
         if name not in known:
             log.open_log(conn, description_of(name, public_url), entries[0].updated)
         log.append(conn, name, entries)
-    return Appended([CHANGES, *others], removed)
+    return [CHANGES, *others], removed
 
 
 def _make_room(
@@ -126,28 +118,21 @@ def _remove_log(conn: Connection, found: LogState) -> bool:
     return log.remove_log(conn, found.name)
 
 
-@frozen
-class RemovedDocuments:
-    """What is removed of a log: the documents up to a number, or all (None)."""
-
-    feed_id: str
-    through: int | None
-
-
 def sweep(
     conn: Connection, options: EventsOptions, after: str, now: float
-) -> tuple[str | None, list[RemovedDocuments]] | None:
+) -> tuple[str | None, list[_Removed]] | None:
     """Remove the entries, documents and logs that are too old, from some of the logs.
 
     :param after: the name of the last log of the call before; empty at first.
     :returns: the name of the last log that is done, None if there are no more logs; and what is
-        removed, now or earlier: another process that did so has another directory.  None alone if
-        another process appends now.
+        removed, now or earlier, as ids of feeds with the number of the last document, None for
+        all: another process that did so has another directory.  None alone if another process
+        appends now.
     """
     if log.lock(conn, CHANGES) is None:
         return None
     found = log.logs(conn, after, SWEPT_AT_ONCE)
-    removed: list[RemovedDocuments] = []
+    removed: list[_Removed] = []
     for one in found:
         swept, more = _sweep_log(conn, options, one, now)
         if more:
@@ -173,7 +158,7 @@ def _kept_of(options: EventsOptions, name: str) -> tuple[int, float]:
 
 def _sweep_log(
     conn: Connection, options: EventsOptions, found: LogState, now: float
-) -> tuple[RemovedDocuments | None, bool]:
+) -> tuple[_Removed | None, bool]:
     """Remove entries that are too old or too many, with their documents; or all of a stale log.
 
     :returns: what is removed, None if nothing is; and whether more of it is still to be removed.
@@ -183,11 +168,11 @@ def _sweep_log(
     is_of_one = ":" in found.name  # of one host or topic; it is made again with its next entry
     if is_of_one and found.updated < before:
         is_removed = _remove_log(conn, found)
-        return (RemovedDocuments(found.feed_id, None) if is_removed else None), not is_removed
+        return ((found.feed_id, None) if is_removed else None), not is_removed
     through = pruning.archived_before(conn, found.name, before)
     if most:
         through = max(through, pruning.archived_through(conn, found.name, found.count - most))
     if not through:
         return None, False
     pruned = pruning.prune(conn, found.name, through)
-    return RemovedDocuments(found.feed_id, through), pruned.more
+    return (found.feed_id, through), pruned.more

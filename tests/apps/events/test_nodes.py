@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import evolve
 from twisted.internet import reactor
-from twisted.internet.defer import Deferred, execute, gatherResults
+from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.interfaces import IReactorFromThreads, IReactorTime
 from twisted.internet.task import deferLater
 from twisted.python.filepath import FilePath
@@ -23,12 +23,11 @@ from rsscloud_broker.simplefeed import log
 from rsscloud_broker.simplefeed.feeds import Archive
 from rsscloud_broker.simplefeed.schema import TABLES
 from rsscloud_broker.storage import Store, migrate
-from rsscloud_broker.testing.parsing import parse_here
+from rsscloud_broker.testing import front_door_parts
 from rsscloud_broker.util.clock import SystemClock
 from tests.postgresql import empty_database
 from tests.store_contract.basics import a_fetch
 
-URL = "http://broker.example"
 PINGS, CHANGES = 300, 60
 
 
@@ -43,13 +42,10 @@ class Node:
         case.addCleanup(self.store.stopService)
         self.cutter = Cutter(
             EventsOptions(pings_days=0),
-            URL,
+            front_door_parts(clock=SystemClock(IReactorTime(reactor))),
             self.store,
             self.threads,
             Archive(FilePath(case.mktemp())),
-            SystemClock(IReactorTime(reactor)),
-            execute,
-            parse_here,
             lambda url: True,
             lambda names: None,
         )
