@@ -58,16 +58,9 @@ _PATTERNS: Final = (
     (rb"\xff[\xfa\xfb\xf2\xf3][\x10-\xef]", "audio/mpeg"),
     (rb"%PDF-[12]\.", "application/pdf"),
 )
-_COMPILED: Final = tuple((re.compile(one, re.DOTALL), kind) for one, kind in _PATTERNS)
 
 _PATH: Final = re.compile(r"/people/([a-z0-9-]{2,32})/files/([0-9a-f]{64})\.[a-z0-9]{1,5}")
 _NOT_IN_NAMES: Final = re.compile(r'[/\\:*?"<>|]')
-_DIGEST: Final = re.compile("[0-9a-f]{64}")
-
-
-def is_digest(text: str) -> bool:
-    """Whether a text can be the digest of a file."""
-    return _DIGEST.fullmatch(text) is not None
 
 
 def media_type(data: bytes) -> str:
@@ -77,10 +70,8 @@ def media_type(data: bytes) -> str:
     MIME Sniffing Standard (https://mimesniff.spec.whatwg.org/, section 6) and of the formats' own
     specifications.
     """
-    for pattern, kind in _COMPILED:
-        if pattern.match(data):
-            return kind
-    return UNKNOWN
+    found = (kind for pattern, kind in _PATTERNS if re.match(pattern, data, re.DOTALL))
+    return next(found, UNKNOWN)
 
 
 @frozen

@@ -12,13 +12,7 @@ from typing import Final
 
 from attrs import evolve
 
-from rsscloud_broker.apps.writing.markup import (
-    MarkupContent,
-    MarkupLink,
-    medium_of,
-    read_html,
-    to_html,
-)
+from rsscloud_broker.apps.writing.markup import MarkupLink, medium_of, read_html, to_html
 from rsscloud_broker.apps.writing.model import NewPost, OutlineItem, Post
 
 #: The text of an item for a file that came without any, by the kind of file.
@@ -115,11 +109,6 @@ def with_html(
     kept = [link for kind, link in media if kind != "image"]
     new = evolve(new, text=content.text, title=new.title or content.title)
     new = with_media(new, [*kept, *content.media], captioned=captioned)
-    return with_links(new, content)
-
-
-def with_links(new: NewPost, content: MarkupContent) -> NewPost:
-    """A message that has the links of some HTML, besides those that it had."""
     known = {new.link, *(item.link for item in new.items)}
     links = [link for link in content.links if link.url not in known]
     if links and not new.link:

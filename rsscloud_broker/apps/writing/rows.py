@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attrs import asdict, evolve, frozen
-from sqlalchemy import Connection, Row, delete, insert, or_, select, tuple_, update
+from sqlalchemy import Column, Connection, Row, delete, insert, or_, select, tuple_, update
 
 from rsscloud_broker.apps.writing.model import Enclosure, InvalidPost, OutlineItem, Post
 from rsscloud_broker.apps.writing.schema import author, category, former, post, unsent, upload
@@ -74,23 +74,6 @@ class Snapshot:
     author: Author
     published: tuple[Post, ...]
     old: Post | None
-
-
-@frozen
-class ChangeOfPosts:
-    """A change: a message in its new state, or one that is deleted.
-
-    :ivar author: the author before the change.
-    :ivar new: None if the message is deleted.
-    :ivar is_public: whether the feeds change.
-    :ivar at: the time of the change, in seconds since the epoch.
-    """
-
-    author: Author
-    post_id: int
-    new: Post | None
-    is_public: bool
-    at: float
 
 
 def author_of(conn: Connection, account_id: int) -> Author | None:
@@ -248,26 +231,31 @@ def post_with_file(conn: Connection, account_id: int, digest: str) -> int | None
     return conn.execute(mine.order_by(post.c.id.desc()).limit(1)).scalar()
 
 
-def apply(conn: Connection, change: ChangeOfPosts) -> None:
-    """Store a change.
+def apply(
+    conn: Connection, owner: Author, post_id: int, new: Post | None, is_public: bool, at: float
+) -> None:
+    """Store a change: a message in its new state, or that it is deleted.
 
+    :param owner: the author before the change.
+    :param new: None if the message is deleted.
+    :param is_public: whether the feeds change.
+    :param at: the time of the change, in seconds since the epoch.
     :raises Outdated: another change was stored meanwhile.
     """
-    owner, new = change.author, change.new
     values: dict[str, int] = {"version": owner.version + 1}
-    if change.is_public:
-        values["changed_at"] = to_micros(change.at)
+    if is_public:
+        values["changed_at"] = to_micros(at)
     if new is not None:
         values["next_id"] = max(owner.next_id, new.id + 1)
     same = (author.c.account_id == owner.account_id, author.c.version == owner.version)
     if not conn.execute(update(author).where(*same).values(values)).rowcount:
         raise Outdated
-    wanted = (post.c.account_id == owner.account_id, post.c.id == change.post_id)
+    wanted = (post.c.account_id == owner.account_id, post.c.id == post_id)
     conn.execute(delete(post).where(*wanted))
     if new is not None:
         conn.execute(insert(post).values(_columns_of(new)))
         for name in new.categories:
-            _use_category(conn, owner.account_id, name, to_micros(change.at))
+            _use_category(conn, owner.account_id, name, to_micros(at))
 
 
 def _columns_of(given: Post) -> dict[str, object]:
@@ -322,15 +310,20 @@ def categories(conn: Connection, account_id: int) -> list[str]:
 
 def _use_category(conn: Connection, account_id: int, name: str, at: int) -> None:
     """Note that a category was used; if there are too many, forget the ones used longest ago."""
-    same = (category.c.account_id == account_id, category.c.name == name)
-    if conn.execute(update(category).where(*same).values(used_at=at)).rowcount:
-        return
-    conn.execute(insert(category).values(account_id=account_id, name=name, used_at=at))
-    mine = category.c.account_id == account_id
-    by_use = select(category.c.name).where(mine).order_by(category.c.used_at.desc())
-    surplus = list(conn.execute(by_use.offset(MAX_CATEGORIES)).scalars())
+    put_rows(conn, category, [{"account_id": account_id, "name": name, "used_at": at}])
+    _drop_oldest(conn, category.c.name, category.c.used_at, account_id, MAX_CATEGORIES)
+
+
+def _drop_oldest(
+    conn: Connection, key: Column[Any], time: Column[Any], account_id: int, most: int
+) -> None:
+    """Delete the oldest rows of an account in the table of two columns, if there are too many."""
+    table = key.table
+    mine = table.c.account_id == account_id
+    newest = select(key).where(mine).order_by(time.desc())
+    surplus = list(conn.execute(newest.offset(most)).scalars())
     if surplus:
-        conn.execute(delete(category).where(mine, category.c.name.in_(surplus)))
+        conn.execute(delete(table).where(mine, key.in_(surplus)))
 
 
 def keep_unsent(
@@ -341,15 +334,10 @@ def keep_unsent(
     :param post_id: the message that is being edited; 0 for a new one.
     :param most: how many such texts an account may have; the oldest are forgotten.
     """
-    drop_unsent(conn, account_id, post_id)
     values = {"account_id": account_id, "post_id": post_id, "saved_at": to_micros(at)}
     text = json.dumps(dict(fields), ensure_ascii=False)
-    conn.execute(insert(unsent).values(values | {"fields": text}))
-    mine = unsent.c.account_id == account_id
-    newest = select(unsent.c.post_id).where(mine).order_by(unsent.c.saved_at.desc())
-    surplus = list(conn.execute(newest.offset(most)).scalars())
-    if surplus:
-        conn.execute(delete(unsent).where(mine, unsent.c.post_id.in_(surplus)))
+    put_rows(conn, unsent, [values | {"fields": text}])
+    _drop_oldest(conn, unsent.c.post_id, unsent.c.saved_at, account_id, most)
 
 
 def unsent_of(

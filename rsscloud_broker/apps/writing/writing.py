@@ -15,7 +15,7 @@ from twisted.internet.defer import DeferredLock
 
 from rsscloud_broker.apps.writing.enclosures import Enclosures
 from rsscloud_broker.apps.writing.feeds import FORMATS, AccountFeeds
-from rsscloud_broker.apps.writing.file_urls import FileUrls, is_digest, shown_name
+from rsscloud_broker.apps.writing.file_urls import FileUrls, shown_name
 from rsscloud_broker.apps.writing.model import (
     Enclosure,
     InvalidPost,
@@ -26,14 +26,7 @@ from rsscloud_broker.apps.writing.model import (
 )
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.pace import PerMinuteLimit
-from rsscloud_broker.apps.writing.rows import (
-    Author,
-    ChangeOfPosts,
-    Outdated,
-    Snapshot,
-    apply,
-    forget,
-)
+from rsscloud_broker.apps.writing.rows import Author, Outdated, Snapshot, apply, forget
 from rsscloud_broker.apps.writing.rules import check_and_tidy
 from rsscloud_broker.apps.writing.store import PostStore
 from rsscloud_broker.apps.writing.upload_rows import StoredUpload
@@ -317,11 +310,11 @@ class Writing:
         present = new or old
         number = present.id if present else 0
         at = later_second(at, snapshot.author.changed_at)
-        change = ChangeOfPosts(snapshot.author, number, new, is_public, at)
+        change = (snapshot.author, number, new, is_public, at)
         if not is_public:
             if new is not None:
                 self._publisher.check(self.feeds.url(snapshot.author.name), source)
-            await self.store.apply(change)
+            await self.store.apply(*change)
             return new
         others = [each for each in snapshot.published if each.id != number]
         public = [*others, new] if new is not None and not new.is_draft else others
@@ -331,7 +324,7 @@ class Writing:
         contents = {url: feed.content for url, feed in feeds.items()}
 
         def store_change(conn: Any) -> None:
-            apply(conn, change)
+            apply(conn, *change)
             also_store(conn)
 
         await self._publish(contents, store_change, source)
@@ -418,10 +411,10 @@ class Writing:
 
         :raises InvalidPost: the file is in a message of the caller.
         """
-        account_id = caller.account.id
-        if not is_digest(digest):
+        account_id, author = caller.account.id, await self.store.author_of(caller.account.id)
+        if author is None or await self.store.upload_named(author.name, digest) is None:
             return False
-        async with self._lock_of(await self._ensure_author(caller)):
+        async with self._lock_of(author):
             if number := await self.store.post_with_file(account_id, digest):
                 raise InvalidPost(
                     f"the file belongs to your message {number}; delete the message first, or take "

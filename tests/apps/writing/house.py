@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, cast
 
 from attrs import evolve
@@ -11,7 +10,7 @@ from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.writing.app import make
-from rsscloud_broker.apps.writing.model import NewPost, Post
+from rsscloud_broker.apps.writing.model import Enclosure, NewPost, Post
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.schema import TABLES
 from rsscloud_broker.apps.writing.serving import FeedTopics
@@ -43,6 +42,16 @@ FEED = f"{BROKER}/people/dave/rss.xml"
 DAVE = Caller(Account(1, "dave", False, 0.0), frozenset())
 ANNA = Caller(Account(2, "anna", False, 0.0), frozenset())
 SOURCE = "192.0.2.7"
+
+#: A trusted proxy.
+PROXY = "10.0.0.1"
+
+#: The beginnings of files, by which their kinds are known.
+JPEG, PNG, GIF = (
+    b"\xff\xd8\xff\xe0 a picture",
+    b"\x89PNG\r\n\x1a\n a picture",
+    b"GIF89a\x01\x00\x01\x00",
+)
 
 
 class WritingTestCase(SynchronousTestCase):
@@ -106,6 +115,20 @@ class WritingTestCase(SynchronousTestCase):
         post: Post = self.result(self.writing.add(caller, NewPost(text, **more), SOURCE))
         return post
 
+    def posts(self, caller: Caller = DAVE) -> list[Post]:
+        """The messages of an account, the newest first."""
+        return self.successResultOf(self.writing.store.all_posts(caller.account.id, 100))
+
+    def only_post(self) -> Post:
+        (post,) = self.posts()
+        return post
+
+    def newest_file(self) -> Enclosure:
+        """The enclosure of dave's newest message."""
+        file = self.posts()[0].enclosure
+        assert file is not None
+        return file
+
     def files_of(self, caller: Caller = DAVE) -> list[StoredUpload]:
         """The files of an account, the newest first."""
         return self.successResultOf(self.writing.store.uploads(caller.account.id, 100))
@@ -147,7 +170,7 @@ class WritingTestCase(SynchronousTestCase):
 
 
 class SiteTestCase(WritingTestCase):
-    """A test case with the site in front of the tool, and with accounts.
+    """A test case with the site in front of the tool, and with the accounts of DAVE and ANNA.
 
     :ivar browser: a browser of dave's, who is an administrator; not signed in yet.
     :ivar removals: what administrators took down of everybody.
@@ -156,8 +179,8 @@ class SiteTestCase(WritingTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.accounts = AccountSite(self, public_url=BROKER)
-        self.clock = self.accounts.clock
+        self.house = AccountSite(self, public_url=BROKER)
+        self.clock = self.house.clock
         self.asked: list[tuple[str, float]] = []
         self.removals: list[Change] = []
 
@@ -166,18 +189,30 @@ class SiteTestCase(WritingTestCase):
             return self.removals
 
         self.parts = self._parts(
-            accounts=self.accounts.accounts, callers=self.accounts.callers, taken_down=taken_down
+            accounts=self.house.accounts, callers=self.house.callers, taken_down=taken_down
         )
-        self.writing = Writing(self.options, self.parts)
-        own = make(self.options, self.parts).front_doors
-        self.factory = self._site([*own, *self.accounts.doors, AssetsDoor()])
+        door: Any
+        (door,) = make(self.options, self.parts).front_doors
+        self.writing = door._writing
+        limits = HTTPLimits(Http(trusted_proxies=(PROXY,)), self.clock)
+        root = Root([door, *self.house.doors, AssetsDoor()], BROKER)
+        self.factory = bounded_site(root, limits, Counters(), PageRenderer().error)
         self.browser = Browser(self)
-        self.dave = self.accounts.caller()
 
-    def _site(self, doors: Sequence[Any]) -> Any:
-        limits, pages = HTTPLimits(Http(), self.clock), PageRenderer()
-        root = Root(doors, BROKER)
-        return bounded_site(root, limits, Counters(), pages.error)
+    # what dave's browser shows
+
+    def found(self, xpath: str) -> Any:
+        """What an XPath finds in the page."""
+        return self.browser.page.xpath(xpath)
+
+    def typed(self, name: str = "text") -> str:
+        """What is in a field of a form."""
+        values = f"//textarea[@name='{name}']/text() | //input[@name='{name}']/@value"
+        return "".join(self.found(values))
+
+    def shown(self) -> str:
+        """The text of the page."""
+        return str(self.browser.page.text_content())
 
     def signed_in(self, name: str = "dave") -> Browser:
         """A browser of somebody who has signed in."""

@@ -13,53 +13,26 @@ from typing import Any
 from attrs import evolve
 from twisted.internet.defer import Deferred
 
-from rsscloud_broker.apps.writing.app import make
-from rsscloud_broker.apps.writing.model import Post
-from rsscloud_broker.apps.writing.options import WritingOptions
-from rsscloud_broker.config import Http
-from rsscloud_broker.counters import Counters
-from rsscloud_broker.http.limits import HTTPLimits, bounded_site
-from rsscloud_broker.http.site import Root
-from rsscloud_broker.web.callers import Callers
-from rsscloud_broker.web.pages import PageRenderer
-from tests.accounts.fixture import PATIENT, AccountHouse
-from tests.apps.writing.house import BROKER, WritingTestCase
+from tests.apps.writing.house import PROXY, QUICK, SiteTestCase
 from tests.front_doors.exchange import FORM, Answer, ask, connected, request_bytes
 from tests.web.file_form import MULTIPART, Part, multipart
 
-#: The address that requests come from: a trusted proxy, which speaks of somebody elsewhere.
-PROXY = "10.0.0.1"
+#: What a proxy says of somebody elsewhere.
 HTTPS = {"X-Forwarded-For": "192.0.2.7", "X-Forwarded-Proto": "https"}
 HTTP = {"X-Forwarded-For": "192.0.2.7", "X-Forwarded-Proto": "http"}
 
-#: The beginnings of files, by which their kinds are known.
-JPEG, PNG, GIF = b"\xff\xd8\xff\xe0 a picture", b"\x89PNG\r\n\x1a\n a picture", b"GIF89a a picture"
 
-
-class PostingTestCase(WritingTestCase):
-    """A test case with the authoring tool, and with the accounts dave and anna.
+class PostingTestCase(SiteTestCase):
+    """A test case with what programs send.
 
     :ivar token: an API token of dave with the scope ``publish``.
     """
 
-    options = WritingOptions(posts_per_minute=10_000)
+    options = QUICK
 
     def setUp(self) -> None:
         super().setUp()
-        self.house = AccountHouse(self, PATIENT)
-        self.clock = self.house.clock
-        self.callers = Callers(self.house.accounts, BROKER)
-        self.parts = self._parts(accounts=self.house.accounts, callers=self.callers)
-        app = make(self.options, self.parts)
-        door: Any = app.front_doors[0]
-        self.writing = door._writing
-        root = Root(app.front_doors, BROKER)
-        limits = HTTPLimits(Http(trusted_proxies=(PROXY,)), self.clock)
-        self.factory = bounded_site(root, limits, Counters(), PageRenderer().error)
-        self.dave, self.anna = self.house.caller(), self.house.caller("anna")
         self.token = self.house.token("publish")
-
-    # asking
 
     def ask(
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
@@ -138,18 +111,6 @@ class PostingTestCase(WritingTestCase):
         token = self.token if token is None else token
         return {"Authorization": f"Bearer {token}"} if token else {}
 
-    # what is stored
-
-    def posts(self, name: str = "dave") -> list[Post]:
-        """The messages of an account, the newest first."""
-        owner = self.house.caller(name).account.id
-        found: list[Post] = self.result(self.writing.store.all_posts(owner, 100))
-        return found
-
-    def only_post(self) -> Post:
-        (post,) = self.posts()
-        return post
-
     def uploads(self) -> list[str]:
         """The names of dave's files."""
-        return [each.name for each in self.files_of(self.dave)]
+        return [each.name for each in self.files_of()]

@@ -13,7 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.writing import rows, upload_rows
 from rsscloud_broker.apps.writing.model import Enclosure, OutlineItem, Post
-from rsscloud_broker.apps.writing.rows import Author, ChangeOfPosts, Outdated
+from rsscloud_broker.apps.writing.rows import Author, Outdated
 from rsscloud_broker.apps.writing.schema import TABLES, author, metadata, post
 from rsscloud_broker.apps.writing.upload_rows import StoredUpload, UploadLost
 from rsscloud_broker.database import sqlite
@@ -67,8 +67,11 @@ class RowsTests(SynchronousTestCase):
     def dave(self, conn: Connection) -> Author:
         return rows.ensure_author(conn, 1, "dave", BASE)
 
-    def put(self, conn: Connection, owner: Author, new: Post) -> Author:
-        rows.apply(conn, ChangeOfPosts(owner, new.id, new, new.position > 0, NOW))
+    def anna(self, conn: Connection) -> Author:
+        return rows.ensure_author(conn, 2, "anna", BASE.replace("dave", "anna"))
+
+    def put(self, conn: Connection, owner: Author, new: Post, at: float = NOW) -> Author:
+        rows.apply(conn, owner, new.id, new, new.position > 0, at)
         found = rows.author_of(conn, owner.account_id)
         assert found is not None
         return found
@@ -123,17 +126,11 @@ class RowsTests(SynchronousTestCase):
             owner = self.dave(conn)
             self.put(conn, owner, placed(1, 1))
         with self.engine.begin() as conn:
-            late = ChangeOfPosts(owner, 1, placed(1, 1, "late"), True, NOW)
-            self.assertRaises(Outdated, rows.apply, conn, late)
+            late = (owner, 1, placed(1, 1, "late"), True, NOW)
+            self.assertRaises(Outdated, rows.apply, conn, *late)
             found = rows.find_post(conn, owner, 1)
             assert found is not None
             self.assertEqual(found.text, "x")
-
-    def test_drafts_make_no_author_public(self) -> None:
-        with self.engine.begin() as conn:
-            owner = self.put(conn, self.dave(conn), placed(1, 0))
-            self.assertFalse(owner.is_public)
-            self.assertEqual(rows.authors(conn, 9), [])
 
     def test_categories_are_limited(self) -> None:
         self.patch(rows, "MAX_CATEGORIES", 2)
@@ -141,8 +138,7 @@ class RowsTests(SynchronousTestCase):
             owner = self.dave(conn)
             for number, name in enumerate(("a", "b", "c"), 1):
                 new = placed(number, number, categories=(name,))
-                rows.apply(conn, ChangeOfPosts(owner, number, new, True, NOW + number))
-                owner = evolve(owner, version=number)
+                owner = self.put(conn, owner, new, NOW + number)
             self.assertEqual(rows.categories(conn, 1), ["b", "c"])
 
     def test_what_is_typed(self) -> None:
@@ -245,11 +241,9 @@ class RowsTests(SynchronousTestCase):
 
     def test_all_of_an_account_that_was_removed_goes(self) -> None:
         with self.engine.begin() as conn:
-            anna = rows.ensure_author(conn, 2, "anna", BASE.replace("dave", "anna"))
-            for owner in (self.dave(conn), anna):
+            for owner in (self.dave(conn), self.anna(conn)):
                 account = owner.account_id
-                new = placed(1, 1, account_id=account, categories=("c",))
-                rows.apply(conn, ChangeOfPosts(owner, 1, new, True, NOW))
+                self.put(conn, owner, placed(1, 1, account_id=account, categories=("c",)))
                 rows.keep_unsent(conn, account, 0, {"text": "secret"}, NOW, 3)
                 upload_rows.begin_upload(conn, account, FILE, NOW, 100)
             self.assertFalse(rows.is_former(conn, "dave"))
@@ -266,8 +260,7 @@ class RowsTests(SynchronousTestCase):
         self.patch(rows, "FORGOTTEN_AT_ONCE", 2)
         left = []
         with self.engine.begin() as conn:
-            anna = rows.ensure_author(conn, 2, "anna", BASE.replace("dave", "anna"))
-            rows.apply(conn, ChangeOfPosts(anna, 1, placed(1, 1, account_id=2), True, NOW))
+            self.put(conn, self.anna(conn), placed(1, 1, account_id=2))
             owner = self.dave(conn)
             for number in range(1, 6):
                 owner = self.put(conn, owner, placed(number, number))
@@ -278,28 +271,28 @@ class RowsTests(SynchronousTestCase):
             self.assertEqual(left, [3, 1])
             self.assertEqual(conn.execute(select(post.c.account_id)).scalars().all(), [2])
 
-    def test_who_published_nothing_is_not_remembered(self) -> None:
+    def test_drafts_make_no_author_public(self) -> None:
+        """So nobody remembers the name, either."""
         with self.engine.begin() as conn:
-            self.put(conn, self.dave(conn), placed(1, 0))
+            owner = self.put(conn, self.dave(conn), placed(1, 0))
+            self.assertFalse(owner.is_public)
+            self.assertEqual(rows.authors(conn, 9), [])
             rows.forget(conn, 1)
             self.assertFalse(rows.is_former(conn, "dave"))
 
-    def test_a_successor_after_the_account_is_forgotten(self) -> None:
-        with self.engine.begin() as conn:
-            self.put(conn, self.dave(conn), placed(1, 1))
-            rows.forget(conn, 1)
-            new = rows.ensure_author(conn, 7, "dave", "http://elsewhere.example/people/dave")
-            self.assertEqual((new.base, new.next_id, new.is_public), (BASE, 2, False))
-
     def test_a_successor_takes_the_name(self) -> None:
+        """Before its owner is forgotten, or after that."""
         with self.engine.begin() as conn:
             self.put(conn, self.dave(conn), placed(1, 1))
             rows.keep_unsent(conn, 1, 0, {"text": "secret"}, NOW, 3)
-            new = rows.ensure_author(conn, 7, "dave", "http://elsewhere.example/people/dave")
-            self.assertEqual((new.base, new.next_id, new.is_public), (BASE, 2, False))
-            self.assertEqual(rows.published(conn, new, 9), [])
-            self.assertIsNone(rows.author_of(conn, 1))
-            self.assertIsNone(rows.unsent_of(conn, 7, 0))
+            for number in (7, 8):
+                elsewhere = "http://elsewhere.example/people/dave"
+                new = rows.ensure_author(conn, number, "dave", elsewhere)
+                self.assertEqual((new.base, new.next_id, new.is_public), (BASE, 2, False))
+                self.assertEqual(rows.published(conn, new, 9), [])
+                self.assertIsNone(rows.author_of(conn, 1))
+                self.assertIsNone(rows.unsent_of(conn, number, 0))
+                rows.forget(conn, number)
 
 
 class RowsOnPostgreSQLTests(RowsTests):
@@ -318,10 +311,9 @@ class RowsOnPostgreSQLTests(RowsTests):
     def test_two_nodes_change_something_at_the_same_moment(self) -> None:
         with self.engine.begin() as conn:
             owner = self.dave(conn)
-        change = ChangeOfPosts(owner, 1, placed(1, 1), True, NOW)
         with ThreadPoolExecutor(1) as others, self.engine.begin() as conn:
-            rows.apply(conn, change)
-            other = others.submit(self.applied, change)
+            self.put(conn, owner, placed(1, 1))
+            other = others.submit(self.put_elsewhere, owner, placed(1, 1))
             conn.commit()
             self.assertIsInstance(other.exception(30), Outdated)
         with self.engine.begin() as conn:
@@ -349,6 +341,6 @@ class RowsOnPostgreSQLTests(RowsTests):
         with self.engine.begin() as conn:
             return self.begin(conn, FILE)
 
-    def applied(self, change: ChangeOfPosts) -> None:
+    def put_elsewhere(self, owner: Author, new: Post) -> None:
         with self.engine.begin() as conn:
-            rows.apply(conn, change)
+            self.put(conn, owner, new)

@@ -14,7 +14,7 @@ from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.apps.writing import people_pages, upload_rows, write_page
-from rsscloud_broker.apps.writing.model import NewPost, OutlineItem, Post
+from rsscloud_broker.apps.writing.model import NewPost, OutlineItem
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.store import PostStore
 from rsscloud_broker.apps.writing.upload_rows import CHUNK
@@ -23,8 +23,7 @@ from rsscloud_broker.database.methods import reading
 from rsscloud_broker.events import PingAccepted, TopicChanged
 from rsscloud_broker.interfaces import Account, Caller
 from rsscloud_broker.model.administration import Change
-from tests.apps.writing.house import BROKER, QUICK, SOURCE, SiteTestCase
-from tests.apps.writing.test_uploads import GIF
+from tests.apps.writing.house import ANNA, BROKER, DAVE, GIF, QUICK, SOURCE, SiteTestCase
 from tests.e2e.fixture import Answer as Fetched
 from tests.e2e.fixture import request
 from tests.front_doors.exchange import Answer
@@ -42,9 +41,8 @@ class WritePageTests(SiteTestCase):
         self.browser = self.signed_in()
 
     def csrf(self, browser: Browser | None = None) -> str:
-        return str(
-            (browser or self.browser).page.xpath("string(//form//input[@name='csrf']/@value)")
-        )
+        page = (browser or self.browser).page
+        return str(page.xpath("string(//form//input[@name='csrf']/@value)"))
 
     def send(self, *, file: tuple[str, bytes] | None = None, **fields: str) -> Answer:
         """Send the form as a browser does, which follows a redirection."""
@@ -56,9 +54,6 @@ class WritePageTests(SiteTestCase):
             self.browser.get(answer.headers["location"])
         return answer
 
-    def posts(self) -> list[Post]:
-        return list(self.result(self.writing.store.all_posts(self.dave.account.id, 99)))
-
     def topics(self) -> list[str]:
         """The topics that have changed."""
         return [each.topic for each in self.bus.events if isinstance(each, TopicChanged)]
@@ -68,19 +63,16 @@ class WritePageTests(SiteTestCase):
         answer = stranger.get("/write?id=3")
         self.assertEqual(answer.status, 303)
         self.assertIn("/signin?next=/write", answer.headers["location"])
-        answer = stranger.post("/write", {"do": "post", "text": "x"})
-        self.assertEqual(answer.status, 403)
-        self.assertIn("sends once more what you have typed", stranger.page.text_content())
+        broken = {"Content-Type": "multipart/form-data; boundary=x"}
+        for answer in (
+            stranger.post("/write", {"do": "post", "text": "x"}),
+            stranger.ask("POST", "/write", b"broken", broken),  # which is not parsed
+        ):
+            self.assertEqual(answer.status, 403)
+            self.assertIn("sends once more what you have typed", answer.text)
+        self.assertEqual(self.browser.ask("POST", "/write", b"broken", broken).status, 400)
         kept = stranger.post("/write/unsent", {"text": "x"})
         self.assertEqual((kept.status, json.loads(kept.body)["kept"]), (403, False))
-
-    def test_forms_of_strangers_are_not_parsed(self) -> None:
-        """A broken form gets the answer that every stranger gets."""
-        broken = {"Content-Type": "multipart/form-data; boundary=x"}
-        answer = Browser(self).ask("POST", "/write", b"broken", broken)
-        self.assertEqual(answer.status, 403)
-        self.assertIn("You are not signed in", answer.text)
-        self.assertEqual(self.browser.ask("POST", "/write", b"broken", broken).status, 400)
 
     def test_a_full_disk(self) -> None:
         self.disk.full = True
@@ -88,8 +80,7 @@ class WritePageTests(SiteTestCase):
             answer = self.send(text="Keep me", file=file)
             self.assertEqual(answer.status, 503)
             self.assertIn("The disk of this server is nearly full", self.browser.said())
-            typed = self.browser.page.xpath("string(//textarea[@name='text'])")
-            self.assertEqual(typed, "Keep me")
+            self.assertEqual(self.typed(), "Keep me")
 
     def test_a_message(self) -> None:
         answer = self.send(
@@ -104,26 +95,23 @@ class WritePageTests(SiteTestCase):
         self.assertEqual((post.text, post.categories), ("Hello\nthere", ("news", "boats")))
         self.assertEqual(post.items, (OutlineItem("one", items=(OutlineItem("two"),)),))
         self.assertEqual(self.browser.said(), "Published: A title")
-        self.assertEqual(self.browser.page.xpath("string(//textarea[@name='text'])"), "")
-        shown = self.browser.page.xpath("//datalist/option/@value")
-        self.assertEqual(shown, ["boats", "news"])
+        self.assertEqual(self.typed(), "")
+        self.assertEqual(self.found("//datalist/option/@value"), ["boats", "news"])
         self.assertEqual(self.topics()[-1], f"{BROKER}/people/dave/feed.json")
 
     def test_what_was_taken_down(self) -> None:
         self.browser.get("/write")
-        account = self.dave.account
-        self.assertEqual(self.asked, [("dave", account.created_at)])
-        self.assertEqual(self.browser.page.xpath("//a[@href='/account#taken-down']"), [])
+        self.assertEqual(self.asked, [("dave", self.house.caller().account.created_at)])
+        self.assertEqual(self.found("//a[@href='/account#taken-down']"), [])
         spam = f"{BROKER}/people/dave/1"
         one = Change("anna", "take down", spam, "it is spam", self.clock.wall_seconds())
         for removals, more in (([one], "See your account"), ([one, one], "This and 1 other")):
             self.removals = removals
             self.browser.get("/write")
-            (link,) = self.browser.page.xpath("//a[@href='/account#taken-down']")
+            (link,) = self.found("//a[@href='/account#taken-down']")
             said = " ".join(link.getparent().text_content().split())
-            self.assertEqual(
-                said, f"An administrator has taken down {spam}, just now: It is spam. {more}"
-            )
+            expected = f"An administrator has taken down {spam}, just now: It is spam. {more}"
+            self.assertEqual(said, expected)
         self.clock.advance(90 * 86_400)
         self.browser = self.signed_in()
         self.browser.get("/write")
@@ -131,99 +119,87 @@ class WritePageTests(SiteTestCase):
         self.assertApproximates(self.asked[-1][1], month_ago, 1)
 
     def test_what_is_refused_comes_back(self) -> None:
-        answer = self.send(text="x" * 141, title='"T"', outline="a\n  b")
-        self.assertEqual(answer.status, 400)
+        fields = {"text": "x" * 141, "title": '"T"', "outline": "a\n  b"}
+        self.assertEqual(self.send(**fields).status, 400)
         self.assertIn("The message has one character too many", self.browser.said())
-        self.assertEqual(self.browser.page.xpath("string(//textarea[@name='text'])"), "x" * 141)
-        self.assertEqual(self.browser.page.xpath("string(//input[@name='title']/@value)"), '"T"')
-        self.assertEqual(self.browser.page.xpath("string(//textarea[@name='outline'])"), "a\n  b")
-        self.assertEqual(self.browser.page.xpath("string(//p[@id='left'])"), "1 character too many")
+        self.assertEqual({name: self.typed(name) for name in fields}, fields)
+        self.assertEqual(self.found("string(//p[@id='left'])"), "1 character too many")
         self.assertEqual(self.posts(), [])
 
     def test_long_lists(self) -> None:
         """However many drafts and files there are, each can be reached."""
         for number in range(LISTED + 2):
-            self.result(self.writing.add(self.dave, NewPost(f"d{number}", is_draft=True), SOURCE))
-            self.result(self.writing.upload(self.dave, f"f{number}", b"%d" % number, SOURCE))
-        self.add("published", self.dave)
+            self.add(f"d{number}", is_draft=True)
+            self.upload_file(b"%d" % number, f"f{number}")
+        self.add("published")
         for what, first in (("drafts", "d"), ("files", "f")):
             seen = []
             path = "/write"
             for size in (LISTED, 2):
                 self.browser.get(path.partition("#")[0])
-                rows = self.browser.page.xpath(f"//section[@id='{what}']/ul/li/a[1]//text()")
+                rows = self.found(f"//section[@id='{what}']/ul/li/a[1]//text()")
                 self.assertEqual(len(rows), size)
                 seen += rows
-                path = self.browser.page.xpath(f"string(//section[@id='{what}']/nav/a/@href)")
+                path = self.found(f"string(//section[@id='{what}']/nav/a/@href)")
             self.assertEqual(sorted(seen), sorted(f"{first}{n}" for n in range(LISTED + 2)))
             self.assertEqual(path, f"/write#{what}")
 
     def test_words_for_drafts_and_messages(self) -> None:
         for is_draft, heading, buttons in (
-            (True, "Edit a draft", ["Post", "Preview", "Keep as a draft"]),
-            (
-                False,
-                "Edit a message",
-                ["Save the change", "Preview", "Unpublish it, and keep it as a draft"],
-            ),
+            (True, "Edit a draft", ["Post", "Keep as a draft"]),
+            (False, "Edit a message", ["Save the change", "Unpublish it, and keep it as a draft"]),
         ):
-            post = self.add("x", self.dave, is_draft=is_draft)
+            post = self.add("x", is_draft=is_draft)
             self.browser.get(f"/write?id={post.id}")
-            self.assertEqual(self.browser.page.xpath("string(//h1)"), heading)
-            found = self.browser.page.xpath("//form[@id='message']//button[@name='do']/text()")
-            self.assertEqual(found, buttons)
+            self.assertEqual(self.found("string(//h1)"), heading)
+            found = self.found("//form[@id='message']//button[@name='do']/text()")
+            self.assertEqual(found, [buttons[0], "Preview", buttons[1]])
 
     def test_what_is_empty_is_folded(self) -> None:
-        def opened() -> list[str]:
-            found = self.browser.page.xpath("//form[@id='message']/details[@open]/summary/text()")
-            return list(map(str, found))
-
-        self.browser.get("/write")
-        self.assertEqual(opened(), [])
-        titled = self.add("x", self.dave, title="T", items=(OutlineItem("a"),))
-        self.browser.get(f"/write?id={titled.id}")
-        self.assertEqual(opened(), ["Title, link, categories", "Outline below the message"])
+        titled = self.add("x", title="T", items=(OutlineItem("a"),))
+        both = ["Title, link, categories", "Outline below the message"]
+        for path, opened in (("/write", []), (f"/write?id={titled.id}", both)):
+            self.browser.get(path)
+            found = self.found("//form[@id='message']/details[@open]/summary/text()")
+            self.assertEqual(found, opened)
 
     def test_edit_and_delete_are_words(self) -> None:
-        self.add("Hello", self.dave)
-        self.add("Not yet", self.dave, is_draft=True)
+        self.add("Hello")
+        self.add("Not yet", is_draft=True)
         self.browser.get("/write")
         links = {
             str(each.text_content()): (each.get("href"), each.get("aria-label"))
-            for each in self.browser.page.xpath("//ul[@class='rows']//a")
+            for each in self.found("//ul[@class='rows']//a")
         }
         self.assertEqual(links["Hello"], ("/people/dave/1", None))
         self.assertEqual(links["Not yet"], ("/write?id=2", None))
-        edits = self.browser.page.xpath("//a[.='Edit']/@aria-label")
-        self.assertEqual(edits, ["Edit: Not yet", "Edit: Hello"])
-        folded = self.browser.page.xpath("//summary[.='Delete…']/@aria-label")
-        self.assertEqual(folded, ["Delete… Not yet", "Delete… Hello"])
+        for name, label in (("//a[.='Edit']", "Edit:"), ("//summary[.='Delete…']", "Delete…")):
+            labels = [f"{label} Not yet", f"{label} Hello"]
+            self.assertEqual(self.found(f"{name}/@aria-label"), labels)
 
     def test_a_preview(self) -> None:
         """It shows what was typed as others will see it, and stores no message."""
-        answer = self.send(
-            do="preview", text="See http://a.example/ <b>", outline="one", file=("a cat.gif", GIF)
-        )
+        text, picture = "See http://a.example/ <b>", ("a cat.gif", GIF)
+        answer = self.send(do="preview", text=text, outline="one", file=picture)
         self.assertEqual(answer.status, 200)
-        page = self.browser.page
-        shown = page.xpath("//section[@class='preview']//article")[0]
+        (shown,) = self.found("//section[@class='preview']//article")
         self.assertEqual(shown.xpath("p[@class='message']//a/@href"), ["http://a.example/"])
         self.assertIn("<b>", shown.text_content())
         self.assertEqual(shown.xpath(".//img/@alt"), ["a cat.gif"])
-        self.assertEqual(
-            page.xpath("string(//textarea[@name='text'])"), "See http://a.example/ <b>"
-        )
-        self.assertEqual(page.xpath("//input[@name='enclosure_text']/@value"), ["a cat.gif"])
+        self.assertEqual((self.typed(), self.typed("enclosure_text")), (text, "a cat.gif"))
         self.assertEqual(self.posts(), [])
         self.assertEqual(self.topics(), [])
         self.assertEqual(self.send(do="preview", text="").status, 400)
         self.send(do="preview", text="x", enclosure="http://files.example/a.mp3")
-        shown = self.browser.page.xpath("//section[@class='preview']//article")[0]
+        (shown,) = self.found("//section[@class='preview']//article")
         self.assertIn("File: a.mp3", shown.text_content())  # its server is not asked
         self.assertEqual(self.web.requests, [])
 
-    def test_forged_forms(self) -> None:
+    def test_forms_that_the_page_does_not_have(self) -> None:
         self.browser.get("/write")
+        unknown = self.browser.post("/write", {"csrf": self.csrf(), "do": "format"})
+        self.assertEqual(unknown.status, 400)
+        self.assertIn("nothing known here", self.browser.said())
         fields = {"do": "post", "text": "x", "id": ""}
         other_site = {"Sec-Fetch-Site": "cross-site"}
         body = multipart(*fields.items())
@@ -240,63 +216,45 @@ class WritePageTests(SiteTestCase):
     def test_editing(self) -> None:
         self.send(text="a", categories="x", outline="o <https://o.example/>")
         self.browser.get("/write?id=1")
-        self.assertEqual(self.browser.page.xpath("string(//h1)"), "Edit a message")
-        outline = self.browser.page.xpath("string(//textarea[@name='outline'])")
+        outline = self.typed("outline")
         self.assertEqual(outline.strip(), "o <https://o.example/>")
         self.send(id="1", text="b", categories="x", outline=outline)
-        (post,) = self.posts()
-        self.assertEqual(
-            (post.text, post.items), ("b", (OutlineItem("o", link="https://o.example/"),))
-        )
+        items = (OutlineItem("o", link="https://o.example/"),)
+        expected = NewPost("b", categories=("x",), items=items)
+        self.assertEqual(self.only_post().as_new(), expected)
         self.assertEqual(self.browser.said(), "Changed: b")
 
-    def test_categories_that_programs_made_stay(self) -> None:
-        """A comma in one does not divide it, if nobody changes the categories."""
-        names = ("Paris, France", "boats")
-        self.add("x", self.dave, categories=names)
+    def test_what_programs_made_and_nobody_changes_stays(self) -> None:
+        """A comma in a category does not divide it, and items keep their titles."""
+        names, items = ("Paris, France", "boats"), (OutlineItem("a", "T"),)
+        self.add("x", categories=names, items=items)
         self.browser.get("/write?id=1")
-        typed = self.browser.page.xpath("string(//input[@name='categories']/@value)")
-        self.send(id="1", text="y", categories=typed)
-        self.assertEqual(self.posts()[0].categories, names)
+        typed, outline = self.typed("categories"), self.typed("outline").replace("\n", "\r\n")
+        self.send(id="1", text="y", categories=typed, outline=outline)
+        self.assertEqual(self.only_post().as_new(), NewPost("y", categories=names, items=items))
         self.send(id="1", text="y", categories=f"{typed}, cars")
-        self.assertEqual(self.posts()[0].categories, ("Paris", "France", "boats", "cars"))
-
-    def test_titles_of_items_that_programs_made_stay(self) -> None:
-        items = (OutlineItem("a", "T"),)
-        self.add("x", self.dave, items=items)
-        self.browser.get("/write?id=1")
-        outline = self.browser.page.xpath("string(//textarea[@name='outline'])")
-        self.send(id="1", text="y", outline=outline.replace("\n", "\r\n"))
-        (post,) = self.posts()
-        self.assertEqual((post.text, post.items), ("y", items))
+        self.assertEqual(self.only_post().categories, ("Paris", "France", "boats", "cars"))
 
     def test_deleting(self) -> None:
-        self.send(text="a")
+        self.add("a")
         self.browser.get("/write")
         answer = self.browser.send("Delete this message")
         self.assertEqual(answer.headers["location"], "/write?done=deleted")
         self.assertEqual(self.posts(), [])
         answer = self.browser.get("/people/dave/1")
         self.assertEqual((answer.status, answer.headers["cache-control"]), (410, "no-cache"))
-        self.assertIn("This is gone", self.browser.page.text_content())
+        self.assertIn("This is gone", self.shown())
         self.assertEqual(self.browser.get("/people/dave/2").status, 404)
 
     def test_a_draft_looks_like_a_deleted_message(self) -> None:
-        self.send(text="a")
-        self.send(do="draft", text="secret")
-        self.send(text="b")
+        self.add("a")
+        self.add("secret", is_draft=True)
         self.send(do="delete", id="1")
         deleted, draft = (self.browser.get(f"/people/dave/{number}") for number in (1, 2))
         self.assertEqual((deleted.status, draft.status), (410, 410))
         self.assertEqual(deleted.body, draft.body)
         self.send(id="2", text="open")
         self.assertEqual(self.browser.get("/people/dave/2").status, 200)
-
-    def test_unknown_actions(self) -> None:
-        self.browser.get("/write")
-        answer = self.browser.post("/write", {"csrf": self.csrf(), "do": "format"})
-        self.assertEqual(answer.status, 400)
-        self.assertIn("nothing known here", self.browser.said())
 
     def test_who_signs_in_anew_loses_nothing(self) -> None:
         """The form of the session before comes back, unless another site has sent it."""
@@ -310,7 +268,7 @@ class WritePageTests(SiteTestCase):
         self.assertNotIn("Long work", answer.text)
         self.assertEqual(self.browser.post("/write", fields).status, 403)
         self.assertIn("signed in anew since you opened this page, as dave", self.browser.said())
-        self.assertEqual(self.browser.page.xpath("string(//textarea[@name='text'])"), "Long work")
+        self.assertEqual(self.typed(), "Long work")
         self.assertEqual(self.posts(), [])
         self.browser.post("/write", fields | {"csrf": self.csrf()})
         self.assertEqual([each.title for each in self.posts()], ["T"])
@@ -326,8 +284,7 @@ class WritePageTests(SiteTestCase):
         form = self.browser.page.get_element_by_id("message")
         self.assertEqual((form.fields["id"], form.fields["text"]), ("", "half"))
         self.browser.get("/write?id=99")
-        form = self.browser.page.get_element_by_id("message")
-        self.assertEqual(form.fields["text"], "half")
+        self.assertEqual(self.typed(), "half")
 
     # --- what is typed
 
@@ -349,24 +306,20 @@ class WritePageTests(SiteTestCase):
         elsewhere.get("/write")
         elsewhere.send("Discard it")
         self.browser.get("/write")
-        self.assertNotIn("half a", self.browser.page.text_content())
-
-    def test_what_is_typed_is_forgotten_when_it_is_sent(self) -> None:
-        self.type(text="half")
-        self.send(text="half and half")
-        self.assertEqual(self.browser.page.xpath("string(//textarea[@name='text'])"), "")
+        self.assertNotIn("half a", self.shown())
 
     def test_what_is_typed_for_a_message(self) -> None:
-        self.send(text="a")
+        self.type(text="half")
+        self.send(text="a")  # which forgets what was typed
         self.type(id="1", text="b")
         self.browser.get("/write")
-        self.assertEqual(self.browser.page.xpath("string(//textarea[@name='text'])"), "")
+        self.assertEqual(self.typed(), "")
         self.browser.get("/write?id=1")
-        self.assertEqual(self.browser.page.xpath("string(//textarea[@name='text'])"), "b")
+        self.assertEqual(self.typed(), "b")
         self.assertEqual(self.posts()[0].text, "a")
         self.type(id="1")  # nothing: it is all deleted
         self.browser.get("/write?id=1")
-        self.assertEqual(self.browser.page.xpath("string(//textarea[@name='text'])"), "a")
+        self.assertEqual(self.typed(), "a")
 
     def test_what_is_typed_has_limits(self) -> None:
         status, said = self.type(outline="x" * 100_001)
@@ -384,70 +337,58 @@ class WritePageTests(SiteTestCase):
 
     def test_an_upload(self) -> None:
         self.send(text="a", file=("../../a picture.gif", GIF))
-        (post,) = self.posts()
-        assert post.enclosure is not None
-        self.assertEqual((post.enclosure.media_type, post.enclosure.size), ("image/gif", 10))
+        file = self.newest_file()
+        self.assertEqual((file.media_type, file.size), ("image/gif", 10))
         self.browser.get("/people/dave")
-        path = post.enclosure.url.removeprefix(BROKER)
-        self.assertEqual(self.browser.page.xpath("//article//img/@src"), [path])
-        self.assertEqual(self.browser.page.xpath("//article//img/@alt"), ["a picture.gif"])
+        self.assertEqual(self.found("//article//img/@src"), [file.url.removeprefix(BROKER)])
+        self.assertEqual(self.found("//article//img/@alt"), ["a picture.gif"])
 
     def test_what_a_picture_shows(self) -> None:
-        self.send(text="a", file=("DSC_0001.gif", GIF), enclosure_text="A cat on a boat")
+        text = "A cat on a boat"
+        self.send(text="a", file=("DSC_0001.gif", GIF), enclosure_text=text)
         self.browser.get("/people/dave")
-        self.assertEqual(self.browser.page.xpath("//article//img/@alt"), ["A cat on a boat"])
-        (post,) = self.posts()
-        self.browser.get(f"/write?id={post.id}")
-        said = self.browser.page.xpath("//input[@name='enclosure_text']/@value")
-        self.assertEqual(said, ["A cat on a boat"])
-        self.assertEqual(post.as_new().enclosure_text, "A cat on a boat")
+        self.assertEqual(self.found("//article//img/@alt"), [text])
+        self.browser.get("/write?id=1")
+        self.assertEqual((self.typed("enclosure_text"), self.newest_file().text), (text, text))
         self.assertEqual(self.send(text="a", enclosure_text="x" * 1001).status, 400)
 
     def test_another_picture_has_its_own_name(self) -> None:
         """The name of the one before, which nobody has typed, does not stand for it."""
         self.send(text="a", file=("boat.gif", GIF))
         for text, name in (("boat.gif", "cat.gif"), ("My pet", "My pet")):
-            file = self.posts()[0].enclosure
-            assert file is not None
-            picture = ("cat.gif", GIF + name.encode())
-            self.send(id="1", text="a", enclosure=file.url, enclosure_text=text, file=picture)
-            file = self.posts()[0].enclosure
-            assert file is not None
-            self.assertEqual(file.text, name)
+            url, picture = self.newest_file().url, ("cat.gif", GIF + name.encode())
+            self.send(id="1", text="a", enclosure=url, enclosure_text=text, file=picture)
+            self.assertEqual(self.newest_file().text, name)
 
     def test_pictures_that_would_be_active_are_only_linked(self) -> None:
         self.send(text="x", file=("a.svg", SVG))
         self.browser.get("/people/dave")
-        self.assertEqual(self.browser.page.xpath("//article//img"), [])
+        self.assertEqual(self.found("//article//img"), [])
 
     def test_a_file_is_not_lost_when_the_message_is_refused(self) -> None:
         self.assertEqual(self.send(text="x" * 141, file=("a.gif", GIF)).status, 400)
-        kept = self.browser.page.xpath("string(//input[@name='enclosure']/@value)")
+        kept = self.typed("enclosure")
         self.assertIn("/people/dave/files/", kept)
         self.send(text="x", enclosure=kept)
-        file = self.posts()[0].enclosure
-        assert file is not None
-        self.assertEqual(file.url, kept)
+        self.assertEqual(self.newest_file().url, kept)
 
     def test_too_large_a_file(self) -> None:
         self.assertEqual(self.send(text="x", file=("a", b"x" * 100_001)).status, 400)
         self.assertIn("The file has 100,001 bytes; it may have 100,000.", self.browser.said())
-        self.browser.get("/write")
-        answer = self.send(text="x", file=("a", b"x" * 2_000_000))
-        self.assertEqual(answer.status, 413)
+        self.assertEqual(self.send(text="x", file=("a", b"x" * 2_000_000)).status, 413)
 
     def test_deleting_a_file(self) -> None:
         self.send(text="a", file=("a.gif", GIF))
         self.browser.get("/write")
         self.assertEqual(self.browser.send("Delete this file").status, 400)
         self.assertIn("The file belongs to your message 1; delete", self.browser.said())
-        self.assertEqual(len(self.files_of(self.dave)), 1)
+        self.assertEqual(len(self.files_of()), 1)
         self.browser.get("/write")
         self.browser.send("Delete this message")
         self.browser.get("/write")
         answer = self.browser.send("Delete this file")
         self.assertEqual(answer.headers["location"], "/write?done=file")
-        self.assertEqual(self.files_of(self.dave), [])
+        self.assertEqual(self.files_of(), [])
 
 
 class PeoplePagesTests(SiteTestCase):
@@ -455,125 +396,105 @@ class PeoplePagesTests(SiteTestCase):
 
     def test_people(self) -> None:
         self.browser.get("/people")
-        self.assertIn("Nobody has written anything yet", self.browser.page.text_content())
-        self.add("a", self.dave)
-        self.add("secret", self.accounts.caller("anna"), is_draft=True)
+        self.assertIn("Nobody has written anything yet", self.shown())
+        self.add("a")
+        self.add("secret", ANNA, is_draft=True)
         self.browser.get("/people")
-        self.assertEqual(self.browser.page.xpath("//main//li/a/@href"), ["/people/dave"])
+        self.assertEqual(self.found("//main//li/a/@href"), ["/people/dave"])
 
     def test_people_page_by_page(self) -> None:
         self.patch(people_pages, "AUTHORS_PER_PAGE", 1)
-        self.add("a", self.dave)
+        self.add("a")
         self.clock.advance(60)
-        self.add("b", self.accounts.caller("anna"))
+        self.add("b", ANNA)
         self.browser.get("/people")
-        (more,) = self.browser.page.xpath("//main//a[@rel='next']/@href")
+        (more,) = self.found("//main//a[@rel='next']/@href")
         self.browser.get(more)
-        self.assertEqual(self.browser.page.xpath("//main//li/a/@href"), ["/people/dave"])
-        self.assertEqual(self.browser.page.xpath("//main//a[@rel='next']"), [])
-        self.assertEqual(self.browser.page.xpath("//main//nav//a/@href"), ["/people"])
+        self.assertEqual(self.found("//main//li/a/@href"), ["/people/dave"])
+        self.assertEqual(self.found("//main//a[@rel='next']"), [])
+        self.assertEqual(self.found("//main//nav//a/@href"), ["/people"])
         for unknown in ("anna", "x-anna", f"{10**18}-anna", "1-"):
             self.assertEqual(self.browser.get(f"/people?before={unknown}").status, 200)
 
     def test_people_who_write_while_somebody_reads_page_by_page(self) -> None:
         self.patch(people_pages, "AUTHORS_PER_PAGE", 2)
-        anna = self.accounts.caller("anna")
-        for caller in (self.dave, anna, Caller(Account(77, "cleo", False, 0.0), frozenset())):
+        for caller in (DAVE, ANNA, Caller(Account(77, "cleo", False, 0.0), frozenset())):
             self.clock.advance(60)
             self.add("a", caller)
         self.browser.get("/people")
-        (more,) = self.browser.page.xpath("//main//a[@rel='next']/@href")
-        self.add("b", anna)  # the last one on that page
+        (more,) = self.found("//main//a[@rel='next']/@href")
+        self.add("b", ANNA)  # the last one on that page
         self.browser.get(more)
-        self.assertEqual(self.browser.page.xpath("//main//li/a/@href"), ["/people/dave"])
+        self.assertEqual(self.found("//main//li/a/@href"), ["/people/dave"])
 
     def test_the_page_of_an_author(self) -> None:
-        self.add("Hello <b>", self.dave, title="T", categories=("x",), items=(OutlineItem("o"),))
+        self.add("Hello <b>", title="T", categories=("x",), items=(OutlineItem("o"),))
         self.browser.get("/people/dave")
-        (article,) = self.browser.page.xpath("//article")
+        (article,) = self.found("//article")
         self.assertIn("Hello <b>", article.text_content())
         self.assertEqual(article.xpath(".//a/@href"), ["/people/dave/1"])
-        found = self.browser.page.xpath("//head/link[@rel='alternate']")
+        kinds = self.found("//head/link[@rel='alternate']/@type")
         self.assertEqual(
-            [(each.get("type"), each.get("href")) for each in found],
-            [
-                ("application/rss+xml", f"{BROKER}/people/dave/rss.xml"),
-                ("application/atom+xml", f"{BROKER}/people/dave/atom.xml"),
-                ("application/feed+json", f"{BROKER}/people/dave/feed.json"),
-            ],
+            kinds, [f"application/{kind}" for kind in ("rss+xml", "atom+xml", "feed+json")]
         )
+        urls = self.found("//head/link[@rel='alternate']/@href")
+        files = ("rss.xml", "atom.xml", "feed.json")
+        self.assertEqual(urls, [f"{BROKER}/people/dave/{file}" for file in files])
 
     def test_older_messages(self) -> None:
         for number in range(45):
-            self.add(str(number), self.dave)
-        self.browser.get("/people/dave")
-        seen = []
-        while True:
-            seen += self.browser.page.xpath("//article/p[@class='message']/text()")
-            links = self.browser.page.xpath("//nav/a[@rel='next']/@href")
-            if not links:
-                break
+            self.add(str(number))
+        seen, links = [], ["/people/dave"]
+        while links:
             self.browser.get(links[0])
+            seen += self.found("//article/p[@class='message']/text()")
+            links = self.found("//nav/a[@rel='next']/@href")
         self.assertEqual(seen, [str(number) for number in range(44, -1, -1)])
         self.assertEqual(self.browser.get("/people/dave?before=x").status, 400)
 
     def test_large_outlines_are_on_the_page_of_the_message_only(self) -> None:
-        self.add("a", self.dave, items=(OutlineItem("o"),) * 31)
+        self.add("a", items=(OutlineItem("o"),) * 31)
         self.browser.get("/people/dave")
-        self.assertEqual(self.browser.page.xpath("//article//ul"), [])
-        self.assertIn("31 items below", self.browser.page.text_content())
+        self.assertEqual(self.found("//article//ul"), [])
+        self.assertIn("31 items below", self.shown())
         self.browser.get("/people/dave/1")
-        self.assertEqual(len(self.browser.page.xpath("//article/ul/li")), 31)
+        self.assertEqual(len(self.found("//article/ul/li")), 31)
 
     def test_what_is_not_there(self) -> None:
-        self.add("a", self.dave)
-        for path in (
-            "/people/nobody",
-            "/people/dave/2",
-            "/people/dave/0",
-            "/people/dave/1/2",
-            "/people/dave/feed.xml",
-            f"/people/dave/files/{'a' * 64}.png",
-            "/people/dave/files/../../etc/passwd",
-            "/people/dave/files/%2e%2e%2fx",
-            "/people/nobody/rss.xml",
-        ):
-            self.assertEqual(self.browser.get(path).status, 404, path)
+        self.add("a")
+        for path in ("nobody", "nobody/rss.xml", "dave/2", "dave/0", "dave/1/2", "dave/feed.xml",
+                     f"dave/files/{'a' * 64}.png", "dave/files/../../etc/passwd",
+                     "dave/files/%2e%2e%2fx"):  # fmt: skip
+            self.assertEqual(self.browser.get(f"/people/{path}").status, 404, path)
 
     def test_what_a_removed_account_wrote_is_gone(self) -> None:
-        self.add("a", self.dave)
-        paths = [
-            *("/people/dave", "/people/dave/1", "/people/dave/rss.xml", "/people/dave/feed.json"),
-            f"/people/dave/files/{'a' * 64}.png",
-        ]
-        self.result(self.writing.forget_account(self.dave.account.id))
-        for path in paths:
-            answer = self.browser.get(path)
+        self.add("a")
+        self.result(self.writing.forget_account(DAVE.account.id))
+        for path in ("", "/1", "/rss.xml", "/feed.json", f"/files/{'a' * 64}.png"):
+            answer = self.browser.get(f"/people/dave{path}")
             self.assertEqual(answer.status, 410, path)
             self.assertIn("the account that wrote it was removed", answer.text)
         self.assertNotIn("dave", self.browser.get("/people").text)
         self.browser.get("/people/dave")
-        self.assertEqual(self.browser.page.xpath("string(//h1)"), "This is gone")
+        self.assertEqual(self.found("string(//h1)"), "This is gone")
 
     def test_only_the_author_sees_the_link_to_edit(self) -> None:
-        self.add("a", self.dave)
+        self.add("a")
         for browser, links in (
             (Browser(self), []),
             (self.signed_in("anna"), []),
             (self.signed_in(), ["/write?id=1"]),
         ):
             answer = browser.get("/people/dave/1")
-            self.assertEqual(
-                browser.page.xpath("//main//a[contains(@href, '/write')]/@href"), links
-            )
-            self.assertEqual(
-                "no-store" in answer.headers.get("cache-control", ""), browser.cookies != {}
-            )
+            found = browser.page.xpath("//main//a[contains(@href, '/write')]/@href")
+            self.assertEqual(found, links)
+            is_private = "no-store" in answer.headers.get("cache-control", "")
+            self.assertEqual(is_private, browser.cookies != {})
 
 
 class FeedsTests(SiteTestCase):
     def test_headers(self) -> None:
-        self.add("a", self.dave)
+        self.add("a")
         for file, kind in (
             ("rss.xml", "application/rss+xml; charset=utf-8"),
             ("atom.xml", "application/atom+xml; charset=utf-8"),
@@ -583,16 +504,15 @@ class FeedsTests(SiteTestCase):
             got = self.browser.get(f"/people/dave/{file}", Accept="*/*")
             self.assertEqual((got.status, got.headers["content-type"]), (200, kind))
             self.assertEqual(got.body, self.feed(url))
-            self.assertEqual(
-                got.headers["link"], f'<{BROKER}/websub>; rel="hub", <{url}>; rel="self"'
-            )
+            link = f'<{BROKER}/websub>; rel="hub", <{url}>; rel="self"'
+            self.assertEqual(got.headers["link"], link)
             self.assertEqual(got.headers["access-control-allow-origin"], "*")
             self.assertEqual(got.headers["cache-control"], "public, max-age=0, must-revalidate")
             head = self.browser.ask("HEAD", f"/people/dave/{file}")
             self.assertEqual((head.body, head.headers["content-length"]), (b"", str(len(got.body))))
 
     def test_source_is_the_caller(self) -> None:
-        self.add("a", self.dave)
+        self.add("a")
         (accepted,) = [each for each in self.bus.logged if isinstance(each, PingAccepted)]
         self.assertEqual(accepted.source, SOURCE)
 
@@ -601,7 +521,7 @@ class NoHubTests(SiteTestCase):
     has_hub = has_cloud = False
 
     def test_feed(self) -> None:
-        self.add("a", self.dave)
+        self.add("a")
         got = self.browser.get("/people/dave/rss.xml")
         self.assertNotIn("link", got.headers)
         self.assertNotIn(b"<cloud", got.body)
@@ -620,7 +540,7 @@ class FilesTests(SiteTestCase, TestCase):
 
     def upload(self, name: str, data: bytes) -> str:
         """Upload a file; its path."""
-        return self.upload_file(data, name, self.dave).removeprefix(BROKER)
+        return self.upload_file(data, name).removeprefix(BROKER)
 
     async def ask(self, path: str, method: str = "GET", **headers: str) -> Fetched:
         where = self.port.getHost()
@@ -633,11 +553,13 @@ class FilesTests(SiteTestCase, TestCase):
         path = self.upload("../../a picture.gif", GIF)
         got = await self.ask(path)
         self.assertEqual((got.status, got.body), (200, GIF))
-        self.assertEqual(got.headers["content-type"], "image/gif")
-        self.assertEqual(got.headers["content-security-policy"], "sandbox; default-src 'none'")
-        self.assertEqual(got.headers["x-content-type-options"], "nosniff")
-        said = "inline; filename*=UTF-8''a%20picture.gif"
-        self.assertEqual(got.headers["content-disposition"], said)
+        for name, value in (
+            ("content-type", "image/gif"),
+            ("content-security-policy", "sandbox; default-src 'none'"),
+            ("x-content-type-options", "nosniff"),
+            ("content-disposition", "inline; filename*=UTF-8''a%20picture.gif"),
+        ):
+            self.assertEqual(got.headers[name], value)
         tag = got.headers["etag"]
         for known in (tag, f"W/{tag}", f'"other", {tag}, "third"'):
             again = await self.ask(path, if_none_match=known)
@@ -647,23 +569,22 @@ class FilesTests(SiteTestCase, TestCase):
 
     async def test_parts(self) -> None:
         path = self.upload("a.gif", GIF)
-        part = await self.ask(path, range="bytes=0-2")
-        self.assertEqual((part.status, part.body), (206, b"GIF"))
-        self.assertEqual(part.headers["content-range"], "bytes 0-2/10")
-        for strange in ("bytes=--9", "bytes=0-1,0-1,0-1", "lines=1", "bytes=5-2"):
-            whole = await self.ask(path, range=strange)
-            self.assertEqual((whole.status, whole.body), (200, GIF))
-        last = await self.ask(path, range="bytes=-4")
-        self.assertEqual((last.status, last.headers["content-range"]), (206, "bytes 6-9/10"))
-        end = await self.ask(path, range="bytes=6-99")
-        self.assertEqual((end.status, end.body), (206, GIF[6:]))
-        beyond = await self.ask(path, range="bytes=10-")
-        self.assertEqual((beyond.status, beyond.body), (416, b""))
-        self.assertEqual(beyond.headers["content-range"], "bytes */10")
-        same = await self.ask(path, range="bytes=0-2", if_range=part.headers["etag"])
-        self.assertEqual((same.status, same.body), (206, b"GIF"))
-        other = await self.ask(path, range="bytes=0-2", if_range='"other"')
-        self.assertEqual((other.status, other.body), (200, GIF))
+        tag = (await self.ask(path)).headers["etag"]
+        for asked, status, body, said in (
+            ({"range": "bytes=0-2"}, 206, b"GIF", "bytes 0-2/10"),
+            ({"range": "bytes=-4"}, 206, GIF[6:], "bytes 6-9/10"),
+            ({"range": "bytes=6-99"}, 206, GIF[6:], "bytes 6-9/10"),
+            ({"range": "bytes=10-"}, 416, b"", "bytes */10"),
+            ({"range": "bytes=0-2", "if_range": tag}, 206, b"GIF", "bytes 0-2/10"),
+            ({"range": "bytes=0-2", "if_range": '"other"'}, 200, GIF, None),
+            ({"range": "bytes=--9"}, 200, GIF, None),
+            ({"range": "bytes=0-1,0-1,0-1"}, 200, GIF, None),
+            ({"range": "lines=1"}, 200, GIF, None),
+            ({"range": "bytes=5-2"}, 200, GIF, None),
+        ):
+            got = await self.ask(path, **asked)
+            found = (got.status, got.body, got.headers.get("content-range"))
+            self.assertEqual(found, (status, body, said), asked)
 
     async def test_a_large_file(self) -> None:
         data = b"%PDF-1.7\n" + bytes(number % 251 for number in range(900_000))
@@ -671,11 +592,9 @@ class FilesTests(SiteTestCase, TestCase):
         got = await self.ask(path)
         self.assertEqual(got.body, data)
         self.assertIn("attachment; ", got.headers["content-disposition"])
-        for first, last in ((0, 0), (CHUNK - 1, CHUNK), (CHUNK, CHUNK + 9), (5, len(data) - 2)):
+        for first, last in ((0, 0), (CHUNK - 1, CHUNK), (CHUNK, CHUNK + 9), (5, len(data) - 1)):
             part = await self.ask(path, range=f"bytes={first}-{last}")
             self.assertEqual((part.status, part.body), (206, data[first : last + 1]))
-        rest = await self.ask(path, range=f"bytes={CHUNK + 1}-")
-        self.assertEqual(rest.body, data[CHUNK + 1 :])
 
     async def test_a_file_that_is_deleted_while_it_is_sent(self) -> None:
         """Nobody takes a half of it for the whole."""

@@ -56,7 +56,7 @@ class WritingTests(WritingTestCase):
         )
         self.assertEqual(self.writing.feeds.page_url(post), post.guid)
         self.assertEqual(self.result(self.writing.post(DAVE, 1)), post)
-        self.assertEqual(self.result(self.writing.store.all_posts(DAVE.account.id, 9)), [post])
+        self.assertEqual(self.posts(), [post])
         self.assertEqual(self.items(), ["Hello"])
 
     def test_the_newest_is_first(self) -> None:
@@ -98,7 +98,7 @@ class WritingTests(WritingTestCase):
         broken = self.writing.add(DAVE, NewPost("b", categories=("c",)), SOURCE)
         self.error(broken, RuntimeError)
         self.assertEqual((self.items(), self.waiting()), (["a"], {}))
-        self.assertEqual(len(self.result(self.writing.store.all_posts(DAVE.account.id, 9))), 1)
+        self.assertEqual(len(self.posts()), 1)
 
     def test_editing(self) -> None:
         first, second = self.add("a", categories=("x",)), self.add("b")
@@ -123,7 +123,7 @@ class WritingTests(WritingTestCase):
 
     def test_others_cannot_reach_a_message(self) -> None:
         post = self.add("mine")
-        self.assertEqual(self.result(self.writing.store.all_posts(ANNA.account.id, 9)), [])
+        self.assertEqual(self.posts(ANNA), [])
         self.assertIsNone(self.result(self.writing.post(ANNA, post.id)))
         self.assertFalse(self.result(self.writing.delete(ANNA, post.id, SOURCE)))
         theirs = self.writing.edit(ANNA, post.id, NewPost("theirs"), SOURCE)
@@ -172,7 +172,7 @@ class WritingTests(WritingTestCase):
         successor = Caller(Account(77, "dave", False, 0.0), frozenset())
         new = self.add("new", successor)
         self.assertEqual((new.id, self.items()), (old.id + 1, ["new"]))
-        self.assertEqual(self.result(self.writing.store.all_posts(DAVE.account.id, 9)), [])
+        self.assertEqual(self.posts(), [])
 
     def test_a_message_that_is_sent_twice(self) -> None:
         """Somebody has pressed twice, or an editor had no answer."""
@@ -204,7 +204,7 @@ class WritingTests(WritingTestCase):
         for new in (NewPost("x" * 141), NewPost(""), NewPost("x", link="javascript:1")):
             self.error(self.writing.add(DAVE, new, SOURCE), InvalidPost)
             self.error(self.writing.edit(DAVE, post.id, new, SOURCE), InvalidPost)
-        self.assertEqual(self.result(self.writing.store.all_posts(DAVE.account.id, 9)), [post])
+        self.assertEqual(self.posts(), [post])
 
     def test_blocked_and_full(self) -> None:
         post, draft = self.add("a"), self.add("d", is_draft=True)
@@ -218,7 +218,7 @@ class WritingTests(WritingTestCase):
         ):
             self.error(work, Unavailable)
         self.assertTrue(self.result(self.writing.delete(DAVE, draft.id, SOURCE)))
-        self.assertEqual(self.result(self.writing.store.all_posts(DAVE.account.id, 9)), [post])
+        self.assertEqual(self.posts(), [post])
         self.assertEqual(self.items(), ["a"])
         self.assertFalse(self.directory.exists())
 
@@ -457,7 +457,7 @@ class EnclosureTests(WritingTestCase):
         self.assertIn("it leads to a private network", self.refusal())
         self.web.answers[FILE] = reply(content_type="text/html")
         self.assertIn("there is a page at", self.refusal())
-        self.assertEqual(self.result(self.writing.store.all_posts(DAVE.account.id, 9)), [])
+        self.assertEqual(self.posts(), [])
 
     def test_own_uploads_are_known(self) -> None:
         url = self.upload_file(b"GIF89a...")
@@ -476,4 +476,4 @@ class BlockedTests(WritingTestCase):
             self.writing.upload(DAVE, "x", b"x", SOURCE),
         ):
             self.assertIn("spam", self.error(work, Forbidden))
-        self.assertEqual(self.result(self.writing.store.all_posts(DAVE.account.id, 9)), [])
+        self.assertEqual(self.posts(), [])
