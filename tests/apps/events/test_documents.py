@@ -16,7 +16,7 @@ from rsscloud_broker.simplefeed.atom import render
 from rsscloud_broker.util.atomic_files import publish_file
 from tests.apps.events.house import EventsHouse
 
-RECENT, FIRST = "/events/pings/recent", "/events/pings/documents/1"
+RECENT, FIRST, SECOND = "/events/pings/recent", *(f"/events/pings/documents/{n}" for n in (1, 2))
 HOST = "/events/host?name=feeds.example"
 
 
@@ -26,21 +26,26 @@ class DocumentTests(SynchronousTestCase):
         self.house.ping("a", "b", "c", "d")
         self.house.start()
 
-    def relations(self, path: str) -> dict[str, str]:
-        names = ("self", "via", "current", "prev-archive", "next-archive")
-        return {name: found for name in names if (found := self.house.link(path, name))}
+    def change(self, times: int) -> None:
+        """Have a topic change."""
+        for _ in range(times):
+            self.house.change()
+        self.house.wait()
+
+    def files(self) -> list[Any]:
+        """The files of the first documents."""
+        return [each for each in self.house.directory.walk() if each.basename() == "1.atom"]
 
     def test_links(self) -> None:
-        second = "/events/pings/documents/2"
-        self.assertEqual(
-            self.relations(RECENT), {"self": RECENT, "via": second, "prev-archive": FIRST}
-        )
-        self.assertEqual(
-            self.relations(FIRST), {"self": FIRST, "current": RECENT, "next-archive": second}
-        )
-        self.house.change()
-        self.house.wait()
-        self.assertEqual(self.relations(HOST), {"self": HOST, "via": f"{HOST}&document=1"})
+        self.change(1)
+        names = ("self", "via", "current", "prev-archive", "next-archive")
+        for path, relations in (
+            (RECENT, {"self": RECENT, "via": SECOND, "prev-archive": FIRST}),
+            (FIRST, {"self": FIRST, "current": RECENT, "next-archive": SECOND}),
+            (HOST, {"self": HOST, "via": f"{HOST}&document=1"}),
+        ):
+            found = {name: self.house.link(path, name) for name in names}
+            self.assertEqual({name: found[name] for name in names if found[name]}, relations)
 
     def test_headers(self) -> None:
         recent, first = self.house.ask(RECENT), self.house.ask(FIRST)
@@ -51,17 +56,11 @@ class DocumentTests(SynchronousTestCase):
         self.assertEqual(recent.headers["Cache-Control"], "public, max-age=5")
         self.assertEqual(first.headers["Cache-Control"], "public, max-age=31536000, immutable")
         self.assertIn('rel="hub"', recent.headers["Link"])
-        self.assertIn(
-            '<http://broker.example/events/pings/recent>; rel="self"', recent.headers["Link"]
-        )
+        self.assertIn(f'<http://broker.example{RECENT}>; rel="self"', recent.headers["Link"])
         self.assertNotIn("Link", first.headers)
-
-    def test_documents_of_a_feed_that_may_be_made_again_are_not_cached_for_long(self) -> None:
-        for _ in range(4):
-            self.house.change()
-        self.house.wait()
-        answer = self.house.ask(f"{HOST}&document=1")
-        self.assertEqual(answer.headers["Cache-Control"], "public, max-age=3600")
+        self.change(4)
+        may_be_made_again = self.house.ask(f"{HOST}&document=1")
+        self.assertEqual(may_be_made_again.headers["Cache-Control"], "public, max-age=3600")
 
     def test_clients_that_have_it(self) -> None:
         self.house.wait(2)
@@ -106,17 +105,17 @@ class DocumentTests(SynchronousTestCase):
 
     def test_archived_document_is_another_version(self) -> None:
         """Who has read it before gets it again, with its link to the next document."""
-        house, second = self.house, "/events/pings/documents/2"
+        house = self.house
         for name in ("e", "f"):
             house.wait(2)
             house.ping(name)
             house.wait(2)
-        date = {"If-Modified-Since": house.ask(second).headers["Last-Modified"]}
-        self.assertEqual(house.ask(second, date).status, 304)
+        date = {"If-Modified-Since": house.ask(SECOND).headers["Last-Modified"]}
+        self.assertEqual(house.ask(SECOND, date).status, 304)
         house.ping("g")
         house.wait(2)
-        self.assertEqual(house.ask(second, date).status, 200)
-        self.assertEqual(house.link(second, "next-archive"), "/events/pings/documents/3")
+        self.assertEqual(house.ask(SECOND, date).status, 200)
+        self.assertEqual(house.link(SECOND, "next-archive"), "/events/pings/documents/3")
 
     def test_recent_document_is_made_once_per_change(self) -> None:
         made: list[object] = []
@@ -151,7 +150,7 @@ class DocumentTests(SynchronousTestCase):
 
     def test_archived_document_is_a_file_and_made_again(self) -> None:
         body = self.house.ask(FIRST).body
-        (file,) = [each for each in self.house.directory.walk() if each.basename() == "1.atom"]
+        (file,) = self.files()
         self.assertEqual(file.getContent(), body)
         file.remove()
         self.house.new_door()
@@ -159,21 +158,18 @@ class DocumentTests(SynchronousTestCase):
         self.assertTrue(file.isfile())
 
     def test_archived_document_with_the_links_of_a_former_public_url_is_made_again(self) -> None:
-        for _ in range(4):
-            self.house.change()
-        self.house.wait()
+        self.change(4)
         for path in (FIRST, f"{HOST}&document=1"):
             body = self.house.ask(path).body
-            for file in self.house.directory.walk():
-                if file.basename() == "1.atom":
-                    publish_file(file, file.getContent().replace(b"broker.example", b"localhost"))
+            for file in self.files():
+                publish_file(file, file.getContent().replace(b"broker.example", b"localhost"))
             self.house.new_door()
             self.assertEqual(self.house.ask(path).body, body)
 
     def test_archived_document_that_is_another_one_has_another_etag(self) -> None:
         """The database may have been restored, and the document have got other entries."""
         known = {"If-None-Match": self.house.ask(FIRST).headers["ETag"]}
-        (file,) = [each for each in self.house.directory.walk() if each.basename() == "1.atom"]
+        (file,) = self.files()
         publish_file(file, file.getContent().replace(b"<title>a<", b"<title>z<"))
         self.house.new_door()
         self.assertEqual(self.house.ask(FIRST, known).status, 200)
@@ -225,37 +221,21 @@ class BadRequestTests(SynchronousTestCase):
     def test_topics(self) -> None:
         self.check("/events/topic", 400, "Say which topic", "?url=http")
         self.check("/events/topic?url=", 400, "Say which topic")
-        for url in (
-            "nope",
-            "ftp://a.example/",
-            "http://",
-            "http://%5Bx",
-            "http://a/%0A",
-            f"http://a/{'x' * 2000}",
-        ):
+        long = f"http://a/{'x' * 2000}"
+        for url in ("nope", "ftp://a.example/", "http://", "http://%5Bx", "http://a/%0A", long):
             self.check(f"/events/topic?url={url}", 400, "is not the URL of a topic")
         self.check("/events/topic?url=http://never.example/x", 404, "keeps no history of")
 
     def test_hosts(self) -> None:
         self.check("/events/host", 400, "Say which host")
-        for name in (
-            "a%20b",
-            "%3Cx%3E",
-            "a/b",
-            "%00",
-            "a%0D%0AX:%20y",
-            "@evil",
-            "x" * 300,
-            "[]",
-            "%FF",
-        ):
+        long = "x" * 300
+        for name in ("a%20b", "%3Cx%3E", "a/b", "%00", "a%0D%0AX:%20y", "@evil", long, "[]", "%FF"):
             self.check(f"/events/host?name={name}", 400, "not the name of a host")
         self.check("/events/host?name=b%C3%BCcher.example", 404, "xn--bcher-kva.example")
         self.check("/events/host?name=::1", 404, "::1")
         for name in ("FEEDS.example", "feeds.example."):
-            self.assertEqual(
-                self.house.titles(f"/events/host?name={name}"), self.house.titles(HOST)
-            )
+            titles = self.house.titles(f"/events/host?name={name}")
+            self.assertEqual(titles, self.house.titles(HOST))
 
     def test_other_methods_and_paths(self) -> None:
         self.assertEqual(self.house.ask("/events/recent", method="POST").status, 405)

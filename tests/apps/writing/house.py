@@ -39,7 +39,9 @@ from tests.web.accounts_site import AccountSite, Browser
 
 BROKER = "http://broker.example"
 FEED = f"{BROKER}/people/dave/rss.xml"
+ATOM, JSON = FEED.replace("rss", "atom"), FEED.replace("rss.xml", "feed.json")
 DAVE = Caller(Account(1, "dave", False, 0.0), frozenset())
+SUCCESSOR = Caller(Account(77, "dave", False, 0.0), frozenset())  # with the name of a removed one
 ANNA = Caller(Account(2, "anna", False, 0.0), frozenset())
 SOURCE = "192.0.2.7"
 
@@ -138,6 +140,14 @@ class WritingTestCase(SynchronousTestCase):
         made = self.result(self.writing.upload(caller, name, data, SOURCE))
         return self.writing.files.url(caller.name, made)
 
+    def delete(self, post_id: int, caller: Caller = DAVE) -> bool:
+        """Delete a message.  Returns whether there was one."""
+        return bool(self.result(self.writing.delete(caller, post_id, SOURCE)))
+
+    def remove_upload(self, digest: str, caller: Caller = DAVE) -> bool:
+        """Delete a file.  Returns whether there was one."""
+        return bool(self.result(self.writing.remove_upload(caller, digest)))
+
     def edit(self, post: Post, caller: Caller = DAVE, **changes: Any) -> Post:
         """Change a message."""
         new = evolve(post.as_new(), **changes)
@@ -196,7 +206,7 @@ class SiteTestCase(WritingTestCase):
         self.writing = door._writing
         limits = HTTPLimits(Http(trusted_proxies=(PROXY,)), self.clock)
         root = Root([door, *self.house.doors, AssetsDoor()], BROKER)
-        self.factory = bounded_site(root, limits, Counters(), PageRenderer().error)
+        self.factory: Any = bounded_site(root, limits, Counters(), PageRenderer().error)
         self.browser = Browser(self)
 
     # what dave's browser shows

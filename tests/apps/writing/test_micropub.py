@@ -231,7 +231,7 @@ class UpdateTests(MicropubTestCase):
             ({"delete": {"photo": [PHOTO]}}, [OTHER]),
             ({"delete": ["photo"]}, None),
         ):
-            self.update(url, **operations)  # type: ignore[arg-type] # as the tests above
+            self.update(url, **operations)
             self.assertEqual(self.photos(url), photos)
         post = self.only_post()
         self.assertEqual((post.enclosure, post.items), (None, (sub,)))

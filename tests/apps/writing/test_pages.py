@@ -119,7 +119,7 @@ class WritePageTests(SiteTestCase):
         self.assertApproximates(self.asked[-1][1], month_ago, 1)
 
     def test_what_is_refused_comes_back(self) -> None:
-        fields = {"text": "x" * 141, "title": '"T"', "outline": "a\n  b"}
+        fields: dict[str, Any] = {"text": "x" * 141, "title": '"T"', "outline": "a\n  b"}
         self.assertEqual(self.send(**fields).status, 400)
         self.assertIn("The message has one character too many", self.browser.said())
         self.assertEqual({name: self.typed(name) for name in fields}, fields)

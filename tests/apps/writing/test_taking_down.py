@@ -13,9 +13,7 @@ from rsscloud_broker.apps.writing.model import NewPost, Post
 from rsscloud_broker.apps.writing.serving import FeedTopics
 from rsscloud_broker.interfaces import AccountFile
 from rsscloud_broker.model.administration import Block
-from tests.apps.writing.house import BROKER, DAVE, FEED, SOURCE, WritingTestCase
-
-GIF = b"GIF89a\x01\x00\x01\x00"
+from tests.apps.writing.house import ATOM, BROKER, DAVE, FEED, GIF, SOURCE, WritingTestCase
 
 
 async def _all(files: AsyncIterator[AccountFile]) -> dict[str, bytes]:
@@ -33,7 +31,7 @@ class TakenAwayTests(WritingTestCase):
         self.add("Not yet", is_draft=True)
         large = GIF * 20_000
         for number in range(3):
-            self.result(self.writing.upload(DAVE, "a/ü.gif", large + bytes([number]), SOURCE))
+            self.upload_file(large + bytes([number]), "a/ü.gif")
         found = self.result(_all(files(DAVE)))
         feeds = {name: data for name, data in found.items() if name.endswith(".xml")}
         self.assertEqual(list(feeds), ["messages/1.xml", "messages/2.xml", "drafts/1.xml"])
@@ -100,31 +98,30 @@ class TakenDownTests(WritingTestCase):
     def test_a_message(self) -> None:
         spam, other = self.add("Spam"), self.add("Ham")
         self.subscribe(self.writing.feeds.url("dave"))
-        self.assertTrue(self.take_down(f"{BROKER}/people/dave/{spam.id}"))
+        self.assertTrue(self.take_down(spam.guid))
         self.assertIsNone(self.post(spam.id))
         self.assertEqual(self.post(other.id), other)
         (feed,) = self.waiting().values()  # its subscribers learn of it
         self.assertNotIn(b"Spam", feed)
         self.assertIn(b"Ham", feed)
         self.assertEqual(len(self.recorded), 1)
-        self.assertFalse(self.take_down(f"{BROKER}/people/dave/{spam.id}"))
+        self.assertFalse(self.take_down(spam.guid))
         self.assertEqual(len(self.recorded), 1)
 
     def test_a_message_of_a_blocked_feed(self) -> None:
         spam, _ = self.add("Spam"), self.add("Ham")
-        atom = FEED.replace("rss", "atom")
-        self.subscribe(FEED, atom)
+        self.subscribe(FEED, ATOM)
         self.blocks.change([Block("topic", FEED, "spam", "root", 0.0)])
-        self.assertTrue(self.take_down(f"{BROKER}/people/dave/{spam.id}"))
+        self.assertTrue(self.take_down(spam.guid))
         self.assertIsNone(self.post(spam.id))
         self.assertNotIn(b"Spam", self.feed())
-        self.assertEqual(self.waiting(), {atom: self.feed(atom)})  # the others are notified
+        self.assertEqual(self.waiting(), {ATOM: self.feed(ATOM)})  # the others are notified
         self.assertEqual(len(self.recorded), 1)
 
     def test_a_message_on_a_full_disk(self) -> None:
         spam = self.add("Spam")
         self.disk.full = True
-        self.assertTrue(self.take_down(f"{BROKER}/people/dave/{spam.id}"))
+        self.assertTrue(self.take_down(spam.guid))
         self.assertIsNone(self.post(spam.id))
         self.assertNotIn(b"Spam", self.feed())
         self.assertEqual(len(self.recorded), 1)
@@ -140,7 +137,7 @@ class TakenDownTests(WritingTestCase):
         self.assertIsNotNone(self.post(post.id))
         self.assertEqual(len(self.recorded), 1)
         self.assertFalse(self.take_down(file))
-        self.result(self.writing.upload(DAVE, "a.gif", GIF, SOURCE))  # its author may again
+        self.upload_file(GIF)  # its author may again
 
     def test_an_author_who_is_faster(self) -> None:
         """What is a draft by then stays, and nothing is recorded."""
@@ -152,17 +149,14 @@ class TakenDownTests(WritingTestCase):
         self.successResultOf(lock.acquire())
         draft = NewPost(text="Spam", is_draft=True)
         hide = Deferred.fromCoroutine(self.writing.edit(DAVE, hidden.id, draft, SOURCE))
-        done = [
-            Deferred.fromCoroutine(work)
-            for work in (
-                self.writing.delete(DAVE, deleted.id, SOURCE),
-                self.writing.delete(DAVE, deleted.id, SOURCE),
-                topics.take_down(self.writing.feeds.page_url(hidden), "spam", self.recorded.append),
-                topics.take_down(
-                    self.writing.feeds.page_url(deleted), "spam", self.recorded.append
-                ),
-            )
+        works = [
+            *(self.writing.delete(DAVE, deleted.id, SOURCE) for _ in "12"),
+            *(
+                topics.take_down(each.guid, "spam", self.recorded.append)
+                for each in (hidden, deleted)
+            ),
         ]
+        done = [Deferred.fromCoroutine(work) for work in works]
         lock.release()
         self.assertTrue(self.successResultOf(hide).is_draft)
         self.assertEqual([self.successResultOf(each) for each in done], [True, False, False, False])
@@ -172,18 +166,9 @@ class TakenDownTests(WritingTestCase):
     def test_what_nobody_else_can_read(self) -> None:
         draft = self.add("Draft", is_draft=True)
         self.add()
-        for path in (
-            f"dave/{draft.id}",
-            "dave/99",
-            "dave/" + "9" * 30,
-            "dave/²",
-            "dave",
-            "",
-            "anna/1",
-            "dave/1/2",
-            f"dave/files/{'a' * 64}.gif",
-            f"anna/files/{'a' * 64}.gif",
-        ):
+        file, nines = f"files/{'a' * 64}.gif", "9" * 30
+        for path in (f"dave/{draft.id}", "dave/99", f"dave/{nines}", "dave/²", "dave", "", "anna/1",
+                     "dave/1/2", f"dave/{file}", f"anna/{file}"):  # fmt: skip
             self.assertFalse(self.take_down(f"{BROKER}/people/{path}"), path)
         self.assertEqual(self.recorded, [])
 

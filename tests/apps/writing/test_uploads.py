@@ -28,12 +28,22 @@ from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.database.methods import writing
 from rsscloud_broker.errors import DiskFull, TooMany, Unavailable
 from rsscloud_broker.events import TopicEnded
-from rsscloud_broker.interfaces import Account, Caller
+from rsscloud_broker.interfaces import Caller
 from rsscloud_broker.model.administration import Block
-from tests.apps.writing.house import ANNA, BROKER, DAVE, FEED, SOURCE, WritingTestCase
+from tests.apps.writing.house import (
+    ANNA,
+    ATOM,
+    BROKER,
+    DAVE,
+    FEED,
+    GIF,
+    JSON,
+    SOURCE,
+    SUCCESSOR,
+    WritingTestCase,
+)
 
-GIF = b"GIF89a\x01\x00\x01\x00"
-ATOM, JSON = f"{BROKER}/people/dave/atom.xml", f"{BROKER}/people/dave/feed.json"
+DIGEST = sha256(GIF).hexdigest()
 
 
 class SniffingTests(SynchronousTestCase):
@@ -106,11 +116,9 @@ class NamesTests(SynchronousTestCase):
             ("HTTP://Other.example/%66", "HTTP://Other.example/%66"),
         ):
             self.assertEqual(files.as_stored(spelled), stored)
+        replaced = (("http:", "https:"), ("dave", "../dave"), (".png", "/../x"), ("aaa", "AAA"))
         for other in (
-            url.replace("http:", "https:"),
-            url.replace("dave", "../dave"),
-            url.replace(".png", "/../x"),
-            url.replace("aaa", "AAA"),
+            *(url.replace(*each) for each in replaced),
             f"{BROKER}.evil/people/dave/files/{digest}.png",
             f"{BROKER}/people/dave/files/../../x",
             f"{BROKER}//x/people/dave/files/{digest}.png",
@@ -122,11 +130,9 @@ class NamesTests(SynchronousTestCase):
 class UploadTestCase(WritingTestCase):
     options = WritingOptions(max_upload_bytes=1000, quota_bytes=2500, posts_per_minute=100)
 
-    def upload(self, data: bytes = GIF, name: str = "a.gif") -> object:
-        return self.result(self.writing.upload(DAVE, name, data, SOURCE))
-
-    def refusal(self, data: bytes) -> str:
-        return self.error(self.writing.upload(DAVE, "x", data, SOURCE), InvalidPost)
+    def fail(self, data: bytes, kind: type[Exception] = InvalidPost, caller: Caller = DAVE) -> str:
+        """The text of the error of an upload."""
+        return self.error(self.writing.upload(caller, "x", data, SOURCE), kind)
 
     def kept(self) -> list[str]:
         """The digests of the files whose bytes are stored."""
@@ -156,70 +162,64 @@ class LimitOfOneAccountTests(UploadTestCase):
         small, large = (
             evolve(DAVE, account=evolve(DAVE.account, max_bytes=most)) for most in (50, 5000)
         )
-        refused = self.error(self.writing.upload(small, "x", GIF + b"x" * 50, SOURCE), InvalidPost)
-        self.assertIn("more than 50 bytes", str(refused))
+        self.assertIn("more than 50 bytes", self.fail(GIF + b"x" * 50, caller=small))
         for number in range(4):
-            self.result(self.writing.upload(large, "x", bytes([number]) * 900, SOURCE))
-        self.assertIn("more than 2,500 bytes", self.refusal(b"y" * 900))
+            self.upload_file(bytes([number]) * 900, caller=large)
+        self.assertIn("more than 2,500 bytes", self.fail(b"y" * 900))
 
 
 class UploadTests(UploadTestCase):
     def test_an_upload(self) -> None:
         upload = self.result(self.writing.upload(DAVE, "../a.svg", GIF, SOURCE))
-        digest = sha256(GIF).hexdigest()
         url = self.writing.files.url("dave", upload)
-        self.assertEqual(url, f"{BROKER}/people/dave/files/{digest}.gif")
+        self.assertEqual(url, f"{BROKER}/people/dave/files/{DIGEST}.gif")
         self.assertEqual((upload.media_type, upload.size, upload.name), ("image/gif", 10, "a.svg"))
-        self.assertEqual((self.kept(), self.content(digest)), ([digest], GIF))
+        self.assertEqual((self.kept(), self.content(DIGEST)), ([DIGEST], GIF))
         self.assertEqual([each.id for each in self.files_of()], [upload.id])
         self.assertEqual(self.files_of(ANNA), [])
 
     def test_another_node_has_it(self) -> None:
-        self.upload()
-        other = Writing(self.options, self._parts(directory=FilePath(self.mktemp())))
-        self.writing = other
+        self.upload_file(GIF)
+        self.writing = Writing(self.options, self._parts(directory=FilePath(self.mktemp())))
         self.assertEqual([each.name for each in self.files_of()], ["a.gif"])
-        self.assertEqual(self.content(sha256(GIF).hexdigest()), GIF)
+        self.assertEqual(self.content(DIGEST), GIF)
 
     def test_the_same_file_again(self) -> None:
-        self.upload()
-        self.upload(name="b.gif")
+        for name in ("a.gif", "b.gif"):
+            self.upload_file(GIF, name)
         self.assertEqual([each.name for each in self.files_of()], ["a.gif"])
         self.assertEqual(len(self.kept()), 1)
-        self.result(self.writing.upload(ANNA, "x", GIF, SOURCE))
-        self.assertTrue(self.result(self.writing.remove_upload(DAVE, sha256(GIF).hexdigest())))
+        self.upload_file(GIF, caller=ANNA)
+        self.assertTrue(self.remove_upload(DIGEST))
         self.assertEqual(len(self.kept()), 1)  # hers
 
     def test_limits(self) -> None:
-        self.assertIn("is empty", self.refusal(b""))
-        self.assertIn("has 1,001 bytes; it may have 1,000", self.refusal(b"x" * 1001))
+        self.assertIn("is empty", self.fail(b""))
+        self.assertIn("has 1,001 bytes; it may have 1,000", self.fail(b"x" * 1001))
         for letter in (b"a", b"b"):
-            self.upload(letter * 1000)
-        self.assertIn("more than 2,500 bytes together", self.refusal(b"c" * 501))
+            self.upload_file(letter * 1000)
+        self.assertIn("more than 2,500 bytes together", self.fail(b"c" * 501))
         self.assertEqual(len(self.kept()), 2)
-        self.upload(b"c" * 500)
-        self.upload(b"a" * 1000)  # is there already
-        self.assertTrue(
-            self.result(self.writing.remove_upload(DAVE, sha256(b"a" * 1000).hexdigest()))
-        )
-        self.upload(b"d" * 1000)
+        self.upload_file(b"c" * 500)
+        self.upload_file(b"a" * 1000)  # is there already
+        self.assertTrue(self.remove_upload(sha256(b"a" * 1000).hexdigest()))
+        self.upload_file(b"d" * 1000)
         self.assertEqual(len(self.kept()), 3)
 
     def test_removing(self) -> None:
-        self.upload()
-        digest = sha256(GIF).hexdigest()
-        self.assertFalse(self.result(self.writing.remove_upload(ANNA, digest)))
-        self.assertFalse(self.result(self.writing.remove_upload(DAVE, "../../x")))
-        self.assertEqual(self.kept(), [digest])
-        self.assertTrue(self.result(self.writing.remove_upload(DAVE, digest)))
-        self.assertFalse(self.result(self.writing.remove_upload(DAVE, digest)))
+        self.upload_file(GIF)
+        self.assertFalse(self.remove_upload(DIGEST, ANNA))
+        self.assertFalse(self.remove_upload("../../x"))
+        self.assertEqual(self.kept(), [DIGEST])
+        self.assertTrue(self.remove_upload(DIGEST))
+        self.assertFalse(self.remove_upload(DIGEST))
         self.assertEqual(self.kept(), [])
 
     def test_a_file_that_a_message_has_stays(self) -> None:
         """However its URL is spelled, and wherever in the message it is."""
-        url, digest = self.upload_file(GIF), sha256(GIF).hexdigest()
+        url = self.upload_file(GIF)
         odd = url.replace("http://broker", "HTTP://Broker").replace("/files/", "/%66iles/./")
-        odd = odd.replace(digest[:1], f"%{ord(digest[0]):02x}", 1)
+        odd = odd.replace(DIGEST[:1], f"%{ord(DIGEST[0]):02x}", 1)
         below = OutlineItem("a", items=(OutlineItem("b", link=odd),))
         for new in (
             NewPost("x", enclosure_url=odd),
@@ -229,16 +229,16 @@ class UploadTests(UploadTestCase):
         ):
             self.writing = Writing(evolve(self.options, max_characters=1000), self.parts)
             post = self.result(self.writing.add(DAVE, new, SOURCE))
-            text = self.error(self.writing.remove_upload(DAVE, digest), InvalidPost)
+            text = self.error(self.writing.remove_upload(DAVE, DIGEST), InvalidPost)
             self.assertIn(f"belongs to your message {post.id};", text)
-            self.result(self.writing.delete(DAVE, post.id, SOURCE))
+            self.delete(post.id)
         self.assertEqual(self.web.requests, [])  # nobody has to be asked about an own file
-        self.assertTrue(self.result(self.writing.remove_upload(DAVE, digest)))
+        self.assertTrue(self.remove_upload(DIGEST))
 
     def test_pace(self) -> None:
-        self.writing = type(self.writing)(evolve(self.options, posts_per_minute=1), self.parts)
-        self.upload()
-        self.error(self.writing.upload(DAVE, "x", b"y", SOURCE), TooMany)
+        self.writing = Writing(evolve(self.options, posts_per_minute=1), self.parts)
+        self.upload_file(GIF)
+        self.fail(b"y", TooMany)
 
 
 class InterruptedTests(UploadTestCase):
@@ -261,30 +261,28 @@ class InterruptedTests(UploadTestCase):
 
     def test_a_disk_that_becomes_full(self) -> None:
         self.fail_at(2, DiskFull("no space is left"))
-        self.error(self.writing.upload(DAVE, "a", GIF, SOURCE), DiskFull)
+        self.fail(GIF, DiskFull)
         self.assertEqual(self.files_of(), [])
         self.result(self.writing.kept_files.sweep())
         self.assertEqual(self.kept(), [])
 
     def test_a_crash(self) -> None:
         self.fail_at(4, KeyError("a crash, after which nothing is done any more"))
-        self.error(self.writing.upload(DAVE, "a", GIF, SOURCE), KeyError)
-        digest = sha256(GIF).hexdigest()
-        self.assertEqual(self.kept(), [digest])
+        self.fail(GIF, KeyError)
+        self.assertEqual(self.kept(), [DIGEST])
         self.result(self.writing.kept_files.sweep())
-        self.assertEqual(self.kept(), [digest])  # another node may be at work
+        self.assertEqual(self.kept(), [DIGEST])  # another node may be at work
         self.clock.advance(3601)
         self.result(self.writing.kept_files.sweep())
         self.assertEqual(self.kept(), [])
 
     def test_the_same_file_after_a_crash(self) -> None:
         self.fail_at(4, KeyError("a crash"))
-        self.error(self.writing.upload(DAVE, "a", GIF, SOURCE), KeyError)
+        self.fail(GIF, KeyError)
         self.patch(PostStore, "put_chunks", writing(upload_rows.put_chunks))
-        self.upload()
+        self.upload_file(GIF)
         self.result(self.writing.kept_files.sweep())
-        digest = sha256(GIF).hexdigest()
-        self.assertEqual((self.kept(), self.content(digest)), ([digest], GIF))
+        self.assertEqual((self.kept(), self.content(DIGEST)), ([DIGEST], GIF))
 
     def test_the_file_is_removed_meanwhile(self) -> None:
         def put(conn: Connection, upload_id: int, at: int, data: Any, is_last: bool) -> None:
@@ -293,25 +291,27 @@ class InterruptedTests(UploadTestCase):
             upload_rows.put_chunks(conn, upload_id, at, data, is_last)
 
         self.patch(PostStore, "put_chunks", writing(put))
-        self.error(self.writing.upload(DAVE, "a", GIF, SOURCE), Unavailable)
+        self.fail(GIF, Unavailable)
         self.assertEqual(self.files_of(), [])
 
 
 class RemovedAccountTests(UploadTestCase):
     """What an account has published goes with the account."""
 
-    def forget(self, caller: Caller = DAVE) -> None:
+    def forget(self) -> None:
         for data in make(self.options, self.parts).account_data:
-            self.result(data.remove(caller.account.id))
+            self.result(data.remove(DAVE.account.id))
+
+    def ended(self) -> list[str]:
+        """The topics that have ended."""
+        return [each.topic for each in self.bus.events if isinstance(each, TopicEnded)]
 
     def test_very_many_messages_go(self) -> None:
         self.patch(rows, "FORGOTTEN_AT_ONCE", 1)
         for text in ("a", "b", "c"):
-            self.add(text, DAVE)
+            self.add(text)
         self.forget()
-        self.assertFalse(self.has_feed())
-        left = self.writing.store.all_posts(DAVE.account.id, 9, None, None)
-        self.assertEqual(self.successResultOf(left), [])
+        self.assertEqual((self.has_feed(), self.posts()), (False, []))
 
     def test_everything_goes(self) -> None:
         for caller in (DAVE, ANNA):
@@ -324,14 +324,13 @@ class RemovedAccountTests(UploadTestCase):
         self.forget()  # two nodes may do it
         self.assertFalse(self.has_feed())
         self.assertTrue(self.has_feed(FEED.replace("dave", "anna")))
-        ended = [each.topic for each in self.bus.events if isinstance(each, TopicEnded)]
-        self.assertEqual(ended, [FEED, ATOM, JSON])
+        self.assertEqual(self.ended(), [FEED, ATOM, JSON])
         self.assertEqual(len(self.kept()), 1)  # hers
         self.assertEqual(self.posts(), [])
 
     def test_who_published_nothing(self) -> None:
         self.add("secret", is_draft=True)
-        self.upload()
+        self.upload_file(GIF)
         self.forget()
         self.assertEqual((self.kept(), self.posts()), ([], []))
 
@@ -353,14 +352,12 @@ class RemovedAccountTests(UploadTestCase):
         self.assertTrue(self.has_feed())
         self.forget()
         self.assertFalse(self.has_feed())
-        ended = [each.topic for each in self.bus.events if isinstance(each, TopicEnded)]
-        self.assertEqual(ended, [FEED, ATOM, JSON])
+        self.assertEqual(self.ended(), [FEED, ATOM, JSON])
 
     def test_the_topics_live_again_with_a_successor(self) -> None:
         old = self.add("old")
         self.subscribe(FEED)
         self.forget()
-        successor = Caller(Account(77, "dave", False, 0.0), frozenset())
-        new = self.add("new", successor)
+        new = self.add("new", SUCCESSOR)
         self.assertEqual(new.id, old.id + 1)
         self.assertIn(b"new", self.feed())

@@ -16,15 +16,22 @@ from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.schema import TABLES
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.errors import AddressRefused, Forbidden, TooMany, Unavailable
-from rsscloud_broker.interfaces import Account, Caller
 from rsscloud_broker.model.administration import Block
 from rsscloud_broker.storage import migrate
 from rsscloud_broker.testing import CallersThread, reply
-from tests.apps.writing.house import ANNA, BROKER, DAVE, FEED, SOURCE, WritingTestCase
+from tests.apps.writing.house import (
+    ANNA,
+    ATOM,
+    BROKER,
+    DAVE,
+    FEED,
+    JSON,
+    SOURCE,
+    SUCCESSOR,
+    WritingTestCase,
+)
 from tests.postgresql import empty_database
 
-ATOM = f"{BROKER}/people/dave/atom.xml"
-JSON = f"{BROKER}/people/dave/feed.json"
 FILE = "http://files.example/sound.mp3"
 
 
@@ -36,24 +43,9 @@ class WritingTests(WritingTestCase):
 
     def test_a_message(self) -> None:
         post = self.add("Hello", title="A title", categories=("news",))
-        self.assertEqual(
-            post,
-            Post(
-                1,
-                f"{BROKER}/people/dave/1",
-                DAVE.account.id,
-                "Hello",
-                "A title",
-                "",
-                None,
-                ("news",),
-                (),
-                post.created_at,
-                post.created_at,
-                1,
-                author="dave",
-            ),
-        )
+        parts = ("Hello", "A title", "", None, ("news",), (), post.created_at, post.created_at, 1)
+        guid = f"{BROKER}/people/dave/1"
+        self.assertEqual(post, Post(1, guid, DAVE.account.id, *parts, author="dave"))
         self.assertEqual(self.writing.feeds.page_url(post), post.guid)
         self.assertEqual(self.result(self.writing.post(DAVE, 1)), post)
         self.assertEqual(self.posts(), [post])
@@ -62,16 +54,9 @@ class WritingTests(WritingTestCase):
     def test_the_newest_is_first(self) -> None:
         texts = [self.add(text).text for text in ("a", "b", "c")]
         self.assertEqual(self.items(), texts[::-1])
-        posts = self.result(self.writing.store.all_posts(DAVE.account.id, 2))
-        self.assertEqual([each.id for each in posts], [3, 2])
-        older = self.result(self.writing.store.all_posts(DAVE.account.id, 2, before=2))
-        self.assertEqual([each.id for each in older], [1])
-
-    def test_a_clock_that_is_set_back_changes_no_order(self) -> None:
-        self.add("a")
-        self.clock.set_wall(-3600)
-        self.add("b")
-        self.assertEqual(self.items(), ["b", "a"])
+        self.clock.set_wall(-3600)  # which changes no order
+        self.add("d")
+        self.assertEqual(self.items(), ["d", *texts[::-1]])
 
     def test_subscribers_of_every_format_are_told(self) -> None:
         self.add()
@@ -113,11 +98,11 @@ class WritingTests(WritingTestCase):
     def test_deleting(self) -> None:
         first, second = self.add("a"), self.add("b")
         self.subscribe(FEED)
-        self.assertTrue(self.result(self.writing.delete(DAVE, second.id, SOURCE)))
-        self.assertFalse(self.result(self.writing.delete(DAVE, second.id, SOURCE)))
+        self.assertTrue(self.delete(second.id))
+        self.assertFalse(self.delete(second.id))
         self.assertEqual((self.items(), list(self.waiting())), (["a"], [FEED]))
         self.assertIsNone(self.result(self.writing.post(DAVE, second.id)))
-        self.result(self.writing.delete(DAVE, first.id, SOURCE))
+        self.delete(first.id)
         self.assertEqual(self.items(), [])  # an empty feed, and not none
         self.assertEqual(self.add("c").id, 3)  # ids are never used twice
 
@@ -125,7 +110,7 @@ class WritingTests(WritingTestCase):
         post = self.add("mine")
         self.assertEqual(self.posts(ANNA), [])
         self.assertIsNone(self.result(self.writing.post(ANNA, post.id)))
-        self.assertFalse(self.result(self.writing.delete(ANNA, post.id, SOURCE)))
+        self.assertFalse(self.delete(post.id, ANNA))
         theirs = self.writing.edit(ANNA, post.id, NewPost("theirs"), SOURCE)
         self.assertIn("no message with the number 1", self.error(theirs, InvalidPost))
         other = self.add("hers", ANNA)
@@ -151,7 +136,7 @@ class WritingTests(WritingTestCase):
         self.assertEqual(self.items(), ["still secret", "a"])
         self.edit(post, is_draft=True)
         self.assertEqual(self.items(), ["a"])
-        self.result(self.writing.delete(DAVE, draft.id, SOURCE))
+        self.delete(draft.id)
         self.assertEqual(self.items(), ["a"])
 
     def test_guids_stay_when_the_broker_moves(self) -> None:
@@ -169,10 +154,12 @@ class WritingTests(WritingTestCase):
     def test_a_name_that_somebody_had_before(self) -> None:
         """The new account neither shows the messages of the old one, nor uses their ids."""
         old = self.add("old")
-        successor = Caller(Account(77, "dave", False, 0.0), frozenset())
-        new = self.add("new", successor)
+        new = self.add("new", SUCCESSOR)
         self.assertEqual((new.id, self.items()), (old.id + 1, ["new"]))
         self.assertEqual(self.posts(), [])
+        # A request that began before the account was removed takes nothing from the successor.
+        self.error(self.writing.add(DAVE, NewPost("late"), SOURCE), InvalidPost)
+        self.assertEqual(self.items(), ["new"])
 
     def test_a_message_that_is_sent_twice(self) -> None:
         """Somebody has pressed twice, or an editor had no answer."""
@@ -185,19 +172,11 @@ class WritingTests(WritingTestCase):
         self.clock.advance(61)
         self.assertEqual(self.add("a", title="t").id, 5)
 
-    def test_a_request_of_an_account_whose_successor_has_written(self) -> None:
-        """It began before its account was removed, and takes nothing from the successor."""
-        self.add("old")
-        self.add("new", Caller(Account(77, "dave", False, 0.0), frozenset()))
-        self.error(self.writing.add(DAVE, NewPost("late"), SOURCE), InvalidPost)
-        self.assertEqual(self.items(), ["new"])
-
     def test_categories_are_remembered(self) -> None:
         self.add(categories=("b", "C", "a"))
         self.add("x", ANNA, categories=("hers",))
-        self.assertEqual(
-            self.result(self.writing.store.categories(DAVE.account.id)), ["a", "b", "C"]
-        )
+        names = self.result(self.writing.store.categories(DAVE.account.id))
+        self.assertEqual(names, ["a", "b", "C"])
 
     def test_what_breaks_a_rule_changes_nothing(self) -> None:
         post = self.add("a")
@@ -217,7 +196,7 @@ class WritingTests(WritingTestCase):
             self.writing.upload(DAVE, "x", b"x", SOURCE),
         ):
             self.error(work, Unavailable)
-        self.assertTrue(self.result(self.writing.delete(DAVE, draft.id, SOURCE)))
+        self.assertTrue(self.delete(draft.id))
         self.assertEqual(self.posts(), [post])
         self.assertEqual(self.items(), ["a"])
         self.assertFalse(self.directory.exists())
@@ -226,7 +205,7 @@ class WritingTests(WritingTestCase):
         self.patch(writing_module, "FEED_ITEMS", 3)
         posts = [self.add(str(number)) for number in range(5)]
         self.assertEqual(self.items(), ["4", "3", "2"])
-        self.result(self.writing.delete(DAVE, 4, SOURCE))
+        self.delete(4)
         self.assertEqual(self.items(), ["4", "2", "1"])  # an older one takes its place
         self.subscribe(FEED, ATOM, JSON)
         self.edit(posts[0], text="older than the feed")
@@ -320,17 +299,6 @@ class SameMomentTests(SameMomentTestCase):
         feed = self.feed()
         self.assertLess(feed.index(b"slow"), feed.index(b"quick"))
 
-    def test_a_message_that_is_deleted_meanwhile(self) -> None:
-        post = self.add("a")
-        slow = Writing(self.options, self._parts(in_thread=self.in_thread))
-        self.hold = True
-        work = Deferred.fromCoroutine(slow.edit(DAVE, post.id, NewPost("b"), SOURCE))
-        self.hold = False
-        self.result(self.writing.delete(DAVE, post.id, SOURCE))
-        self.held[0].callback(None)
-        self.failureResultOf(work, InvalidPost)
-        self.assertNotIn(b"<item>", self.feed())
-
 
 class PartsAtTheSameMomentTests(SameMomentTestCase):
     """Two changes of parts of a message at the same moment."""
@@ -344,6 +312,16 @@ class PartsAtTheSameMomentTests(SameMomentTestCase):
             return evolve(old.as_new(), categories=(*old.categories, category), **more)
 
         return Deferred.fromCoroutine(writing.edit(DAVE, post.id, with_category, SOURCE))
+
+    def begin_slowly(
+        self, post: Post, options: WritingOptions | None = None, **more: Any
+    ) -> Deferred[Post]:
+        """Begin to add the category ``slow`` in another process, which is held up."""
+        slow = Writing(options or self.options, self._parts(in_thread=self.in_thread))
+        self.hold = True
+        work = self.begin_adding(slow, post, "slow", **more)
+        self.hold = False
+        return work
 
     def test_in_one_process(self) -> None:
         for is_draft in (False, True):
@@ -361,10 +339,7 @@ class PartsAtTheSameMomentTests(SameMomentTestCase):
 
     def test_in_two_processes(self) -> None:
         post = self.add("a")
-        slow = Writing(self.options, self._parts(in_thread=self.in_thread))
-        self.hold = True
-        work = self.begin_adding(slow, post, "slow")
-        self.hold = False
+        work = self.begin_slowly(post)
         self.successResultOf(self.begin_adding(self.writing, post, "quick"))
         self.held[0].callback(None)
         self.assertEqual(self.successResultOf(work).categories, ("quick", "slow"))
@@ -373,23 +348,18 @@ class PartsAtTheSameMomentTests(SameMomentTestCase):
 
     def test_of_a_message_that_is_deleted_meanwhile(self) -> None:
         post = self.add("a")
-        slow = Writing(self.options, self._parts(in_thread=self.in_thread))
-        self.hold = True
-        work = self.begin_adding(slow, post, "x")
-        self.hold = False
-        self.result(self.writing.delete(DAVE, post.id, SOURCE))
+        work = self.begin_slowly(post)
+        self.delete(post.id)
         self.held[0].callback(None)
         self.failureResultOf(work, InvalidPost)
+        self.assertNotIn(b"<item>", self.feed())
 
     def test_a_repeated_edit_is_one_change(self) -> None:
         """And the server of an enclosure is asked once."""
         self.web.answers[FILE] = reply()
         post = self.add("a")
         options = WritingOptions(posts_per_minute=1)
-        slow = Writing(options, self._parts(in_thread=self.in_thread))
-        self.hold = True
-        work = self.begin_adding(slow, post, "slow", enclosure_url=FILE)
-        self.hold = False
+        work = self.begin_slowly(post, options, enclosure_url=FILE)
         self.edit(post, text="quick")
         self.held[0].callback(None)
         changed = self.successResultOf(work)
@@ -416,9 +386,8 @@ class PartsAtTheSameMomentOnPostgreSQLTests(PartsAtTheSameMomentTests):
 
 class EnclosureTests(WritingTestCase):
     def refusal(self, url: str = FILE) -> str:
-        return self.error(
-            self.writing.add(DAVE, NewPost("a", enclosure_url=url), SOURCE), InvalidPost
-        )
+        new = NewPost("a", enclosure_url=url)
+        return self.error(self.writing.add(DAVE, new, SOURCE), InvalidPost)
 
     def test_facts_are_asked_by_head(self) -> None:
         self.web.answers[FILE] = reply(content_type="Audio/MPEG; x=1", content_length="4711")
@@ -442,21 +411,22 @@ class EnclosureTests(WritingTestCase):
         self.assertEqual(enclosure, Enclosure(FILE, "video/mp4", 1000))
 
     def test_servers_that_tell_little(self) -> None:
-        self.web.answers[FILE] = reply()
-        self.assertEqual(self.add(enclosure_url=FILE).enclosure, Enclosure(FILE, "audio/mpeg", 0))
-        self.web.answers[FILE] = reply(content_type="nonsense\n", content_length="-1")
-        self.assertEqual(self.add(enclosure_url=FILE).enclosure, Enclosure(FILE, "audio/mpeg", 0))
+        for answer in (reply(), reply(content_type="nonsense\n", content_length="-1")):
+            self.web.answers[FILE] = answer
+            kept = self.add(enclosure_url=FILE).enclosure
+            self.assertEqual(kept, Enclosure(FILE, "audio/mpeg", 0))
         other = "http://files.example/x"
         kept = self.add(enclosure_url=other).enclosure
         self.assertEqual(kept, Enclosure(other, "application/octet-stream", 0))
 
     def test_refusals(self) -> None:
-        self.web.answers[FILE] = reply(404)
-        self.assertIn("its server answers with status 404; check the address", self.refusal())
-        self.web.answers[FILE] = AddressRefused("it leads to a private network")
-        self.assertIn("it leads to a private network", self.refusal())
-        self.web.answers[FILE] = reply(content_type="text/html")
-        self.assertIn("there is a page at", self.refusal())
+        for answer, said in (
+            (reply(404), "its server answers with status 404; check the address"),
+            (AddressRefused("it leads to a private network"), "it leads to a private network"),
+            (reply(content_type="text/html"), "there is a page at"),
+        ):
+            self.web.answers[FILE] = answer
+            self.assertIn(said, self.refusal())
         self.assertEqual(self.posts(), [])
 
     def test_own_uploads_are_known(self) -> None:
