@@ -180,11 +180,6 @@ def bytes_of_form_field(body: bytes) -> bytes:
         return body
 
 
-def make_document(path: str, body: bytes, content_type: str = "") -> HostedDocument:
-    """Check a small document, and return it as it can be stored: see ``check_document``."""
-    return HostedDocument(body, *check_document(path, body, content_type))
-
-
 def check_document(path: str, body: bytes, content_type: str) -> tuple[str, bytes, bool]:
     """Check a document.
 

@@ -240,11 +240,13 @@ class Hosting:
             raise NotStored(
                 f"This has {len(body):,} bytes; a feed or file may have {self.max_bytes:,}.", 413
             )
-        if len(body) <= documents.SMALL:
-            return documents.make_document(path, body, content_type)
+        check, document = documents.check_document, (path, body, content_type)
         try:
-            facts = await self._parts.parse(
-                caller.name, documents.check_document, path, body, content_type
+            is_small = len(body) <= documents.SMALL
+            facts = (
+                check(*document)
+                if is_small
+                else await self._parts.parse(caller.name, check, *document)
             )
         except DocumentUnread as error:
             raise NotStored(f"This is not stored: {error.reason}.") from error

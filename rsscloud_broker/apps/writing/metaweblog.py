@@ -23,15 +23,17 @@ from typing import Any, Final
 from attrs import evolve
 from twisted.web.xmlrpc import Fault
 
-from rsscloud_broker.apps.writing.arguments import (
+from rsscloud_broker.apps.writing.editors import (
+    EditorAPI,
+    EditorCall,
     FaultCode,
+    editing,
     flag_in,
     number_of,
     struct_in,
     text_in,
     texts_in,
 )
-from rsscloud_broker.apps.writing.editors import EditorAPI, EditorCall, editing
 from rsscloud_broker.apps.writing.feeds import AccountFeeds
 from rsscloud_broker.apps.writing.model import NewPost, Post
 from rsscloud_broker.apps.writing.pictures import html_of

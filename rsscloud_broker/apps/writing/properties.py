@@ -96,7 +96,8 @@ def new_post(properties: dict[str, list[Any]], old: Post | None = None) -> NewPo
         still among these.
     :raises InvalidPost: a value is of a wrong type or cannot be kept.
     """
-    _check_visibility(properties)
+    if _text(properties, "visibility") not in {"", "public"}:
+        raise InvalidPost("messages are public here: leave visibility out, or send a draft")
     about = next((name for name in _LINKS if properties.get(name)), "")
     new = evolve(
         old.as_new() if old else NewPost(""),
@@ -265,9 +266,3 @@ def _is_draft(properties: Properties) -> bool:
     if status not in {"published", "draft"}:
         raise InvalidPost("post-status must be published or draft")
     return status == "draft"
-
-
-def _check_visibility(properties: Properties) -> None:
-    """Raise ``InvalidPost`` if a message is meant for some people only."""
-    if _text(properties, "visibility") not in {"", "public"}:
-        raise InvalidPost("messages are public here: leave visibility out, or send a draft")

@@ -28,9 +28,8 @@ from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.pace import PerMinuteLimit
 from rsscloud_broker.apps.writing.rows import Author, Outdated, Snapshot, apply, forget
 from rsscloud_broker.apps.writing.rules import check_and_tidy
-from rsscloud_broker.apps.writing.store import PostStore
+from rsscloud_broker.apps.writing.store import PostStore, Uploads
 from rsscloud_broker.apps.writing.upload_rows import StoredUpload
-from rsscloud_broker.apps.writing.uploads import Uploads
 from rsscloud_broker.errors import DiskFull, Forbidden, Unavailable
 from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.model import Content

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.hosting.app import make_hosting
+from rsscloud_broker.apps.hosting.documents import HostedDocument, check_document
 from rsscloud_broker.apps.hosting.options import HostingOptions
 from rsscloud_broker.apps.hosting.schema import TABLES
 from rsscloud_broker.config import Http, NoOptions, Topics
@@ -55,6 +56,11 @@ def a_feed(text: str = "1", size: int = 0) -> bytes:
         f'<?xml version="1.0" encoding="utf-8"?>\n<rss version="2.0"><channel><title>{text}'
         f"</title><description>{filling}</description></channel></rss>"
     ).encode()
+
+
+def make_document(path: str, body: bytes, content_type: str = "") -> HostedDocument:
+    """Check a document, and return it as it can be stored."""
+    return HostedDocument(body, *check_document(path, body, content_type))
 
 
 def basic(name: str = "dave", password: str = PASSWORD) -> dict[str, str]:

@@ -13,9 +13,8 @@ from rsscloud_broker.apps.hosting.documents import (
     bytes_of_form_field,
     check_path,
     encode_text,
-    make_document,
 )
-from tests.apps.hosting.fixture import a_feed
+from tests.apps.hosting.fixture import a_feed, make_document
 
 RSS_0_91 = b"""<?xml version="1.0"?>
 <!DOCTYPE rss PUBLIC "-//Netscape Communications//DTD RSS 0.91//EN"

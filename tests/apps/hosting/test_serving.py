@@ -9,14 +9,21 @@ from typing import Any, cast
 from twisted.internet.defer import Deferred
 
 from rsscloud_broker.apps.hosting.app import make_hosting
-from rsscloud_broker.apps.hosting.documents import make_document
 from rsscloud_broker.apps.hosting.hosting import HostingStore
 from rsscloud_broker.apps.hosting.options import HostingOptions
 from rsscloud_broker.apps.hosting.rows import StoredFile, remove
 from rsscloud_broker.apps.hosting.saving import Save
 from rsscloud_broker.testing import FakeJobs
 from rsscloud_broker.util.caches import ByteLimitedCache
-from tests.apps.hosting.fixture import BASE, PATH, URL, HostingHouse, HostingTestCase, a_feed
+from tests.apps.hosting.fixture import (
+    BASE,
+    PATH,
+    URL,
+    HostingHouse,
+    HostingTestCase,
+    a_feed,
+    make_document,
+)
 
 LARGE = a_feed(size=5000)
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"

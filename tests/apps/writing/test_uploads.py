@@ -11,7 +11,7 @@ from sqlalchemy import Connection, select
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.apps.writing import rows, upload_rows, uploads
+from rsscloud_broker.apps.writing import rows, store, upload_rows
 from rsscloud_broker.apps.writing.app import make
 from rsscloud_broker.apps.writing.file_urls import (
     ENDINGS,
@@ -130,7 +130,9 @@ class NamesTests(SynchronousTestCase):
 class UploadTestCase(WritingTestCase):
     options = WritingOptions(max_upload_bytes=1000, quota_bytes=2500, posts_per_minute=100)
 
-    def fail(self, data: bytes, kind: type[Exception] = InvalidPost, caller: Caller = DAVE) -> str:
+    def refusal(
+        self, data: bytes, kind: type[Exception] = InvalidPost, caller: Caller = DAVE
+    ) -> str:
         """The text of the error of an upload."""
         return self.error(self.writing.upload(caller, "x", data, SOURCE), kind)
 
@@ -162,10 +164,10 @@ class LimitOfOneAccountTests(UploadTestCase):
         small, large = (
             evolve(DAVE, account=evolve(DAVE.account, max_bytes=most)) for most in (50, 5000)
         )
-        self.assertIn("more than 50 bytes", self.fail(GIF + b"x" * 50, caller=small))
+        self.assertIn("more than 50 bytes", self.refusal(GIF + b"x" * 50, caller=small))
         for number in range(4):
             self.upload_file(bytes([number]) * 900, caller=large)
-        self.assertIn("more than 2,500 bytes", self.fail(b"y" * 900))
+        self.assertIn("more than 2,500 bytes", self.refusal(b"y" * 900))
 
 
 class UploadTests(UploadTestCase):
@@ -194,11 +196,11 @@ class UploadTests(UploadTestCase):
         self.assertEqual(len(self.kept()), 1)  # hers
 
     def test_limits(self) -> None:
-        self.assertIn("is empty", self.fail(b""))
-        self.assertIn("has 1,001 bytes; it may have 1,000", self.fail(b"x" * 1001))
+        self.assertIn("is empty", self.refusal(b""))
+        self.assertIn("has 1,001 bytes; it may have 1,000", self.refusal(b"x" * 1001))
         for letter in (b"a", b"b"):
             self.upload_file(letter * 1000)
-        self.assertIn("more than 2,500 bytes together", self.fail(b"c" * 501))
+        self.assertIn("more than 2,500 bytes together", self.refusal(b"c" * 501))
         self.assertEqual(len(self.kept()), 2)
         self.upload_file(b"c" * 500)
         self.upload_file(b"a" * 1000)  # is there already
@@ -238,7 +240,7 @@ class UploadTests(UploadTestCase):
     def test_pace(self) -> None:
         self.writing = Writing(evolve(self.options, posts_per_minute=1), self.parts)
         self.upload_file(GIF)
-        self.fail(b"y", TooMany)
+        self.refusal(b"y", TooMany)
 
 
 class InterruptedTests(UploadTestCase):
@@ -246,8 +248,8 @@ class InterruptedTests(UploadTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.patch(uploads, "CHUNK", 2)
-        self.patch(uploads, "AT_ONCE", 2)
+        self.patch(store, "CHUNK", 2)
+        self.patch(store, "AT_ONCE", 2)
 
     def fail_at(self, number: int, error: Exception) -> None:
         """Have the store fail at a piece of a file."""
@@ -261,14 +263,14 @@ class InterruptedTests(UploadTestCase):
 
     def test_a_disk_that_becomes_full(self) -> None:
         self.fail_at(2, DiskFull("no space is left"))
-        self.fail(GIF, DiskFull)
+        self.refusal(GIF, DiskFull)
         self.assertEqual(self.files_of(), [])
         self.result(self.writing.kept_files.sweep())
         self.assertEqual(self.kept(), [])
 
     def test_a_crash(self) -> None:
         self.fail_at(4, KeyError("a crash, after which nothing is done any more"))
-        self.fail(GIF, KeyError)
+        self.refusal(GIF, KeyError)
         self.assertEqual(self.kept(), [DIGEST])
         self.result(self.writing.kept_files.sweep())
         self.assertEqual(self.kept(), [DIGEST])  # another node may be at work
@@ -278,7 +280,7 @@ class InterruptedTests(UploadTestCase):
 
     def test_the_same_file_after_a_crash(self) -> None:
         self.fail_at(4, KeyError("a crash"))
-        self.fail(GIF, KeyError)
+        self.refusal(GIF, KeyError)
         self.patch(PostStore, "put_chunks", writing(upload_rows.put_chunks))
         self.upload_file(GIF)
         self.result(self.writing.kept_files.sweep())
@@ -291,7 +293,7 @@ class InterruptedTests(UploadTestCase):
             upload_rows.put_chunks(conn, upload_id, at, data, is_last)
 
         self.patch(PostStore, "put_chunks", writing(put))
-        self.fail(GIF, Unavailable)
+        self.refusal(GIF, Unavailable)
         self.assertEqual(self.files_of(), [])
 
 
