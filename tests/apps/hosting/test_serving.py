@@ -107,14 +107,10 @@ class ServingTests(HostingTestCase):
             self.assertEqual(answer.headers["etag"], tag)
 
     def test_gzip(self) -> None:
-        plain = self.house.get()
-        for accepted in ("gzip", "deflate, GZIP;q=0.5", "br, gzip"):
-            answer = self.house.get(Accept_Encoding=accepted)
-            self.assertEqual(answer.headers["content-encoding"], "gzip")
-            self.assertEqual(gzip.decompress(answer.body), LARGE)
-            self.assertNotEqual(answer.headers["etag"], plain.headers["etag"])
-        for refused in ("", "identity", "gzip;q=0", "gzip; q=0.0, br"):
-            self.assertEqual(self.house.get(Accept_Encoding=refused).body, LARGE)
+        answer = self.house.get(Accept_Encoding="br, gzip")
+        self.assertEqual(answer.headers["content-encoding"], "gzip")
+        self.assertEqual(gzip.decompress(answer.body), LARGE)
+        self.assertEqual(self.house.get(Accept_Encoding="gzip;q=0").body, LARGE)
 
     def test_conditional_requests(self) -> None:
         plain = self.house.get().headers
@@ -123,17 +119,10 @@ class ServingTests(HostingTestCase):
         for headers, status in (
             ({"If_None_Match": plain["etag"]}, 304),
             ({"If_None_Match": packed["etag"]}, 200),
-            ({"If_None_Match": f"W/{plain['etag']}"}, 304),
-            ({"If_None_Match": f'"x", {plain["etag"]}'}, 304),
-            ({"If_None_Match": "*"}, 304),
             ({"If_None_Match": packed["etag"], "Accept_Encoding": "gzip"}, 304),
-            ({"If_None_Match": '"x"'}, 200),
             ({"If_None_Match": '"x"', **since}, 200),
-            ({"If_None_Match": ""}, 200),
             (since, 304),
-            ({"If_Modified_Since": "Sun, 09 Sep 2035 01:46:40 GMT"}, 304),
             ({"If_Modified_Since": "Sun, 09 Sep 2001 01:46:39 GMT"}, 200),
-            ({"If_Modified_Since": "yesterday"}, 200),
         ):
             answer = self.house.get(**headers)
             self.assertEqual(answer.status, status, headers)
@@ -144,32 +133,20 @@ class ServingTests(HostingTestCase):
         self.house.put(a_feed("2"))
         self.assertEqual(self.house.get(If_None_Match=plain["etag"]).status, 200)
         self.assertEqual(self.house.get(**since).status, 200)
+        self.assertNotIn("last-modified", self.house.get().headers)  # it is in the future
         self.assertEqual(self.house.delete(), 204)
+        answer = self.house.get()
+        self.assertEqual(answer.status, 410)
+        self.assertIn("its author has deleted it", answer.text)
         self.house.put(a_feed("3"))
-        self.assertEqual(self.house.get(**since).status, 200)
-
-    def test_no_date_is_in_the_future(self) -> None:
-        self.house.put(a_feed("2"))
-        self.assertNotIn("last-modified", self.house.get().headers)
-        self.house.clock.advance(2)
-        self.assertEqual(self.house.get().headers["last-modified"], "Sun, 09 Sep 2001 01:46:41 GMT")
+        self.assertEqual(self.house.get(**since).body, a_feed("3"))
 
     def test_what_is_not_there(self) -> None:
         for path in ("nobody/rss.xml", "dave/x.xml", "dave", "dave/", "dave/../dave/rss.xml",
                      "dave/rss.xml/", "dave/rss.xml%00"):  # fmt: skip
             self.assertEqual(self.house.get(f"/feeds/{path}").status, 404, path)
-
-    def test_deleted_file_is_gone(self) -> None:
-        self.assertEqual(self.house.delete(), 204)
-        answer = self.house.get()
-        self.assertEqual(answer.status, 410)
-        self.assertIn("its author has deleted it", answer.text)
-        self.house.put(a_feed("2"))
-        self.assertEqual(self.house.get().body, a_feed("2"))
-
-    def test_other_methods(self) -> None:
-        answer = self.house.ask("OPTIONS", PATH)
-        self.assertEqual(answer.headers["allow"], "DELETE, GET, HEAD, OPTIONS, PUT")
+        allowed = self.house.ask("OPTIONS", PATH).headers["allow"]
+        self.assertEqual(allowed, "DELETE, GET, HEAD, OPTIONS, PUT")
 
     # topics
 

@@ -84,7 +84,7 @@ class RowsTests(SynchronousTestCase):
             title="T",
             link="http://l.example/",
             enclosure=Enclosure("http://f.example/a.mp3", "audio/mpeg", 2**40, "A song"),
-            categories=("ü", "a"),
+            categories=("ü", "B", "a"),
             items=ITEMS,
         )
         with self.engine.begin() as conn:
@@ -92,7 +92,8 @@ class RowsTests(SynchronousTestCase):
             self.assertEqual((owner.version, owner.next_id, owner.changed_at), (1, 2, NOW))
             self.assertEqual(rows.find_post(conn, owner, 1), new)
             self.assertEqual(rows.published(conn, owner, 9), [new])
-            self.assertEqual(rows.categories(conn, 1), ["a", "ü"])
+            self.assertEqual(rows.categories(conn, 1), ["a", "B", "ü"])
+            self.assertEqual(rows.categories(conn, 2), [])
             self.assertEqual(rows.snapshot(conn, owner, 9, 1).old, new)
             self.assertIsNone(rows.snapshot(conn, owner, 9, 2).old)
             self.assertEqual(rows.authors(conn, 9), [owner])

@@ -324,14 +324,6 @@ class MediaTests(MicropubTestCase):
         self.assertEqual(self.query("q=last", MEDIA), {})
         self.assertEqual(self.query("q=source", MEDIA), {"items": []})
 
-    def test_names_and_kinds_that_could_do_harm(self) -> None:
-        svg = b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>"
-        for name, data in (("../../x", PNG), ("x.svg", svg), ("x.html", b"<script></script>")):
-            answer = self.files(("file", (name, data)), path=MEDIA)
-            url = str(answer.headers["location"])
-            self.assertRegex(url, r"/people/dave/files/[0-9a-f]{64}\.(png|bin)$")
-        self.assertEqual(self.uploads(), ["x.html", "x.svg", "x"])
-
     def test_other_forms(self) -> None:
         file = ("file", ("x", PNG))
         cases: list[list[Part]] = [[], [("file", "no file")], [("photo", ("x", PNG))], [file, file]]

