@@ -65,8 +65,6 @@ class WritingTestCase(SynchronousTestCase):
     """
 
     options = WritingOptions()
-    has_hub = True
-    has_cloud = True
 
     def setUp(self) -> None:
         url, self.threads = self.new_database()
@@ -99,8 +97,8 @@ class WritingTestCase(SynchronousTestCase):
             "counters": counters,
             "directory": self.directory,
             "public_url": BROKER,
-            "has_hub": self.has_hub,
-            "has_cloud": self.has_cloud,
+            "has_hub": True,
+            "has_cloud": True,
         }
         return app_parts(**(own | others))
 

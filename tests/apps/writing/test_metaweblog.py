@@ -224,13 +224,9 @@ class FaultTests(EditorTestCase):
         counts: list[Any] = ["many", [], None]
         for count in counts:
             self.assert_fault(400, "int", *RECENT, *WHO, count)
-        self.assertEqual(self.posts(), [])
-
-    def test_huge_structs(self) -> None:
         entry = {"description": "x", "categories": [f"c{n}" for n in range(12_000)]}
-        with self.assertRaises(Fault) as caught:
+        with self.assertRaisesRegex(Fault, "more than 10000 elements"):
             self.call("metaWeblog.newPost", "1", *WHO, entry, True)
-        self.assertIn("more than 10000 elements", caught.exception.faultString)
         self.assertEqual(self.posts(), [])
 
     def test_files(self) -> None:
@@ -417,8 +413,6 @@ class DiscoveryTests(EditorTestCase):
                                  ("Micropub", micropub, "false")])  # fmt: skip
         home = answer.xml.findtext(".//r:homePageLink", namespaces=names)
         self.assertEqual(home, f"{BROKER}/people/dave")
-
-    def test_rsd_for_nobody(self) -> None:
         for query in ("", "?name=", "?name=<x>", "?name=../x"):
             answer = self.ask("GET", f"/rsd.xml{query}")
             self.assertEqual(answer.status, 200)

@@ -108,8 +108,8 @@ class TakenDownTests(WritingTestCase):
         self.assertFalse(self.take_down(spam.guid))
         self.assertEqual(len(self.recorded), 1)
 
-    def test_a_message_of_a_blocked_feed(self) -> None:
-        spam, _ = self.add("Spam"), self.add("Ham")
+    def test_a_message_of_a_blocked_feed_and_on_a_full_disk(self) -> None:
+        spam, ham = self.add("Spam"), self.add("Ham")
         self.subscribe(FEED, ATOM)
         self.blocks.change([Block("topic", FEED, "spam", "root", 0.0)])
         self.assertTrue(self.take_down(spam.guid))
@@ -117,14 +117,11 @@ class TakenDownTests(WritingTestCase):
         self.assertNotIn(b"Spam", self.feed())
         self.assertEqual(self.waiting(), {ATOM: self.feed(ATOM)})  # the others are notified
         self.assertEqual(len(self.recorded), 1)
-
-    def test_a_message_on_a_full_disk(self) -> None:
-        spam = self.add("Spam")
         self.disk.full = True
-        self.assertTrue(self.take_down(spam.guid))
-        self.assertIsNone(self.post(spam.id))
-        self.assertNotIn(b"Spam", self.feed())
-        self.assertEqual(len(self.recorded), 1)
+        self.assertTrue(self.take_down(ham.guid))
+        self.assertIsNone(self.post(ham.id))
+        self.assertNotIn(b"Ham", self.feed())
+        self.assertEqual(len(self.recorded), 2)
 
     def test_a_file_though_a_message_has_it(self) -> None:
         file = self.upload_file(GIF)

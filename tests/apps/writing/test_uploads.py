@@ -159,17 +159,6 @@ class UploadTestCase(WritingTestCase):
         return b"".join(piece or b"" for piece in takewhile(lambda each: each is not None, pieces))
 
 
-class LimitOfOneAccountTests(UploadTestCase):
-    def test_what_an_administrator_has_set(self) -> None:
-        small, large = (
-            evolve(DAVE, account=evolve(DAVE.account, max_bytes=most)) for most in (50, 5000)
-        )
-        self.assertIn("more than 50 bytes", self.refusal(GIF + b"x" * 50, caller=small))
-        for number in range(4):
-            self.upload_file(bytes([number]) * 900, caller=large)
-        self.assertIn("more than 2,500 bytes", self.refusal(b"y" * 900))
-
-
 class UploadTests(UploadTestCase):
     def test_an_upload(self) -> None:
         upload = self.result(self.writing.upload(DAVE, "../a.svg", GIF, SOURCE))
@@ -179,11 +168,9 @@ class UploadTests(UploadTestCase):
         self.assertEqual((self.kept(), self.content(DIGEST)), ([DIGEST], GIF))
         self.assertEqual([each.id for each in self.files_of()], [upload.id])
         self.assertEqual(self.files_of(ANNA), [])
-
-    def test_another_node_has_it(self) -> None:
-        self.upload_file(GIF)
+        # Another node has it, too.
         self.writing = Writing(self.options, self._parts(directory=FilePath(self.mktemp())))
-        self.assertEqual([each.name for each in self.files_of()], ["a.gif"])
+        self.assertEqual([each.name for each in self.files_of()], ["a.svg"])
         self.assertEqual(self.content(DIGEST), GIF)
 
     def test_the_same_file_again(self) -> None:
@@ -207,6 +194,15 @@ class UploadTests(UploadTestCase):
         self.assertTrue(self.remove_upload(sha256(b"a" * 1000).hexdigest()))
         self.upload_file(b"d" * 1000)
         self.assertEqual(len(self.kept()), 3)
+
+    def test_limit_that_an_administrator_has_set(self) -> None:
+        small, large = (
+            evolve(DAVE, account=evolve(DAVE.account, max_bytes=most)) for most in (50, 5000)
+        )
+        self.assertIn("more than 50 bytes", self.refusal(GIF + b"x" * 50, caller=small))
+        for number in range(4):
+            self.upload_file(bytes([number]) * 900, caller=large)
+        self.assertIn("more than 2,500 bytes", self.refusal(b"y" * 900))
 
     def test_removing(self) -> None:
         self.upload_file(GIF)
