@@ -104,7 +104,7 @@ class SaveRssDoor:
         return {"rssCloud": SaveProcedures(self)}
 
     def soap_services(self) -> Sequence[SoapService]:
-        operation = SoapOperation(self._answer_soap, _NAMES, takes_request=True)
+        operation = SoapOperation(self._save_named, _NAMES, takes_request=True)
         limit = _CALL_FACTOR * self._hosting.max_bytes + _BESIDE
         return [
             SoapService(
@@ -127,8 +127,8 @@ class SaveRssDoor:
         await self._hosting.save(caller, FEED, body, client_address(request))
         return self._hosting.url_of(caller.name, FEED)
 
-    async def _answer_soap(self, values: Mapping[str, Any], request: Request) -> str:
-        """Answer a call of the SOAP operation: save the feed, and return its public URL."""
+    async def _save_named(self, values: Mapping[str, Any], request: Request) -> str:
+        """Save the feed in some values, by name, and return its public URL."""
         if absent := [name for name in _NAMES if values.get(name) is None]:
             raise Refused(rsscloud.missing(absent))
         return await self.save(request, *(values[name] for name in _NAMES))
@@ -138,19 +138,13 @@ class SaveRssDoor:
         kind = preferred(request.getHeader("accept"), _KINDS)
         if kind is None:
             return Answer(b"Not Acceptable\n", PLAIN, 406)
+        sent = {name: raw_parameter(request, name) for name in _NAMES}
+        if (feed := sent["rsstext"]) is not None:
+            sent["rsstext"] = bytes_of_form_field(feed)
         try:
-            return _result(kind, SAVED, await self._save_form(request))
+            return _result(kind, SAVED, await self._save_named(sent, request))
         except Refused as error:
             return _result(kind, str(error))
-
-    async def _save_form(self, request: Request) -> str:
-        """Save the feed in a form, and return its public URL; raises ``Refused`` if it cannot."""
-        sent = [raw_parameter(request, name) for name in _NAMES]
-        absent = [name for name, value in zip(_NAMES, sent, strict=True) if value is None]
-        if absent:
-            raise Refused(rsscloud.missing(absent))
-        name, password, feed = (value or b"" for value in sent)
-        return await self.save(request, name, password, bytes_of_form_field(feed))
 
 
 def _result(kind: str | None, msg: str, url: str = "") -> Answer:

@@ -85,7 +85,6 @@ class Writing:
         self.store = PostStore(parts.database)
         self.kept_files = Uploads(self.store, parts.clock, options.quota_bytes, parts.in_thread)
         self._enclosures = Enclosures(parts.web, self.files, self.store)
-        self._publisher, self._database = parts.publisher, parts.database
         self._parts = parts
         per_minute = options.posts_per_minute
         self._limit_of_changes = PerMinuteLimit(parts.clock, per_minute, "changes of messages")
@@ -312,7 +311,7 @@ class Writing:
         change = (snapshot.author, number, new, is_public, at)
         if not is_public:
             if new is not None:
-                self._publisher.check(self.feeds.url(snapshot.author.name), source)
+                self._parts.publisher.check(self.feeds.url(snapshot.author.name), source)
             await self.store.apply(*change)
             return new
         others = [each for each in snapshot.published if each.id != number]
@@ -345,14 +344,14 @@ class Writing:
         if not source:
             contents = {url: one for url, one in contents.items() if self._may_be_published(url)}
         if contents:
-            await self._publisher.publish_all(contents, operation, source)
+            await self._parts.publisher.publish_all(contents, operation, source)
         else:
-            await self._database.write(operation)
+            await self._parts.database.write(operation)
 
     def _may_be_published(self, url: str) -> bool:
         """Whether a feed may be published now if there is no caller."""
         try:
-            self._publisher.check(url, "")
+            self._parts.publisher.check(url, "")
         except (DiskFull, Forbidden):
             return False
         return True
@@ -380,9 +379,9 @@ class Writing:
         else:
             reason = "the account that wrote it was removed"
             for url in feeds[:-1]:
-                await self._publisher.remove(url, reason, lambda conn: None, "")
+                await self._parts.publisher.remove(url, reason, lambda conn: None, "")
             # What belongs to it goes last: until then a crash only means that this is done again.
-            await self._publisher.remove(
+            await self._parts.publisher.remove(
                 feeds[-1], reason, lambda conn: forget(conn, account_id), ""
             )
         self._feeds_kept.pop(account_id, (-1, {}))
@@ -401,7 +400,7 @@ class Writing:
             raise InvalidPost(f"the file has {len(data):,} bytes; it may have {most:,}")
         self._limit_of_uploads.take(caller.account.id)
         author = await self._ensure_author(caller)
-        self._publisher.check(self.feeds.url(caller.name), source)
+        self._parts.publisher.check(self.feeds.url(caller.name), source)
         async with self._lock_of(author):
             return await self.kept_files.keep(caller.account, shown_name(name), data)
 
