@@ -12,8 +12,17 @@ from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.model.administration import Block
 from rsscloud_broker.wire.units import DAY
 from tests.accounts.fixture import PASSWORD
-from tests.apps.writing.house import ANNA, BROKER, DAVE, FEED, JPEG, PNG, SOURCE
-from tests.apps.writing.posting_house import HTTP, PostingTestCase
+from tests.apps.writing.house import (
+    ANNA,
+    BROKER,
+    DAVE,
+    FEED,
+    HTTP,
+    JPEG,
+    PNG,
+    SOURCE,
+    PostingTestCase,
+)
 from tests.front_doors.exchange import call
 
 WHO = ("dave", PASSWORD)
@@ -182,7 +191,7 @@ class FaultTests(EditorTestCase):
             self.assert_fault(426, "https", *RECENT, "dave", password, 1, headers=HTTP)
 
     def test_messages_that_do_not_exist(self) -> None:
-        hers = self.result(self.writing.add(ANNA, NewPost("Hers"), SOURCE))
+        hers = self.add("Hers", ANNA)
         numbers: list[Any] = [str(hers.id), hers.id, 99, "x", "", "²", "9" * 30, -1, True, None, []]
         for number in numbers:
             call = (number, *WHO)

@@ -14,8 +14,7 @@ from rsscloud_broker.interfaces import SignIn
 from rsscloud_broker.model.administration import Block
 from rsscloud_broker.wire.units import DAY
 from tests.accounts.fixture import PASSWORD
-from tests.apps.writing.house import ANNA, BROKER, FEED, GIF, JPEG, PNG
-from tests.apps.writing.posting_house import PostingTestCase
+from tests.apps.writing.house import ANNA, BROKER, FEED, GIF, JPEG, PNG, PostingTestCase
 from tests.front_doors.exchange import FORM, Answer
 from tests.web.file_form import Part
 

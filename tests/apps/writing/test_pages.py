@@ -41,9 +41,8 @@ class WritePageTests(SiteTestCase):
         super().setUp()
         self.browser = self.signed_in()
 
-    def csrf(self, browser: Browser | None = None) -> str:
-        page = (browser or self.browser).page
-        return str(page.xpath("string(//form//input[@name='csrf']/@value)"))
+    def csrf(self) -> str:
+        return str(self.found("string(//form//input[@name='csrf']/@value)"))
 
     def send(self, *, file: tuple[str, bytes] | None = None, **fields: str) -> Answer:
         """Send the form as a browser does, which follows a redirection."""
@@ -289,10 +288,9 @@ class WritePageTests(SiteTestCase):
 
     # --- what is typed
 
-    def type(self, browser: Browser | None = None, **fields: str) -> Any:
-        one = browser or self.browser
-        one.get("/write")
-        answer = one.post("/write/unsent", {"csrf": self.csrf(one), "id": "", **fields})
+    def type(self, **fields: str) -> Any:
+        self.browser.get("/write")
+        answer = self.browser.post("/write/unsent", {"csrf": self.csrf(), "id": "", **fields})
         return answer.status, json.loads(answer.body)
 
     def test_what_is_typed_is_kept(self) -> None:
