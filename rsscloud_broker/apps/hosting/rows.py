@@ -101,9 +101,10 @@ def check_condition(condition: Condition, row: Row[Any] | None) -> None:
 
     :param row: one of ``FILES``; None if there is no file.
     """
-    there = row is not None and row.version_id is not None
-    tag = tag_of(row.digest) if row is not None and there else None
-    if not condition.holds(tag, to_seconds(row.modified_at) if row is not None and there else 0.0):
+    tag, modified_at = None, 0.0
+    if row is not None and row.version_id is not None:
+        tag, modified_at = tag_of(row.digest), to_seconds(row.modified_at)
+    if not condition.holds(tag, modified_at):
         raise NotStored(
             "Nothing was changed, since the file is not as your request says (If-Match, "
             "If-None-Match or If-Unmodified-Since): somebody has changed it. Read it again.",

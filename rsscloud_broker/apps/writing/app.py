@@ -17,7 +17,7 @@ def make(options: WritingOptions, parts: AppParts) -> App:
     topics, people = FeedTopics(writing), f"{parts.public_url}/people/"
     return App(
         "writing",
-        front_doors=[WritingDoor(writing, parts, options)],
+        front_doors=[WritingDoor(writing, parts)],
         services=[
             PeriodicClusterJob(
                 parts.clock,

@@ -26,7 +26,6 @@ from zope.interface import implementer
 from rsscloud_broker.accounts.names import is_name
 from rsscloud_broker.apps.writing.metaweblog import METHODS
 from rsscloud_broker.apps.writing.micropub import Micropub
-from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.people_pages import NOTHING_HERE, PeoplePages
 from rsscloud_broker.apps.writing.rsd import MEDIA_TYPE, PATH, rsd_document
 from rsscloud_broker.apps.writing.upload_rows import CHUNK, StoredUpload
@@ -65,16 +64,15 @@ class WritingDoor:
 
     name = "writing"
 
-    def __init__(self, writing: Writing, parts: AppParts, options: WritingOptions) -> None:
+    def __init__(self, writing: Writing, parts: AppParts) -> None:
         self._people = PeoplePages(parts, writing)
         page = WritePage(parts, writing, self._people)
         self._writing = writing
         self._parts = parts
-        self._allow_plain_passwords = options.allow_plain_passwords
-        micropub = Micropub(writing, parts, options)
+        micropub = Micropub(writing, parts)
         script = Asset(_FILES.child("write.js"), "text/javascript; charset=utf-8")
         style = Asset(_FILES.child("write.css"), "text/css; charset=utf-8")
-        limit = options.max_upload_bytes + _FORM_BYTES
+        limit = writing.options.max_upload_bytes + _FORM_BYTES
         with_files = frozenset({"multipart/form-data"})
         act, keep = Answers(page.act), Answers(page.keep_typed)
         self._routes = (
@@ -95,8 +93,7 @@ class WritingDoor:
         return self._routes
 
     def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
-        shared = (self._writing, self._parts, self._allow_plain_passwords)
-        return {prefix: kind(*shared) for prefix, kind in METHODS.items()}
+        return {prefix: kind(self._writing, self._parts) for prefix, kind in METHODS.items()}
 
     def soap_services(self) -> Sequence[SoapService]:
         return []

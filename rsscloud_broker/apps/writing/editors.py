@@ -172,17 +172,15 @@ async def call_with_html(
 class EditorAPI(XMLRPC):
     """A base for the handlers of these APIs: what several of them can do.
 
-    :param allow_plain_passwords: whether passwords may come over http from other machines.
     :cvar body_limit: how many bytes a call may have, for the files that editors upload in calls.
     """
 
     body_limit = 1024 * 1024
 
-    def __init__(self, writing: Writing, parts: AppParts, allow_plain_passwords: bool) -> None:
+    def __init__(self, writing: Writing, parts: AppParts) -> None:
         super().__init__(allowNone=True)
         self._writing = writing
         self._parts = parts
-        self._allow_plain_passwords = allow_plain_passwords
 
     async def _read(
         self, request: Request, sent: Mapping[str, Any]
@@ -212,7 +210,8 @@ class EditorAPI(XMLRPC):
         :raises SignInFailed: the name or the password is wrong.
         """
         name, password = text_in(name, "the name"), text_in(password, "the password")
-        if not (self._allow_plain_passwords or self._parts.callers.is_confidential(request)):
+        may_be_read = self._writing.options.allow_plain_passwords
+        if not (may_be_read or self._parts.callers.is_confidential(request)):
             raise Fault(
                 FaultCode.NEEDS_TLS,
                 "Passwords must not be sent over http, where others can read them. Use the "

@@ -29,7 +29,6 @@ from rsscloud_broker.apps.writing.micropub_requests import (
     read_request,
 )
 from rsscloud_broker.apps.writing.model import InvalidPost, NewPost, Post
-from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.properties import (
     apply_update,
     check_published,
@@ -86,19 +85,16 @@ _POST_TYPES: Final = {
 
 
 class Micropub:
-    """Answers the requests of both endpoints.
+    """Answers the requests of both endpoints."""
 
-    :param options: the limits.
-    """
-
-    def __init__(self, writing: Writing, parts: AppParts, options: WritingOptions) -> None:
+    def __init__(self, writing: Writing, parts: AppParts) -> None:
         self._writing = writing
         self._parts = parts
-        self._options = options
 
     def routes(self) -> list[Route]:
         """The routes of the two endpoints."""
-        limit, files = self._options.max_upload_bytes + MAX_OVERHEAD, frozenset({MULTIPART})
+        limit = self._writing.options.max_upload_bytes + MAX_OVERHEAD
+        files = frozenset({MULTIPART})
         route = partial(Route, for_everybody=True)
         act, upload = _make_resource(self._act), _make_resource(self._upload)
         forms = frozenset({FORM})  # the site parses these, also those of strangers
@@ -172,8 +168,8 @@ class Micropub:
 
         :raises InvalidPost: it breaks a rule.
         """
-        most = self._options.max_upload_bytes
-        at_once = self._options.posts_per_minute
+        options = self._writing.options
+        most, at_once = options.max_upload_bytes, options.posts_per_minute
         if len(files) > at_once:
             raise InvalidPost(
                 f"the message has {len(files)} files, and an account may upload {at_once} in a "
@@ -188,7 +184,7 @@ class Micropub:
                 )
         if files and not new.enclosure_url:
             new = evolve(new, enclosure_url=f"{self._parts.public_url}/")  # it will have one
-        check_and_tidy(new, self._options.max_characters)
+        check_and_tidy(new, options.max_characters)
 
     async def _query(self, request: Request) -> Answer:
         """Answer a query for the configuration, categories or messages: the parameter ``q``."""

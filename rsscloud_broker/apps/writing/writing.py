@@ -44,10 +44,6 @@ FEED_ITEMS = 50
 _Make = Callable[[Snapshot, float], Post | None]
 
 
-def _record_nothing(conn: Any) -> None:
-    """Record nothing."""
-
-
 class _SentAgain(Exception):
     """A message is the newest one, which was sent again.  Nothing was stored.
 
@@ -209,7 +205,7 @@ class Writing:
         author: Author,
         post_id: int,
         source: str,
-        record: Callable[[Any], None] = _record_nothing,
+        record: Callable[[Any], None] = lambda conn: None,
         *,
         drafts: bool = True,
     ) -> bool:
@@ -268,7 +264,7 @@ class Writing:
         post_id: int | None,
         make: _Make,
         source: str,
-        also_store: Callable[[Any], None] = _record_nothing,
+        also_store: Callable[[Any], None] = lambda conn: None,
     ) -> Post | None:
         """Change, add or delete a message, and publish the feeds unless it is and was a draft.
 
