@@ -17,17 +17,11 @@ Three things about boats
   They are expensive
 Nothing else
 """
+FLOAT = OutlineItem(
+    "They float", items=(OutlineItem("Most of them", link="https://example.org/sinking"),)
+)
 READ = (
-    OutlineItem(
-        "Three things about boats",
-        items=(
-            OutlineItem(
-                "They float",
-                items=(OutlineItem("Most of them", link="https://example.org/sinking"),),
-            ),
-            OutlineItem("They are expensive"),
-        ),
-    ),
+    OutlineItem("Three things about boats", items=(FLOAT, OutlineItem("They are expensive"))),
     OutlineItem("Nothing else"),
 )
 

@@ -24,27 +24,19 @@ def stored(new: NewPost, media_type: str = "image/jpeg") -> Post:
 
 class MediaTests(SynchronousTestCase):
     def test_the_first_is_the_enclosure_and_others_are_items(self) -> None:
-        new = with_media(
-            NewPost("x", items=(POINT,)),
-            [MarkupLink(ONE, "A"), MarkupLink(TWO, ""), MarkupLink(ONE, "")],
-        )
+        links = [MarkupLink(ONE, "A"), MarkupLink(TWO, ""), MarkupLink(ONE, "")]
+        new = with_media(NewPost("x", items=(POINT,)), links)
         self.assertEqual(new.enclosure_url, ONE)
         self.assertEqual(new.items, (POINT, OutlineItem("Picture", link=TWO)))
-        self.assertEqual(
-            media_of(stored(new)), [("image", MarkupLink(ONE, "")), ("image", MarkupLink(TWO, ""))]
-        )
+        found = [("image", MarkupLink(url, "")) for url in (ONE, TWO)]
+        self.assertEqual(media_of(stored(new)), found)
 
     def test_captions(self) -> None:
-        new = with_media(
-            NewPost("x"), [MarkupLink(ONE, "Sunset"), MarkupLink(TWO, "City")], captioned=True
-        )
-        self.assertEqual(
-            new.items, (OutlineItem("Sunset", link=ONE), OutlineItem("City", link=TWO))
-        )
-        self.assertEqual(
-            media_of(stored(new)),
-            [("image", MarkupLink(ONE, "Sunset")), ("image", MarkupLink(TWO, "City"))],
-        )
+        links = [MarkupLink(ONE, "Sunset"), MarkupLink(TWO, "City")]
+        new = with_media(NewPost("x"), links, captioned=True)
+        items = (OutlineItem("Sunset", link=ONE), OutlineItem("City", link=TWO))
+        self.assertEqual(new.items, items)
+        self.assertEqual(media_of(stored(new)), [("image", link) for link in links])
 
     def test_others_replace_them(self) -> None:
         new = with_media(NewPost("x", items=(POINT,)), [MarkupLink(ONE, ""), MarkupLink(TWO, "")])

@@ -25,24 +25,16 @@ class RulesTests(SynchronousTestCase):
 
     def test_characters_are_counted_as_people_do(self) -> None:
         for text, length in (
-            ("", 0),
-            ("abc", 3),
-            ("naïve", 5),
-            ("nai\u0308ve", 5),
-            ("🇩🇪🇫🇷", 2),
-            (FAMILY, 1),
-            ("นี่", 1),
-            ("a\nb", 3),
+            *(("", 0), ("abc", 3), ("a\nb", 3), ("naïve", 5), ("nai\u0308ve", 5)),
+            *(("🇩🇪🇫🇷", 2), (FAMILY, 1), ("นี่", 1)),
         ):
             self.assertEqual(graphemes(text), length, text)
 
     def test_the_longest_message(self) -> None:
         self.assertEqual(check_and_tidy(NewPost("x" * 140), 140).text, "x" * 140)
         self.assertEqual(check_and_tidy(NewPost(FAMILY * 140), 140).text, FAMILY * 140)
-        self.assertIn(
-            "the message has one character too many: it has 141 and may have 140",
-            self.refusal("x" * 141),
-        )
+        said = "the message has one character too many: it has 141 and may have 140"
+        self.assertIn(said, self.refusal("x" * 141))
         self.assertIn("has 2 characters too many", self.refusal(FAMILY * 142))
         self.assertIn("much too long", self.refusal("a" + "\u0301" * 100_000))
         self.assertIn("the title has 60 characters too many", self.refusal("", "t" * 200))
@@ -62,31 +54,21 @@ class RulesTests(SynchronousTestCase):
             self.assertEqual(check_and_tidy(new, 140), new)
 
     def test_links_are_web_addresses(self) -> None:
-        self.assertEqual(
-            check_and_tidy(NewPost("x", link=" https://a.example/b "), 9).link[-1], "b"
-        )
+        spaced = NewPost("x", link=" https://a.example/b ")
+        self.assertEqual(check_and_tidy(spaced, 9).link, "https://a.example/b")
         for url in (
-            "javascript:alert(1)",
-            "JAVASCRIPT:alert(1)",
-            "data:text/html,x",
-            "//a.example/",
-            "a.example",
-            "http://",
-            "http://a b/",
-            "java\tscript:alert(1)",
+            *("javascript:alert(1)", "JAVASCRIPT:alert(1)", "java\tscript:alert(1)"),
+            *("data:text/html,x", "//a.example/", "a.example", "http://", "http://a b/"),
         ):
             self.assertIn("the link is ", self.refusal("x", link=url))
             self.assertIn("the address of the enclosure", self.refusal("x", enclosure_url=url))
-            self.assertIn(
-                "the link of the item 'y'", self.refusal("x", items=(OutlineItem("y", link=url),))
-            )
+            items = (OutlineItem("y", link=url),)
+            self.assertIn("the link of the item 'y'", self.refusal("x", items=items))
         self.assertIn("too long", self.refusal("x", link=f"http://a.example/{'x' * 2048}"))
 
     def test_categories(self) -> None:
-        given = (" news ", "", "news", "a b", "ü")
-        self.assertEqual(
-            check_and_tidy(NewPost("x", categories=given), 9).categories, ("news", "a b", "ü")
-        )
+        given = NewPost("x", categories=(" news ", "", "news", "a b", "ü"))
+        self.assertEqual(check_and_tidy(given, 9).categories, ("news", "a b", "ü"))
         many = tuple(map(str, range(21)))
         self.assertIn("has 21 categories; it may have 20", self.refusal("x", categories=many))
         self.assertIn("60 characters", self.refusal("x", categories=("c" * 61,)))
@@ -98,10 +80,8 @@ class RulesTests(SynchronousTestCase):
         )
         expected = (OutlineItem("a", items=(OutlineItem("", items=(OutlineItem("b"),)),)),)
         self.assertEqual(check_and_tidy(NewPost("x", items=given), 9).items, expected)
-        self.assertIn(
-            "the item 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx' has one character too many",
-            self.refusal("x", items=(OutlineItem("x" * 141),)),
-        )
+        said = self.refusal("x", items=(OutlineItem("x" * 141),))
+        self.assertIn(f"the item '{'x' * 30}' has one character too many", said)
 
     def test_the_deepest_and_the_largest_outline(self) -> None:
         deepest, largest = chain(MAX_DEPTH), tuple([OutlineItem("x")] * MAX_ITEMS)

@@ -62,10 +62,7 @@ class SniffingTests(SynchronousTestCase):
             (b"fLaC\x00", "audio/flac"),
             (b"\x00\x00\x00\x20ftypM4A ", "audio/mp4"),
             (b"\x00\x00\x00\x20ftypisom", "video/mp4"),
-            (
-                b"\x1aE\xdf\xa3\x01\x00\x00\x00\x00\x00\x00\x1fB\x86\x81\x01B\x82\x84webm",
-                "video/webm",
-            ),
+            (b"\x1aE\xdf\xa3\x01" + bytes(6) + b"\x1fB\x86\x81\x01B\x82\x84webm", "video/webm"),
             (b"%PDF-1.7\n", "application/pdf"),
         ):
             self.assertEqual(media_type(data), kind, data)
@@ -73,16 +70,9 @@ class SniffingTests(SynchronousTestCase):
 
     def test_what_could_be_active_is_unknown(self) -> None:
         for data in (
-            b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>",
-            b"<?xml version='1.0'?><svg/>",
-            b"<!DOCTYPE html><script>",
-            b"  <html>",
-            b"GIF<script>",
-            b"RIFF<html>",
-            b"#!/bin/sh",
-            b"\xff\xfe<\x00h\x00",
-            b"MZ",
-            b"",
+            *(b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"<?xml version='1.0'?><svg/>"),
+            *(b"<!DOCTYPE html><script>", b"  <html>", b"GIF<script>", b"RIFF<html>"),
+            *(b"#!/bin/sh", b"\xff\xfe<\x00h\x00", b"MZ", b""),
         ):
             self.assertEqual(media_type(data), UNKNOWN, data)
 
