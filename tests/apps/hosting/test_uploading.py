@@ -31,16 +31,9 @@ class PutTests(HostingTestCase):
         self.assertEqual(answer.status, 422)
 
     def test_who_does_not_say_who_it_is(self) -> None:
-        for headers in (
-            {"Authorization": ""},
-            {"Authorization": "Basic"},
-            {"Authorization": "Basic ====="},
-            {"Authorization": "Basic /w=="},
-            {"Authorization": "Bearer rsb_unknown"},
-            {"Authorization": "Digest x"},
-            basic(password="wrong"),
-            basic("nobody"),
-        ):
+        said = ("", "Basic", "Basic =====", "Basic /w==", "Bearer rsb_unknown", "Digest x")
+        wrong = ({"Authorization": each} for each in said)
+        for headers in (*wrong, basic(password="wrong"), basic("nobody")):
             for method in ("PUT", "DELETE"):
                 answer = self.house.ask(method, PATH, a_feed(), headers)
                 self.assertEqual(answer.status, 401, headers)

@@ -419,9 +419,8 @@ class PeoplePagesTests(SiteTestCase):
         self.assertIn("Hello <b>", article.text_content())
         self.assertEqual(article.xpath(".//a/@href"), ["/people/dave/1"])
         kinds = self.found("//head/link[@rel='alternate']/@type")
-        self.assertEqual(
-            kinds, [f"application/{kind}" for kind in ("rss+xml", "atom+xml", "feed+json")]
-        )
+        formats = ("rss+xml", "atom+xml", "feed+json")
+        self.assertEqual(kinds, [f"application/{each}" for each in formats])
         urls = self.found("//head/link[@rel='alternate']/@href")
         files = ("rss.xml", "atom.xml", "feed.json")
         self.assertEqual(urls, [f"{BROKER}/people/dave/{file}" for file in files])
