@@ -63,9 +63,8 @@ class MissingHours:
         :returns: the first and the last hour that are missing now; None if none are.
         :raises Unavailable: their pings cannot be stored.
         """
-        self._first_missing = (
-            first if self._first_missing is None else min(first, self._first_missing)
-        )
+        if self._first_missing is None or first < self._first_missing:
+            self._first_missing = first
         first = self._give_up_old(first, last)
         for hour in self._hours_to_read(first, last):
             if self._clock.seconds() < self._not_before:
@@ -130,7 +129,7 @@ class MissingHours:
         reply = await self._documents.get(url, {}, may_be_missing=True)
         if reply.status in (404, 410):
             return self._clock.wall_seconds() - end >= EMPTY_AFTER
-        await self._documents.take_in(await self._documents.understand(reply, made_at=end))
+        await self._documents.take_in(reply, made_at=end)
         return True
 
     def _record_failure(self, hour: int, error: CannotRead) -> None:

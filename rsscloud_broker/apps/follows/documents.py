@@ -8,7 +8,7 @@ ping, and two readings may differ by a minute.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 import attrs
@@ -27,7 +27,7 @@ from rsscloud_broker.interfaces import (
     OutboundRequest,
     Parsing,
 )
-from rsscloud_broker.model import Ping, host_of
+from rsscloud_broker.model import host_of
 from rsscloud_broker.util.backoff import backoff
 from rsscloud_broker.wire.change_list_reader import ReadList, read_list
 from rsscloud_broker.wire.http_dates import http_date, retry_after
@@ -41,7 +41,6 @@ LONGEST_PAUSE, JITTER = 3600.0, 0.1
 
 #: How many characters of a fault are logged: strangers cause them.
 MAX_FAULT: Final = 200
-
 
 #: By how many seconds the times of one ping may differ between two readings: if the list says the
 #: times exactly; and, added to the unit of its ages (``_UNITS``), if it does not.
@@ -81,43 +80,6 @@ def pause_after(failures: int, first: float, asked: float | None) -> float:
     :param asked: how many seconds the server asked to wait; None if it did not ask.
     """
     return max(backoff(first, failures - 1, LONGEST_PAUSE), asked or 0.0)
-
-
-@frozen
-class Understood:
-    """A document that was read, and what is new in it.
-
-    :ivar new: the pings with exact times that the last reading of the list had not.
-    :ivar rough: the pings with rough times that may be new.
-    :ivar keys: hashes of all pings with exact times, by which the next reading recognises these.
-    """
-
-    found: ReadList
-    new: Sequence[Ping]
-    rough: Sequence[Ping]
-    keys: frozenset[int]
-
-
-def _find_new_pings(
-    found: ReadList, seen: frozenset[int], complete_until: float | None
-) -> Understood:
-    """Find the pings in a document that the last reading of the same list had not.
-
-    :param seen: hashes of the pings with exact times that it had.
-    :param complete_until: the time until which its pings were taken in; None to take all for new.
-    """
-    # Pings without exact times are taken for new if they are not older than ten minutes before the
-    # last reading; or before this list was made, if the clock of its server was set back since.
-    since = 0.0 if complete_until is None else min(complete_until, found.made_at) - 600.0
-    keyed = {
-        hash((ping.name, ping.url, ping.rss_url, ping.received_at)): ping for ping in found.exact
-    }
-    return Understood(
-        found,
-        [ping for key, ping in keyed.items() if key not in seen],
-        [ping for ping in found.rough if ping.received_at >= since],
-        frozenset(keyed),
-    )
 
 
 class SourceDocuments:
@@ -166,23 +128,10 @@ class SourceDocuments:
             f"its server answered with status {reply.status}", retry_after(reply.headers)
         )
 
-    async def understand(
-        self,
-        reply: OutboundReply,
-        *,
-        made_at: float | None = None,
-        seen: frozenset[int] = frozenset(),
-        complete_until: float | None = None,
-    ) -> Understood:
-        """Read a document.
-
-        :param made_at: see ``read_list``.
-        :param seen: the keys of the last reading of the same list.
-        :param complete_until: the time until which its pings were taken in; None to take in all.
-        :raises CannotRead: it is not a change list.
-        """
+    async def _read(self, reply: OutboundReply, made_at: float | None) -> ReadList:
+        """Read a document; ``CannotRead`` if it is not a change list."""
         try:
-            found = await self._parts.parse(
+            return await self._parts.parse(
                 self._label,
                 read_list,
                 reply.body,
@@ -199,14 +148,35 @@ class SourceDocuments:
             )
         except DocumentFault as error:
             raise CannotRead(str(error)) from error
-        return _find_new_pings(found, seen, complete_until)
 
-    async def take_in(self, understood: Understood) -> None:
-        """Take in the new pings of a document, count them, and log the faults of the document.
+    async def take_in(
+        self,
+        reply: OutboundReply,
+        *,
+        made_at: float | None = None,
+        seen: frozenset[int] = frozenset(),
+        complete_until: float | None = None,
+    ) -> tuple[ReadList, frozenset[int]]:
+        """Read a document, take in its new pings, count them, and log its faults.
 
+        :param made_at: see ``read_list``.
+        :param seen: the keys of the last reading of the same list.
+        :param complete_until: the time until which its pings were taken in; None to take in all.
+        :returns: the document; and the keys of its pings with exact times, by which the next
+            reading recognises these.
+        :raises CannotRead: it is not a change list.
         :raises Unavailable: see ``IPingIntake.take_in``.
         """
-        found = understood.found
+        found = await self._read(reply, made_at)
+        keyed = {
+            hash((ping.name, ping.url, ping.rss_url, ping.received_at)): ping
+            for ping in found.exact
+        }
+        new = [ping for key, ping in keyed.items() if key not in seen]
+        # Pings without exact times are taken for new if they are not older than ten minutes before
+        # the last reading; or before this list was made, if the clock of its server was set back.
+        since = 0.0 if complete_until is None else min(complete_until, found.made_at) - 600.0
+        rough = [ping for ping in found.rough if ping.received_at >= since]
         # By how many seconds the time of a ping may differ between two readings if its list gives
         # an age alone.  Ages count from when the list was made; if nothing says when that was, it
         # may be a minute old.
@@ -214,13 +184,14 @@ class SourceDocuments:
         counts: Counter[str] = Counter(
             invalid=found.invalid, too_old=found.too_old, too_many=found.too_many
         )
-        for pings, precision in ((understood.new, EXACT), (understood.rough, tolerance)):
+        for pings, precision in ((new, EXACT), (rough, tolerance)):
             if pings:
                 taken = await self._parts.intake.take_in(pings, precision)
                 counts.update(attrs.asdict(taken))
         for outcome, count in counts.items():
             self._parts.counters.follows.labels(self._label, outcome).inc(count)
         self._log_faults(found)
+        return found, frozenset(keyed)
 
     def _log_faults(self, found: ReadList) -> None:
         """Log what is wrong with a document, once until it is right again."""

@@ -141,9 +141,7 @@ class FeedFollower:
         self._parts = parts
         self._clock = parts.clock
         self._follower: Follower | None = None
-        # What is wrong with the feed, as logged last; empty if nothing is.
-        self._logged_fault = ""
-        # What ``_work`` returned.
+        self._logged_fault = ""  # what is wrong with the feed, as logged last
         self._run: Deferred[None] | None = None
 
     @property

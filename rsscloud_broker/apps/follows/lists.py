@@ -4,8 +4,7 @@ A list covers a short time: five minutes or some hours.  If it was not read for 
 the two brokers was down, the pings in between are in the other broker's hourly archives.  The store
 keeps until when the list was read, and which hours are still missing, so a restart forgets nothing.
 
-``documents`` says how a document is read, and ``archives`` how the hours are
-completed.
+``documents`` says how a document is read, and ``archives`` how the hours are completed.
 """
 
 from __future__ import annotations
@@ -67,8 +66,8 @@ class ListFollower:
         self._label = host_of(source.url)
         self._documents = SourceDocuments(source, parts)
         self._missing_hours = MissingHours(source, self._documents, parts)
-        # The pings of the last read: see ``Understood.keys``.  And until when the list is complete
-        # here, which ``_state`` has too, but not after answers with 304.
+        # The keys of the pings of the last read: see ``SourceDocuments.take_in``.  And until when
+        # the list is complete here, which ``_state`` has too, but not after answers with 304.
         self._seen: frozenset[int] = frozenset()
         self._complete_until: float | None = None
         self._waits = Waiting(parts.clock)  # the pauses between reads, which ``hint`` ends
@@ -166,12 +165,9 @@ class ListFollower:
             self._parts.counters.follow_reads.labels(self._label, "unchanged").inc()
             self._note_unchanged(reply.headers)
             return
-        understood = await documents.understand(
+        found, self._seen = await documents.take_in(
             reply, seen=self._seen, complete_until=state.complete_until
         )
-        await documents.take_in(understood)
-        self._seen = understood.keys
-        found = understood.found
         missing = self._find_gap(found, SHORT_COVERS if source.is_short else LONG_COVERS)
         if missing is not None and source.is_short:
             missing = await self._narrow_gap(missing)
@@ -200,13 +196,12 @@ class ListFollower:
         :param missing: from when to when pings are missing.
         :returns: from when to when pings are missing now; None if none are.
         """
-        documents = self._documents
-        reply = await documents.get(self._source.longer, {}, may_be_missing=True)
+        reply = await self._documents.get(self._source.longer, {}, may_be_missing=True)
         if not reply.success:
             return missing
-        longer = await documents.understand(reply, complete_until=self._state.complete_until)
-        await documents.take_in(longer)
-        return self._find_gap(longer.found, LONG_COVERS)
+        until = self._state.complete_until
+        longer, _ = await self._documents.take_in(reply, complete_until=until)
+        return self._find_gap(longer, LONG_COVERS)
 
     def _find_gap(self, found: ReadList, covers: float) -> tuple[float, float] | None:
         """From when to when pings are missing; None if there is no gap since the last read.

@@ -30,7 +30,7 @@ from rsscloud_broker.client.websub import (
     PushedContent,
 )
 from rsscloud_broker.interfaces import IClock, IOutbound, Route
-from rsscloud_broker.util.clock import endless_call
+from rsscloud_broker.util.clock import call_off, endless_call
 from rsscloud_broker.web.hub_calls import callback_routes
 from rsscloud_broker.wire.websub import HubCall
 
@@ -40,7 +40,6 @@ PATH: Final = "/follows/"
 #: Seconds after which a hub that refused, or did not verify, is asked again; and between two looks
 #: for hubs that were found.
 ASK_AGAIN, LOOK = 3600.0, 5.0
-
 
 #: A list or a feed that is followed, and that a hub can push.
 Pushed: TypeAlias = ListFollower | FeedFollower
@@ -116,8 +115,7 @@ class HubSubscriptions:
             self._looking.stop()
         self._subscriber.stop()
         for each in self._hinters.values():
-            if each.next is not None and each.next.active():
-                each.next.cancel()
+            call_off(each.next)
 
     def _subscribe_at_hubs(self) -> None:
         """Subscribe at the hubs that are known by now, unless that was done already."""
