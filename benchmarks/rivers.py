@@ -88,8 +88,7 @@ def _readers(data: Data, feed: str, count: int) -> list[str]:
             secret = new_secret()
             digest = digest_of(secret)
             add_session(connection, account.id, "", digest, now, now + _DAY, "", "", b"", 10)
-            keys = f"key{number}", f"secret{number}"
-            add_and_follow(connection, account.id, [(feed, "Posts", *keys)], now, 500)
+            add_and_follow(connection, account.id, {feed: "Posts"}, now, 500)
             cookies.append(f"rsscloud-session={secret}")
     return cookies
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 from urllib.parse import urldefrag, urljoin
 
@@ -102,21 +103,14 @@ class Discovery:
         except DocumentFault as error:
             problem = error.reason
         for candidate in await self._candidate_urls(reply):
-            found = await self._find_or_none(candidate)
-            if found is not None:
-                return found
+            with suppress(OutboundError, DocumentFault):  # there is none, or no answer
+                reply = await self._get(candidate)
+                if reply.success:
+                    return await self._read_as_feed(candidate, reply)
         raise InvalidFeed(
             f"{url} is no feed ({problem}), and names none that can be read; "
             "give the address of the feed itself"
         )
-
-    async def _find_or_none(self, url: str) -> FoundFeed | None:
-        """The feed at a URL; None if there is none, or no answer."""
-        try:
-            reply = await self._get(url)
-            return await self._read_as_feed(url, reply) if reply.success else None
-        except (OutboundError, DocumentFault):
-            return None
 
     async def _get(self, url: str) -> OutboundReply:
         return await self._web.request(
@@ -136,22 +130,15 @@ class Discovery:
 
     async def _candidate_urls(self, reply: OutboundReply) -> Sequence[str]:
         """The URLs at which the feed of a page may be, the likeliest first."""
-        named = _header_alternates(reply)
-        try:
+        linked = links.parse_or_empty(reply.headers.get("link", ""))
+        named = [web_url(each, reply.url) for each in links.targets(linked, "alternate")][:3]
+        with suppress(DocumentFault):  # the usual paths are left
             page = reply.body[:_HEAD_BYTES]
             named += await self._parse(host_of(reply.url), feeds_in_page, page, reply.url)
-        except DocumentFault:
-            pass  # the usual paths are left
         usual = [urljoin(reply.url, path) for path in USUAL_PATHS]
         known = {normal_form(reply.url)}
         found = (normal_form(urldefrag(url).url) for url in (*named, *usual) if url)
         return [url for url in dict.fromkeys(found) if url not in known][:MAX_TRIES]
-
-
-def _header_alternates(reply: OutboundReply) -> list[str]:
-    """The first three alternates that the Link header names; an empty URL for an unusable one."""
-    found = links.parse_or_empty(reply.headers.get("link", ""))
-    return [web_url(target, reply.url) for target in links.targets(found, "alternate")][:3]
 
 
 def feeds_in_page(page: bytes, url: str) -> list[str]:

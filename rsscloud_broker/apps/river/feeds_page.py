@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
@@ -190,18 +191,12 @@ class FeedsPage:
 
 def _with_moments(text: str, now: float) -> list[Flattenable]:
     """A sentence in which times are said as people say them: "in 3 days"."""
-    parts: list[Flattenable] = []
-    for number, part in enumerate(_TIME.split(text)):  # every second one is a time
-        parts.append(_moment(part, now) if number % 2 else part)
+    parts: list[Flattenable] = [*_TIME.split(text)]
+    for number, part in enumerate(_TIME.split(text)):
+        if number % 2:  # it is a time
+            with suppress(ValueError):  # a hub or a server wrote another one
+                parts[number] = moment(datetime.fromisoformat(part).timestamp(), now)
     return parts
-
-
-def _moment(text: str, now: float) -> Flattenable:
-    """A time of a status as people say it; the text itself if it is no valid time."""
-    try:
-        return moment(datetime.fromisoformat(text).timestamp(), now)
-    except ValueError:  # a hub or a server wrote it
-        return text
 
 
 def _import_in_words(imported: ImportedFeeds) -> str:

@@ -13,7 +13,7 @@ import msgspec
 from attrs import asdict, fields
 from sqlalchemy import Connection, Row, delete, exists, func, insert, select, union, update
 
-from rsscloud_broker.apps.river.model import FeedRecord, Offer
+from rsscloud_broker.apps.river.model import FeedRecord, Offer, new_keys
 from rsscloud_broker.apps.river.schema import feed, follow, reader
 from rsscloud_broker.database.columns import (
     insert_missing,
@@ -42,17 +42,14 @@ def feed_by_url(conn: Connection, url: str) -> FeedRecord | None:
     return _select_feed(conn, feed.c.url == url)
 
 
-def add_feed(
-    conn: Connection, url: str, key: str, secret: str, now: float, values: Mapping[str, Any]
-) -> FeedRecord:
+def add_feed(conn: Connection, url: str, now: float, values: Mapping[str, Any]) -> FeedRecord:
     """Store a feed, which becomes due at once; or return the one that is stored with this URL.
 
-    :param key, secret: for its callbacks, if it is new: see ``model.new_keys``.
     :param values: what is known of it, as for ``change_feed``.
     """
     found = feed_by_url(conn, url)
     if found is None:
-        first = {"url": url, "key": key, "secret": secret, "read_due_at": to_micros(now)}
+        first = {"url": url, **new_keys(), "read_due_at": to_micros(now)}
         conn.execute(insert(feed).values(first | _columns(values)))
         found = feed_by_url(conn, url)
         assert found is not None
@@ -102,10 +99,8 @@ def due_feeds(conn: Connection, now: float, furthest: float, limit: int) -> list
             for is_due in (column <= now, column > furthest)
         )
     )
-    found = select(*_COLUMNS).where(feed.c.id.in_(due))
-    return [
-        _record_of_row(row) for row in conn.execute(found.order_by(feed.c.read_due_at).limit(limit))
-    ]
+    found = select(*_COLUMNS).where(feed.c.id.in_(due)).order_by(feed.c.read_due_at).limit(limit)
+    return [_record_of_row(row) for row in conn.execute(found)]
 
 
 def abandoned_feeds(conn: Connection, limit: int) -> list[FeedRecord]:
@@ -139,25 +134,21 @@ def follow_feed(
 
 
 def add_and_follow(
-    conn: Connection,
-    account_id: int,
-    feeds: Iterable[tuple[str, str, str, str]],
-    now: float,
-    most: int,
+    conn: Connection, account_id: int, feeds: Mapping[str, str], now: float, most: int
 ) -> list[bool | None]:
     """Have an account follow several feeds, which are read later.
 
-    :param feeds: of each its URL and its title; and, should it be new, a key and a secret.
+    :param feeds: the titles of the feeds by their URLs.
     :param most: how many feeds the account may follow.
     :returns: of each what ``follow_feed`` returns.
     """
     results: list[bool | None] = []
-    for url, title, key, secret in feeds:
+    for url, title in feeds.items():
         # An account that is full gets no new feed, since nobody would follow it.
         if number_of_feeds(conn, account_id) >= most and feed_by_url(conn, url) is None:
             results.append(None)
             continue
-        added = add_feed(conn, url, key, secret, now, {"title": title})
+        added = add_feed(conn, url, now, {"title": title})
         results.append(follow_feed(conn, account_id, added.id, now, most))
     return results
 

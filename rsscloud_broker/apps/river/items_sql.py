@@ -87,9 +87,8 @@ def store_document(
     entries = document.entries[:ITEMS_PER_FEED]
     # Oldest first, so that newer items get greater ids.  What is only pushed is not known to be
     # in the feed, and may be deleted.
-    rows = [
-        _columns_of(feed_id, entry, way, turn - (not whole), now) for entry in reversed(entries)
-    ]
+    last = turn if whole else turn - 1
+    rows = [_columns_of(feed_id, entry, way, last, now) for entry in reversed(entries)]
     known = _find_known(conn, feed_id, [row["guid_digest"] for row in rows])
     fresh = [row for row in rows if row["guid_digest"] not in known]
     if before.turn and len(entries) == ITEMS_PER_FEED:
@@ -166,16 +165,14 @@ def items_before(conn: Connection, account_id: int, before: int | None, limit: i
     :param before: only items with a smaller id; None at first.
     """
     edge = _LAST if before is None else before
-    return list(
-        map(_item_of_row, conn.execute(_next_items(account_id, edge, limit, forwards=False)))
-    )
+    rows = conn.execute(_next_items(account_id, edge, limit, forwards=False))
+    return list(map(_item_of_row, rows))
 
 
 def items_after(conn: Connection, account_id: int, after: int, limit: int) -> list[Item]:
     """The oldest items with a greater id, oldest first."""
-    return list(
-        map(_item_of_row, conn.execute(_next_items(account_id, after, limit, forwards=True)))
-    )
+    rows = conn.execute(_next_items(account_id, after, limit, forwards=True))
+    return list(map(_item_of_row, rows))
 
 
 #: No item has an id as large as this.
@@ -225,9 +222,8 @@ def arrivals(
     wanted = select(item).where(item.c.id > after, item.c.id <= until).order_by(item.c.id)
     if account_id is not None:
         wanted = _next_items(account_id, after, limit, forwards=True)
-    found = [
-        each for row in conn.execute(wanted.limit(limit)) if (each := _item_of_row(row)).id <= until
-    ]
+    rows = conn.execute(wanted.limit(limit))
+    found = [each for each in map(_item_of_row, rows) if each.id <= until]
     feeds = {each.feed_id for each in found}
     titles = {
         row.id: (row.title or row.url, row.link)

@@ -9,7 +9,6 @@ for everything else that arrives there, the broker reads the feed itself.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -25,6 +24,7 @@ from rsscloud_broker.client.web import ClientError, Web
 from rsscloud_broker.client.websub import LONGEST_LEASE, PushedContent, ask_for_topic, lease_of
 from rsscloud_broker.errors import DocumentFault, Refused, TooMany
 from rsscloud_broker.interfaces import AppParts
+from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.wire import websub
 from rsscloud_broker.wire.text import clean
@@ -52,8 +52,9 @@ class Pushing:
         self._parts = parts
         self._web = Web(parts.outbound)
         self._taking = 0  # how many pushed documents are being stored now
-        # The topics of feeds that are being left, by the keys of the feeds: see ``verify``.
-        self._leaving: OrderedDict[str, str] = OrderedDict()
+        # The topics of feeds that are being left, by the keys of the feeds, as long as hubs may
+        # have to verify that: see ``verify``.
+        self._leaving: BoundedDict[str, str] = BoundedDict(1000)
         intake.on_silent = self.give_up_silent
 
     async def tend(self, feed: FeedRecord) -> None:
@@ -152,9 +153,6 @@ class Pushing:
         if offer is None or offer.kind != "websub" or feed.pushes_until is None:
             return
         self._leaving[feed.key] = offer.topic
-        # How many feeds that are being left may have hubs that have not verified that.
-        if len(self._leaving) > 1000:
-            self._leaving.popitem(last=False)
         try:
             about = ("unsubscribe", offer.topic, self._callback(feed))
             await ask_for_topic(self._web, offer.url, *about)
@@ -168,7 +166,7 @@ class Pushing:
     async def verify(self, key: str, call: HubCall) -> bool:
         """Whether to confirm a hub's verification of intent; a denial is noted, and confirmed."""
         if call.mode == "unsubscribe":
-            return self._leaving.get(key) == call.topic
+            return self._leaving.get(key, "") == call.topic
         feed = await self._store.feed_by_key(key)
         offer = feed.current if feed is not None else None
         if feed is None or offer is None or offer.kind != "websub" or offer.topic != call.topic:

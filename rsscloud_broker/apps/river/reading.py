@@ -202,17 +202,15 @@ def _with_guids(entries: list[Item]) -> list[Item]:
     A link does not identify an entry if another one without an id has the same.
     """
     links = Counter(entry.link for entry in entries if not entry.guid)
-    return [_with_guid(each, each.link if links[each.link] == 1 else "") for each in entries]
-
-
-def _with_guid(entry: Item, link: str) -> Item:
-    """An entry with what identifies it; without an id of its own that is a link, if given."""
-    guid = entry.guid or link
-    if not guid:
-        files = " ".join(each.url for each in entry.enclosures)
-        text = f"{entry.title}\n{entry.text_html}\n{files}"
-        guid = f"sha256:{sha256(text.encode()).hexdigest()}"
-    return evolve(entry, guid=short_id(guid))
+    found: list[Item] = []
+    for entry in entries:
+        guid = entry.guid or (entry.link if links[entry.link] == 1 else "")
+        if not guid:
+            files = " ".join(each.url for each in entry.enclosures)
+            text = f"{entry.title}\n{entry.text_html}\n{files}"
+            guid = f"sha256:{sha256(text.encode()).hexdigest()}"
+        found.append(evolve(entry, guid=short_id(guid)))
+    return found
 
 
 def _text_member(holder: Any, name: str) -> str:
@@ -237,10 +235,8 @@ def _objects_in(holder: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]
 def _read_json_item(raw: Mapping[str, Any], url: str) -> Item:
     """An item of a JSON Feed, cleaned; members of a wrong type count as missing."""
     link = _text_member(raw, "url") or _text_member(raw, "external_url")
-    html, text = (
-        _text_member(raw, "content_html"),
-        _text_member(raw, "content_text") or _text_member(raw, "summary"),
-    )
+    html = _text_member(raw, "content_html")
+    text = _text_member(raw, "content_text") or _text_member(raw, "summary")
     number = raw.get("id")
     return Item(
         id=0,

@@ -98,7 +98,8 @@ def article(item: Item, is_new: bool = False) -> Tag:
     title: Any = strangers_text(item.title, _TITLE) if item.title.strip() else ""
     mark = tags.span("New: ", class_="away") if is_new else ""
     at = item.arrived_at if item.published_at is None else item.published_at
-    when = tags.time(_minute(at), datetime=iso_time(at))
+    minute = f"{datetime.fromtimestamp(int(at), UTC):%Y-%m-%d %H:%M}"
+    when = tags.time(minute, datetime=iso_time(at))
     if title:
         title = tags.h3(mark, linked(item.link, title) if is_web(item.link) else title)
         mark = ""
@@ -193,20 +194,15 @@ def _size(size: int | None) -> str:
     return f"{size} bytes" if size else ""
 
 
-def _minute(at: float) -> str:
-    """A time to the minute: "2026-11-21 02:30"."""
-    return datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%d %H:%M")
-
-
 def event(arrival: Arrival) -> bytes:
     """The event that tells a browser of a new item: at most ``MAX_EVENT`` bytes.
 
     If an item is too large, its event has the beginning of its text, and a link to the rest.
     """
     made = _encode_event(arrival, article(arrival.item, is_new=True))
-    return (
-        made if len(made) <= MAX_EVENT else _encode_event(arrival, _shortened_article(arrival.item))
-    )
+    if len(made) <= MAX_EVENT:
+        return made
+    return _encode_event(arrival, _shortened_article(arrival.item))
 
 
 def _encode_event(arrival: Arrival, made: Tag) -> bytes:

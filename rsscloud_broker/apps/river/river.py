@@ -7,12 +7,11 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from attrs import evolve
 from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as TimedOut
 from twisted.logger import Logger
 
-from rsscloud_broker.apps.river.discovery import FoundFeed, typed_url
+from rsscloud_broker.apps.river.discovery import typed_url
 from rsscloud_broker.apps.river.intake import RiverIntake
 from rsscloud_broker.apps.river.model import (
     Feed,
@@ -21,7 +20,6 @@ from rsscloud_broker.apps.river.model import (
     ImportedFeeds,
     InvalidFeed,
     Item,
-    new_keys,
 )
 from rsscloud_broker.apps.river.opml import FeedList, read_list
 from rsscloud_broker.apps.river.options import RiverOptions
@@ -76,15 +74,36 @@ class River:
     async def feeds(self, account_id: int) -> list[Feed]:
         """The feeds that an account follows, in the order of their titles."""
         found = await self.store.followed_feeds(account_id)
-        feeds = [
-            evolve(self._view_of(record, added_at), is_muted=is_muted)
-            for record, added_at, is_muted in found
-        ]
+        feeds = [self._view_of(record, at, is_muted=is_muted) for record, at, is_muted in found]
         return sorted(feeds, key=lambda feed: (feed.title.casefold(), feed.id))
 
-    def _view_of(self, record: FeedRecord, added_at: float) -> Feed:
-        now = self._parts.clock.wall_seconds()
-        return feed_view(record, added_at, now, own=self._intake.is_own(record))
+    def _view_of(self, record: FeedRecord, added_at: float, **more: bool) -> Feed:
+        """A feed as somebody who follows it sees it.
+
+        :param more: what the feed is for that account: ``is_muted``, ``is_new``.
+        """
+        offer, is_own = record.current, self._intake.is_own(record)
+        how: How = "polled"
+        if is_own:
+            how = "own"
+        elif offer is not None and record.is_pushed(self._parts.clock.wall_seconds()):
+            how = offer.kind
+        return Feed(
+            id=record.id,
+            url=record.url,
+            title=record.title or record.url,
+            link=record.link,
+            how=how,
+            hub=offer.url if offer is not None and not is_own else "",
+            renew_at=record.push_due_at if how in {"websub", "rsscloud"} else None,
+            verified_at=record.verified_at,
+            pushed=record.pushed,
+            found_by_poll=record.found_by_poll,
+            status=_status_in_words(record, how),
+            added_at=added_at,
+            is_waiting=record.reads_until is None and not record.problem,
+            **more,
+        )
 
     async def subscribe(self, caller: Caller, url: str, source: str) -> Feed:
         """Follow the feed at a URL, or the feed of the page at a URL.
@@ -108,7 +127,7 @@ class River:
         else:
             is_new = await self._follow(account_id, record)
         await self._tending.wake_tending_node()
-        return evolve(self._view_of(record, self._parts.clock.wall_seconds()), is_new=is_new)
+        return self._view_of(record, self._parts.clock.wall_seconds(), is_new=is_new)
 
     async def _find_and_follow(
         self, caller: Caller, url: str, source: str
@@ -128,7 +147,9 @@ class River:
             raise InvalidFeed(
                 f"{url} cannot be read: {error}; look whether the address is right"
             ) from error
-        record = await self._add(found)
+        now = self._parts.clock.wall_seconds()
+        later = {"is_found": True, "read_due_at": now + HOUR}  # it is tended now
+        record = await self.store.add_feed(found.url, now, later)
         is_new = await self._follow(caller.account.id, record)
         if record.reads_until is not None:
             return record, is_new  # the broker reads it already, for others
@@ -147,13 +168,6 @@ class River:
         name, feed = caller.name, record.url
         self.log.info("{name} follows {feed}, from {source}.", name=name, feed=feed, source=source)
         return record, is_new
-
-    async def _add(self, found: FoundFeed) -> FeedRecord:
-        """Store a feed.  The river tends it only later, since somebody does so now."""
-        now = self._parts.clock.wall_seconds()
-        keys = new_keys()
-        later = {"is_found": True, "read_due_at": now + HOUR}
-        return await self.store.add_feed(found.url, keys["key"], keys["secret"], now, later)
 
     async def _undo_follow(self, caller: Caller, record: FeedRecord) -> None:
         """Undo that a caller has begun to follow a feed that cannot be read; and remove the feed.
@@ -234,25 +248,21 @@ class River:
         return imported
 
     async def _follow_all(self, caller: Caller, named: FeedList) -> ImportedFeeds:
-        """Follow the feeds of a list; those that are not stored yet get new keys."""
+        """Follow the feeds of a list."""
         failed = [(url, "lists that a list includes are not read") for url in named.included]
-        wanted: dict[str, tuple[str, str, str, str]] = {}
+        wanted: dict[str, str] = {}
         for written, title in named.feeds.items():
             try:
-                url = typed_url(written)
+                wanted.setdefault(typed_url(written), title)
             except InvalidFeed as error:
                 failed.append((written[:200], str(error)))
-                continue
-            keys = new_keys()
-            wanted.setdefault(url, (url, title, keys["key"], keys["secret"]))
         now = self._parts.clock.wall_seconds()
-        rows = list(wanted.values())
         # For each feed True if it is followed newly, False if it was before, None if it is one too
         # many.
-        results = await self.store.add_and_follow(caller.account.id, rows, now, self._most)
+        results = await self.store.add_and_follow(caller.account.id, wanted, now, self._most)
         full = str(self._too_many_feeds())
         failed += [
-            (row[0], full) for row, result in zip(rows, results, strict=True) if result is None
+            (url, full) for url, result in zip(wanted, results, strict=True) if result is None
         ]
         # A list may have thousands of failures; enough are listed to see what is wrong.
         return ImportedFeeds(sum(map(bool, results)), tuple(failed[:100]))
@@ -329,34 +339,6 @@ class _RequestLimits:
 _WORDS: Final = {"websub": ("hub", "subscription"), "rsscloud": ("cloud", "registration")}
 
 
-def feed_view(record: FeedRecord, added_at: float, now: float, *, own: bool) -> Feed:
-    """A feed as somebody who follows it sees it.
-
-    :param own: whether this broker serves it, or is its hub or its cloud.
-    """
-    offer = record.current
-    how: How = "polled"
-    if own:
-        how = "own"
-    elif offer is not None and record.is_pushed(now):
-        how = offer.kind
-    return Feed(
-        id=record.id,
-        url=record.url,
-        title=record.title or record.url,
-        link=record.link,
-        how=how,
-        hub=offer.url if offer is not None and not own else "",
-        renew_at=record.push_due_at if how in {"websub", "rsscloud"} else None,
-        verified_at=record.verified_at,
-        pushed=record.pushed,
-        found_by_poll=record.found_by_poll,
-        status=_status_in_words(record, how),
-        added_at=added_at,
-        is_waiting=record.reads_until is None and not record.problem,
-    )
-
-
 def _status_in_words(record: FeedRecord, how: How) -> str:
     """All that is known of how a feed is read, in a sentence."""
     if record.reads_until is None and record.problem:
@@ -377,7 +359,7 @@ def _how_in_words(record: FeedRecord, how: How) -> str:
         return "polled, since it names no hub and no cloud"
     kind, asked = _WORDS[offer.kind]
     name = f"the {kind} {offer.url}"
-    due = f"{iso_time(record.push_due_at)}" if record.push_due_at is not None else "not planned"
+    due = iso_time(record.push_due_at) if record.push_due_at is not None else "not planned"
     problem = record.push_problem
     if how != "polled":
         failed = f"the last renewal failed: {problem}" if problem else ""

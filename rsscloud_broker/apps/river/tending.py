@@ -10,7 +10,6 @@ If several nodes share a database, one of them tends the feeds for all.
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import partial
 from typing import Final
 
 from twisted.application.service import MultiService
@@ -65,14 +64,14 @@ class Tending(MultiService):
         self._pushing = pushing
         self._discovery = Discovery(parts.web, parts.parse)
         self._parts = parts
-        self._clock = clock = parts.clock
-        self._hint = partial(parts.jobs.hint_at_job, JOB)
+        self._clock = parts.clock
         # The feeds that are being tended, by their ids.
         self._under_way: dict[int, Deferred[None]] = {}
-        looking = EachPeriod(clock, PERIOD, self.look, name="river", at_start=True)
-        sweeping = EachPeriod(clock, SWEEP, self.sweep, name="river's sweep", at_start=True)
-        for each in (looking, sweeping):
-            each.setServiceParent(self)
+        for name, period, job in (
+            ("river", PERIOD, self.look),
+            ("river's sweep", SWEEP, self.sweep),
+        ):
+            EachPeriod(self._clock, period, job, name=name, at_start=True).setServiceParent(self)
 
     def stopService(self) -> Deferred[None] | None:
         """Stop; what was under way is due again after the next start."""
@@ -105,7 +104,7 @@ class Tending(MultiService):
             self.wake()
         else:
             with suppress(Unavailable):
-                await self._hint()
+                await self._parts.jobs.hint_at_job(JOB)
 
     async def _look_now(self) -> None:
         """Look for feeds that are due; if the database cannot be used, only log that."""

@@ -8,7 +8,7 @@ few attributes that matter.  HTML that is not escaped becomes escaped HTML.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from hashlib import sha256
 from html import escape
 from typing import Final
@@ -34,16 +34,14 @@ MAX_CHILDREN, MAX_ID = 100, 1000
 #: How deep sub-items are read, how many of one item, and how much their HTML weighs.
 MAX_DEPTH, MAX_NUMBER, MAX_WEIGHT = 20, 500, 100_000
 
-_TEXTS: Final = frozenset(
-    {
-        *("description", "summary", "abstract", "content", "encoded", "body", "fullitem", "div"),
-        *("subtitle", "tagline", "info"),
-    }
+_TEXTS: Final = (
+    *("description", "summary", "abstract", "content", "encoded", "body", "fullitem", "div"),
+    *("subtitle", "tagline", "info"),
 )
-_DATES: Final = frozenset(
-    {"pubdate", "published", "issued", "created", "updated", "modified", "date", "available"}
+_DATES: Final = (
+    *("pubdate", "published", "issued", "created", "updated", "modified", "date", "available"),
 )
-_IDS: Final = frozenset({"id", "guid"})
+_IDS: Final = ("id", "guid")
 #: Titles are longer than what is shown of them, as they may have HTML in them.
 _LENGTHS: Final = {
     **dict.fromkeys(_TEXTS, MAX_HTML),
@@ -193,26 +191,19 @@ class _SubItemReader:
         self._left_weight = MAX_WEIGHT
 
     def read_below(self, element: etree._Element, depth: int = 1) -> tuple[SubItem, ...]:
-        """The sub-items directly below an element, with all below them."""
-        if depth > MAX_DEPTH:
-            return ()
-        return tuple(self._read_each(element, depth))
-
-    def _read_each(self, element: etree._Element, depth: int) -> Iterator[SubItem]:
-        """The sub-items directly below an element, one by one, while there is room."""
-        for child in _sub_items(element):
+        """The sub-items directly below an element, with all below them, while there is room."""
+        found: list[SubItem] = []
+        for child in _sub_items(element) if depth <= MAX_DEPTH else ():
             if self._left == 0 or self._left_weight <= 0:
-                return
+                break
             self._left -= 1
             texts = {xml.local_name(each): each.text or "" for each in reversed(child)}
             html = safe_html(texts.get("description", ""), self._base)
             self._left_weight -= weight(html)
-            yield SubItem(
-                plain(texts.get("title", "")),
-                html,
-                web_url(texts["link"], self._base) if texts.get("link") else "",
-                self.read_below(child, depth + 1),
-            )
+            link = web_url(texts["link"], self._base) if texts.get("link") else ""
+            below = self.read_below(child, depth + 1)
+            found.append(SubItem(plain(texts.get("title", "")), html, link, below))
+        return tuple(found)
 
 
 def take_out_sub_items(element: etree._Element, base: str) -> tuple[SubItem, ...]:

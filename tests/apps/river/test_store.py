@@ -20,7 +20,6 @@ from rsscloud_broker.apps.river.model import (
     Offer,
     ReadDocument,
     SubItem,
-    new_keys,
 )
 from rsscloud_broker.apps.river.schema import TABLES, item
 from rsscloud_broker.apps.river.store import RiverStore
@@ -69,8 +68,7 @@ class SQLiteTests(TestCase):
         return account.id
 
     async def add(self, url: str = "http://blog.example/rss.xml") -> FeedRecord:
-        keys = new_keys()
-        feed = await self.store.add_feed(url, keys["key"], keys["secret"], NOW, {"title": "T"})
+        feed = await self.store.add_feed(url, NOW, {"title": "T"})
         assert isinstance(feed, FeedRecord)
         return feed
 
@@ -182,11 +180,12 @@ class SQLiteTests(TestCase):
         await self.keep(feed, Item(0, 0, "new", ""))
         items = await self.store.items(account, None, 10)
         self.assertEqual([item.guid for item in items], ["new", "0", "1"])
-        rows = [(f"http://x{n}.example/", "", *new_keys().values()) for n in range(4)]
-        results = await self.store.add_and_follow(account, rows, NOW, MOST)
+        first, *more = (f"http://x{n}.example/" for n in range(4))
+        feeds = dict.fromkeys((first, *more), "")
+        results = await self.store.add_and_follow(account, feeds, NOW, MOST)
         self.assertEqual(results, [True, True, None, None])
-        self.assertIsNone(await self.store.feed_by_url(rows[2][0]))
-        self.assertEqual(await self.store.add_and_follow(account, rows[:1], NOW, MOST), [False])
+        self.assertIsNone(await self.store.feed_by_url(more[1]))
+        self.assertEqual(await self.store.add_and_follow(account, {first: ""}, NOW, MOST), [False])
 
     async def test_an_old_item_is_no_new_one_because_a_newer_one_was_removed(self) -> None:
         """A feed with more items than are kept: one of them gets the place of another."""

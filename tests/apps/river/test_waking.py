@@ -84,7 +84,6 @@ class WakingTests(SynchronousTestCase):
             raise Unavailable("the server is down")
 
         self.patch(self.jobs, "hint_at_job", fail)
-        self.patch(self.house.tending, "_hint", lambda: fail("river"))
         self.import_feed()
         self.assertEqual(
             len(self.house.result(self.house.river.feeds(self.house.dave.account.id))), 1
