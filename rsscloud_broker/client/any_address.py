@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn
 
 from attrs import define, evolve, frozen
 from hyperlink import EncodedURL
@@ -43,8 +43,6 @@ from rsscloud_broker.interfaces import IClock, IOutbound, OutboundReply, Outboun
 from rsscloud_broker.outbound.bodies import too_large
 from rsscloud_broker.outbound.decoding import content_coding, decoded
 from rsscloud_broker.wire.codings import ACCEPTED
-
-T = TypeVar("T")
 
 _PEM: Final = re.compile(
     rb"-----BEGIN CERTIFICATE-----\s.*?-----END CERTIFICATE-----", flags=re.DOTALL
@@ -132,7 +130,7 @@ class AnyAddress:
             hops.append((reply.status, target))
             request = evolve(request, url=target)
 
-    async def _wait_in_time(self, exchange: Coroutine[Any, Any, T]) -> T:
+    async def _wait_in_time(self, exchange: Coroutine[Any, Any, OutboundReply]) -> OutboundReply:
         """Wait for an exchange until the deadline.
 
         :raises OutboundError: the exchange failed, or the deadline has passed.

@@ -63,11 +63,20 @@ def judge(fetches: Fetches) -> Judgement:
         return Judgement((*found, Finding("wrong", "feed", text)))
     found.append(Finding("good", "feed", f"It is {_describe_feed(facts)}."))
     found += [Finding("wrong", "feed", f"{problem}.") for problem in facts.problems]
-    in_headers, problems = _read_header_links(last)
-    found += [*problems, *_judge_links(facts, last, links.targets(in_headers, "self"))]
+    in_headers: list[links.WebLink] = []
+    try:
+        in_headers = links.parse(last.headers.get("link", ""))
+    except links.MalformedLink as error:
+        found.append(Finding("wrong", "Link", f"Nobody can use its Link header: {error}."))
+    found += _judge_links(facts, last, links.targets(in_headers, "self"))
+    # WebSub subscribers look at the headers first (WebSub, section 4).
     named = (*links.targets(in_headers, "hub"), *facts.hubs)
     hubs = tuple(dict.fromkeys(filter(None, (joined(last.url, hub) for hub in named))))
-    found += [*_find_unusable_hubs(last, named), *_judge_push(facts, hubs), *_judge_hints(facts)]
+    for hub in named:
+        if not joined(last.url, hub):
+            text = f"The hub {hub} is no URL, so nobody can subscribe there. Correct its address."
+            found.append(Finding("wrong", "hub", text))
+    found += [*_judge_push(facts, hubs), *_judge_hints(facts)]
     return Judgement(tuple(found), facts, hubs)
 
 
@@ -300,25 +309,6 @@ def _judge_links(
             " for one address do not reach subscribers of the other."
         )
         yield Finding("wrong", "self link", text)
-
-
-def _read_header_links(last: FeedAnswer) -> tuple[list[links.WebLink], list[Finding]]:
-    """The links in the Link headers of an answer, and what is wrong with these headers.
-
-    WebSub subscribers look there first (WebSub, section 4).
-    """
-    try:
-        return links.parse(last.headers.get("link", "")), []
-    except links.MalformedLink as error:
-        return [], [Finding("wrong", "Link", f"Nobody can use its Link header: {error}.")]
-
-
-def _find_unusable_hubs(last: FeedAnswer, hubs: Sequence[str]) -> Iterator[Finding]:
-    """The findings about hubs whose addresses, as they are written, are no URLs."""
-    for hub in hubs:
-        if not joined(last.url, hub):
-            text = f"The hub {hub} is no URL, so nobody can subscribe there. Correct its address."
-            yield Finding("wrong", "hub", text)
 
 
 def _judge_push(facts: FeedFacts, hubs: Sequence[str]) -> Iterator[Finding]:

@@ -165,11 +165,12 @@ def subscriber_findings(
     if judgement.facts is None:
         return
     topic, last = _topic_of(fetches), fetches.last
-    protocols = _protocols_of(judgement, broker)
+    # By these subscribers are notified, or register.
+    protocols = broker.protocols if broker else {one.protocol for one in judgement.facts.clouds}
     if protocols:
         text = (
-            f"Subscribers by rssCloud ({', '.join(protocols)}) get only the address {topic},"
-            " and fetch the feed themselves."
+            f"Subscribers by rssCloud ({', '.join(sorted(protocols))}) get only the address"
+            f" {topic}, and fetch the feed themselves."
         )
         yield Finding("good", "rssCloud subscribers", text)
     hub = f"{broker.url}{HUB_PATHS[0]}" if broker and broker.has_hub else ""
@@ -182,14 +183,6 @@ def subscriber_findings(
             f" Content-Type: {kind} and Link: {websub.link_header(hub, topic, '')}"
         )
         yield Finding("good", "WebSub subscribers", text)
-
-
-def _protocols_of(judgement: Judgement, broker: OwnBroker | None) -> list[str]:
-    """The protocols by which rssCloud subscribers of the feed are notified, or register."""
-    if broker is not None:
-        return sorted(broker.protocols)
-    assert judgement.facts is not None
-    return sorted({cloud.protocol for cloud in judgement.facts.clouds})
 
 
 def _topic_of(fetches: Fetches) -> str:

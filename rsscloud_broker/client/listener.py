@@ -73,17 +73,14 @@ class Listener(Resource):
         if len(body) > MAX_BODY_BYTES:
             return _refuse(request, 413, f"a notification has at most {MAX_BODY_BYTES} bytes")
         if b"url" in request.args:
-            return self._answer_form(request)
+            if not self._notify(decode(_argument(request, b"url"))):
+                return _refuse(request, 404, _UNKNOWN)
+            request.setHeader("Content-Type", "text/plain")
+            return b"Thanks for the update."
         request.setHeader("Content-Type", "text/xml; charset=utf-8")
         if request.getHeader("SOAPAction") is not None:
             return self._answer_soap(request, body)
         return self._answer_xmlrpc(body)
-
-    def _answer_form(self, request: Request) -> bytes:
-        if not self._notify(decode(_argument(request, b"url"))):
-            return _refuse(request, 404, _UNKNOWN)
-        request.setHeader("Content-Type", "text/plain")
-        return b"Thanks for the update."
 
     def _answer_xmlrpc(self, body: bytes) -> bytes:
         """Accept a call by XML-RPC; the answer is a fault if it is not acceptable."""

@@ -35,7 +35,6 @@ RENEW_AFTER: Final = 24 * 3600
 #: Seconds after which a renewal that failed is tried again.
 RETRY_AFTER: Final = 5 * 60
 
-
 _BY_FORM: Final = frozenset({"http-post", "https-post"})
 
 
@@ -53,11 +52,6 @@ class RegisteredCallback:
     path: str = "/notify"
     procedure: str = ""
     domain: str = ""
-
-    @property
-    def tested_by_notification(self) -> bool:
-        """Whether the cloud tests this callback with a notification instead of a challenge."""
-        return not self.domain or self.protocol not in _BY_FORM
 
 
 async def find_cloud(web: Web, feed_url: str) -> Cloud:
@@ -217,9 +211,9 @@ class Subscriber:
         """Register, and expect a test of the callback while the cloud has not answered."""
 
         def begin(callback: RegisteredCallback) -> None:
-            """Expect a test of this callback, if the cloud tests it by a notification."""
+            """Expect a test of this callback, if the cloud tests it without a challenge."""
             self._awaiting_test.discard(topic)
-            if callback.tested_by_notification:
+            if not callback.domain or callback.protocol not in _BY_FORM:
                 self._awaiting_test.add(topic)
 
         try:
