@@ -229,7 +229,8 @@ def _read_entry(element: etree._Element, base: str) -> Entry:
                 links.append(_read_link(child, base))
         elif tag == _CATEGORY:
             if len(categories) < MAX_PARTS:
-                categories.append(_read_category(child))
+                names = ("term", "scheme", "label")
+                categories.append(Category(*(child.get(name, "") for name in names)))
         else:
             first.setdefault(tag, child)
     title = _text_of(first, "title")
@@ -287,10 +288,6 @@ def _base_in(element: etree._Element, base: str) -> str:
     """
     own = element.get(_BASE, "")[:MAX_URL]
     return joined(base, own) or base if own else base
-
-
-def _read_category(element: etree._Element) -> Category:
-    return Category(element.get("term", ""), element.get("scheme", ""), element.get("label", ""))
 
 
 def _read_person(element: etree._Element) -> Person:

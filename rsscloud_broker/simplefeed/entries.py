@@ -251,11 +251,5 @@ def _without_empty(value: Person | Category) -> dict[str, str]:
 
 def _content(content: EntryContent) -> dict[str, str]:
     """A content as JSON has it: by the name of its form."""
-    match content.form:
-        case "text":
-            return {"type": content.type, "text": content.text}
-        case "xml":
-            return {"type": content.type, "xml": content.text}
-        case "src":
-            return {"type": content.type, "src": content.src}
-    return {"type": content.type, "base64": content.base64}
+    others = {"src": content.src, "base64": content.base64}
+    return {"type": content.type, content.form: others.get(content.form, content.text)}

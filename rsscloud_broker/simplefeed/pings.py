@@ -41,10 +41,8 @@ class NotAPing(ValueError):
 def entry_of(ping: Ping) -> Entry:
     """Write a ping as an entry with a new id."""
     links = [EntryLink(ping.url)]
-    links += [EntryLink(ping.rss_url, "related", title=FEED)] if ping.rss_url else []
-    links += (
-        [EntryLink(ping.changes_url, "related", title=CHANGED_PAGE)] if ping.changes_url else []
-    )
+    for url, title in ((ping.rss_url, FEED), (ping.changes_url, CHANGED_PAGE)):
+        links += [EntryLink(url, "related", title=title)] if url else []
     links += [EntryLink(broker, "via") for broker in ping.origin.split()]
     return Entry(
         ping.name,
@@ -62,11 +60,12 @@ def ping_of(entry: Entry, source: str) -> Ping:
     :param source: the URL that names the server of the feed; it becomes the end of the origin.
     :raises NotAPing: it has no link to a page, or a faulty one.
     """
-    url = _first_link(entry, "alternate")
-    if url is None:
+    url, feed, changed = (
+        next(_links(entry, *about), "")
+        for about in (("alternate",), ("related", FEED), ("related", CHANGED_PAGE))
+    )
+    if not url:
         raise NotAPing("the entry has no link to a page")
-    feed = _first_link(entry, "related", FEED) or ""
-    changed = _first_link(entry, "related", CHANGED_PAGE) or ""
     for each in filter(None, (url, feed, changed)):
         if fault := fault_of(each):
             raise NotAPing(fault)
@@ -86,12 +85,8 @@ def ping_of(entry: Entry, source: str) -> Ping:
     )
 
 
-def _first_link(entry: Entry, relation: str, title: str | None = None) -> str | None:
-    """The URL of the first link of a relation (and a title, if given); None if there is none."""
-    return next(_links(entry, relation, title), None)
-
-
 def _links(entry: Entry, relation: str, title: str | None = None) -> Iterator[str]:
+    """The URLs of the links of a relation; with a title, only of those that have it."""
     for link in entry.links:
         if link.rel == relation and title in (None, link.title):
             yield link.href

@@ -53,16 +53,19 @@ class TestFeedDoor(RoutesOnly):
         ]
         about = feed.about
         # What the template shows that never changes, by the names of its slots.
-        self._texts = {
+        self._texts: dict[str, Tag | str] = {
             "here": PAGE_PATH,
             "feed": about.url,
             "every": in_words(about.every),
-            "has_cloud": "yes" if about.cloud is not None else "",
-            "cloud": encode_cloud(about.cloud) if about.cloud is not None else "",
-            "registration": about.cloud.url if about.cloud is not None else "",
+            "has_cloud": "yes" if about.cloud else "",
+            "cloud": encode_cloud(about.cloud) if about.cloud else "",
+            "registration": about.cloud.url if about.cloud else "",
             "hub": about.hub,
-            "topic": _link_to_topic_page(about.url) if "topic_page" in parts.running else "",
+            "topic": "",
         }
+        if "topic_page" in parts.running:
+            page = f"/topic?url={quote(about.url, safe='')}"
+            self._texts["topic"] = tags.a("the page about this topic", href=page)
 
     def routes(self) -> Sequence[Route]:
         return self._routes
@@ -94,11 +97,6 @@ class TestFeedDoor(RoutesOnly):
             items=[_list_item(each) for each in self._feed.items] or tags.li("There is none yet."),
         )
         return Answer(page, headers={"cache-control": "no-cache" if viewer is None else "no-store"})
-
-
-def _link_to_topic_page(url: str) -> Tag:
-    """A link to the page about a topic."""
-    return tags.a("the page about this topic", href=f"/topic?url={quote(url, safe='')}")
 
 
 def _list_item(item: TestItem) -> Tag:
