@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.client import feed_doctor
-from rsscloud_broker.client.feed_doctor import (
-    AT_A_TIME,
-    FeedDoctor,
-    examine,
-)
+from rsscloud_broker.client.feed_doctor import AT_A_TIME, FeedDoctor, examine
 from rsscloud_broker.client.feed_push import OwnBroker
 from rsscloud_broker.client.feed_requests import make_ask
 from rsscloud_broker.errors import AddressRefused, OutboundError, OwnAddress, TooMany, Unavailable
 from rsscloud_broker.interfaces import FeedReport, OutboundReply
 from rsscloud_broker.interfaces.views import Kind
-from rsscloud_broker.testing import Clock, FakeOutbound
+from rsscloud_broker.testing import Clock, FakeOutbound, reply
 from rsscloud_broker.testing.parsing import parse_here
 from tests.e2e.servers import FEED
 
@@ -30,15 +23,10 @@ HUB = '<link xmlns="http://www.w3.org/2005/Atom" rel="hub" href="{}"/>'
 SELF = f'<link xmlns="http://www.w3.org/2005/Atom" rel="self" href="{HERE}"/>'
 
 
-def answer(status: int = 200, body: bytes = b"", **headers: str) -> OutboundReply:
-    named = {name.replace("_", "-").lower(): text for name, text in headers.items()}
-    return OutboundReply(status, named, body, "")
-
-
 class FeedDoctorTestCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = Clock()
-        self.outbound = FakeOutbound(otherwise=answer(404))
+        self.outbound = FakeOutbound(otherwise=reply(404))
         self.refused: dict[str, Exception] = {}
         self.admitted: list[tuple[str, str]] = []
         ask = make_ask(self.outbound, self.clock)
@@ -51,13 +39,11 @@ class FeedDoctorTestCase(SynchronousTestCase):
         return url
 
     def publish(self, *elements: str, **headers: str) -> None:
-        headers = {"Content_Type": "application/rss+xml", "ETag": '"1"', **headers}
+        headers = {"content_type": "application/rss+xml", "etag": '"1"', **headers}
         body = FEED % "".join(elements).encode()
-
-        def give(request: Any) -> OutboundReply:
-            return answer(304 if request.headers.get("if-none-match") else 200, body, **headers)
-
-        self.outbound.answers[HERE] = give
+        self.outbound.answers[HERE] = lambda request: reply(
+            304 if request.headers.get("if-none-match") else 200, body, **headers
+        )
 
     def begin(self, url: str = HERE, source: str = "192.0.2.1") -> Deferred[FeedReport]:
         return Deferred.fromCoroutine(self.doctor.examine(url, source))
@@ -73,6 +59,9 @@ class FeedDoctorTestCase(SynchronousTestCase):
 
     def assert_silent(self, kind: Kind, subject: str) -> None:
         self.assertNotIn(subject, [finding.subject for finding in self.report().of(kind)])
+
+    def refused_report(self, source: str) -> str:
+        return str(self.failureResultOf(self.begin(source=source), TooMany).value)
 
 
 class OwnTests(FeedDoctorTestCase):
@@ -95,7 +84,7 @@ class OwnTests(FeedDoctorTestCase):
 
     def test_another_port_or_scheme(self) -> None:
         """That may be another program on the same machine, so it is asked."""
-        for port, given in ((80, answer(301, Location="https://broker.example/")), (81, answer())):
+        for port, given in ((80, reply(301, location="https://broker.example/")), (81, reply())):
             url = f"http://broker.example{'' if port == 80 else f':{port}'}/RPC2"
             self.outbound.answers[url] = given
             self.publish(OWN_CLOUD.format("broker.example", port, "/RPC2", "x", "xml-rpc"))
@@ -139,15 +128,15 @@ class OthersTests(FeedDoctorTestCase):
 
     def test_they_answer(self) -> None:
         for status in (200, 202, 400, 405):
-            self.named(answer(status))
+            self.named(reply(status))
             self.assert_finding("good", "hub", "https://hub.example/", f"status {status}")
         self.assert_finding("missing", "this broker", "https://broker.example/websub as the hub")
 
     def test_what_is_wrong_with_them(self) -> None:
         for given, reason in (
-            (answer(404), "there is no hub at this address"),
-            (answer(503), "fails at present"),
-            (answer(301, Location="https://new.example/"), "a redirect to https://new.example/"),
+            (reply(404), "there is no hub at this address"),
+            (reply(503), "fails at present"),
+            (reply(301, location="https://new.example/"), "a redirect to https://new.example/"),
             (OutboundError("the name does not resolve"), "the name does not resolve"),
             (AddressRefused("the address 10.0.0.1 is not public"), "is not public"),
         ):
@@ -157,24 +146,22 @@ class OthersTests(FeedDoctorTestCase):
     def test_addresses_that_are_no_urls(self) -> None:
         self.publish(
             '<cloud domain="a:b" port="80" path="/" protocol="http-post"/>',
-            Link="<http://[>; rel=hub",
+            link="<http://[>; rel=hub",
         )
         self.assert_finding("wrong", "hub", "http://[ is no URL")
         self.assert_finding("wrong", "feed", "nobody can call the cloud 'http://[a:b]/'")
 
     def test_one_that_is_silent(self) -> None:
-        self.named(answer())
+        self.named(reply())
         self.outbound.answers["https://hub.example/"] = lambda _: Deferred()
         examining = self.begin()
         self.assertNoResult(examining)
         self.clock.advance(5.0)
-        (silent,) = [
-            each for each in self.successResultOf(examining).of("wrong") if each.subject == "hub"
-        ]
-        self.assertIn("no whole answer within 5 seconds", silent.text)
+        texts = {each.subject: each.text for each in self.successResultOf(examining).of("wrong")}
+        self.assertIn("no whole answer within 5 seconds", texts["hub"])
 
     def test_they_count_for_the_limits(self) -> None:
-        self.named(answer(200))
+        self.named(reply(200))
         self.refused["https://hub.example/"] = TooMany("too many fetches", 5)
         self.assert_finding("missing", "hub", "was not asked", "too many fetches")
         self.assertIn(("https://hub.example/", "192.0.2.1"), self.admitted)
@@ -183,22 +170,14 @@ class OthersTests(FeedDoctorTestCase):
     def test_redirects_count_for_the_limits(self) -> None:
         there, farther = "https://there.example/", "https://farther.example/"
         self.outbound.answers |= {
-            HERE: answer(302, Location=there),
-            there: answer(301, Location=farther),
+            HERE: reply(302, location=there),
+            there: reply(301, location=farther),
         }
         for error in (TooMany("too many fetches", 5), Unavailable("the disk is full")):
             self.refused[farther] = error
             self.assert_finding("missing", "redirect", farther, "was not followed", str(error))
             self.assertIn((there, "192.0.2.1"), self.admitted)
             self.assertNotIn(farther, [one.url for one in self.outbound.requests])
-
-    def test_five_redirects_are_followed(self) -> None:
-        self.outbound.answers[HERE] = answer(302, Location="https://hop.example/0")
-        for number in range(9):
-            location = f"https://hop.example/{number + 1}"
-            self.outbound.answers[f"https://hop.example/{number}"] = answer(302, Location=location)
-        self.assert_finding("wrong", "redirect", "too many redirects")
-        self.assertEqual(len(self.outbound.requests), 6)
 
     def test_a_limited_number_is_asked(self) -> None:
         self.publish(*(HUB.format(f"https://hub{n}.example/") for n in range(9)))
@@ -208,14 +187,14 @@ class OthersTests(FeedDoctorTestCase):
 
     def test_one_in_a_link_header(self) -> None:
         """WebSub subscribers look there first."""
-        self.outbound.answers["https://hub.example/"] = answer(202)
-        self.publish(Link='</other.xml>; rel="self", <https://hub.example/>; rel="hub"')
+        self.outbound.answers["https://hub.example/"] = reply(202)
+        self.publish(link='</other.xml>; rel="self", <https://hub.example/>; rel="hub"')
         self.assert_finding("good", "hub", "https://hub.example/ answers with status 202")
         self.assert_silent("missing", "hub")
         self.assert_finding("wrong", "self link", "/other.xml")
-        self.publish(SELF, Link='</other.xml>; rel="self"')
+        self.publish(SELF, link='</other.xml>; rel="self"')
         self.assert_finding("wrong", "self link", "make both the same")
-        self.publish(Link="nonsense")
+        self.publish(link="nonsense")
         self.assert_finding("wrong", "Link", "angle brackets")
 
 
@@ -233,28 +212,28 @@ class SubscribersTests(FeedDoctorTestCase):
         )
 
     def test_without_a_content_type(self) -> None:
-        self.publish(Content_Type="")
+        self.publish(content_type="")
         self.assert_finding("good", "WebSub subscribers", "application/octet-stream")
 
     def test_the_topic_after_a_move(self) -> None:
         self.publish()
         old, older = "https://site.example/old", "https://site.example/older"
-        self.outbound.answers[old] = answer(302, Location="/feed.xml")
-        self.outbound.answers[older] = answer(301, Location="/old")
+        self.outbound.answers[old] = reply(302, location="/feed.xml")
+        self.outbound.answers[older] = reply(301, location="/old")
         report = self.successResultOf(self.begin(older))
         (told,) = [one.text for one in report.findings if one.subject == "rssCloud subscribers"]
         self.assertIn(f"only the address {old},", told)
 
     def test_without_a_broker(self) -> None:
         """The command need not know any broker: then those that the feed names count."""
-        self.outbound.answers["https://hub.example/"] = answer(202)
+        self.outbound.answers["https://hub.example/"] = reply(202)
         self.publish(
             HUB.format("https://hub.example/"),
             OWN_CLOUD.format("cloud.example", 80, "/RPC2", "x", "xml-rpc"),
         )
         ask = make_ask(self.outbound, self.clock)
-        examining = Deferred.fromCoroutine(examine(ask, self.clock, HERE))
-        subjects = {one.subject: one.text for one in self.successResultOf(examining).findings}
+        report = self.successResultOf(examine(ask, self.clock, HERE))
+        subjects = {one.subject: one.text for one in report.findings}
         self.assertIn("by rssCloud (xml-rpc)", subjects["rssCloud subscribers"])
         self.assertIn("<https://hub.example/>", subjects["WebSub subscribers"])
         self.assertNotIn("this broker", subjects)
@@ -289,8 +268,7 @@ class LimitTests(FeedDoctorTestCase):
 
     def test_per_source(self) -> None:
         waiting = [self.begin() for _ in range(2)]
-        error = self.failureResultOf(self.begin(), TooMany).value
-        self.assertIn("for your address", str(error))
+        self.assertIn("for your address", self.refused_report("192.0.2.1"))
         self.begin(source="192.0.2.2")
         self.clock.advance(20.0)
         for each in waiting:
@@ -300,35 +278,27 @@ class LimitTests(FeedDoctorTestCase):
     def test_in_all(self) -> None:
         for number in range(AT_A_TIME):
             self.assertNoResult(self.begin(source=f"192.0.2.{number}"))
-        error = self.failureResultOf(self.begin(source="192.0.2.99"), TooMany).value
-        self.assertIn(f"{AT_A_TIME} feeds", str(error))
+        self.assertIn(f"{AT_A_TIME} feeds", self.refused_report("192.0.2.99"))
 
     def test_memory(self) -> None:
         """The answers of all examinations under way are counted together."""
         self.publish()
         self.patch(feed_doctor, "MAX_BYTES", len(FEED) * 2)
         waiting: Deferred[OutboundReply] = Deferred()
-        self.outbound.answers["https://site.example/large"] = answer(301, FEED, Location="/slow")
+        self.outbound.answers["https://site.example/large"] = reply(301, FEED, location="/slow")
         self.outbound.answers["https://site.example/slow"] = lambda _: waiting
         first = self.begin("https://site.example/large", "192.0.2.2")
         self.assert_finding("wrong", "answer", "no memory left for feeds")
-        waiting.callback(answer(404))
+        waiting.callback(reply(404))
         self.successResultOf(first)
         self.assert_silent("wrong", "answer")
 
-    def test_headers_of_requests(self) -> None:
-        headers: list[Mapping[str, str]] = []
-        self.publish()
-        self.report()
-        headers = [one.headers for one in self.outbound.requests]
-        self.assertEqual(headers, [{}, {"if-none-match": '"1"'}])
-
     def test_validators_that_cannot_be_sent_back(self) -> None:
-        self.publish(ETag='"\xa0"')
+        self.publish(etag='"\xa0"')
         self.assert_finding("wrong", "ETag", "cannot be sent back")
         self.assert_silent("missing", "ETag")
         self.assertEqual({len(one.headers) for one in self.outbound.requests}, {0})
         day = "Sat, 21 Nov 2015 07:28:00 GMT"
-        self.publish(ETag='"\xa0"', Last_Modified=day)
+        self.publish(etag='"\xa0"', last_modified=day)
         self.assert_finding("wrong", "ETag", "cannot be sent back")
         self.assertEqual(self.outbound.requests[-1].headers, {"if-modified-since": day})

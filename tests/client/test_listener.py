@@ -1,7 +1,6 @@
 from typing import Any
 from xmlrpc import client as xmlrpc_client
 
-from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.client.listener import MAX_BODY_BYTES, Listener
@@ -22,12 +21,10 @@ class ListenerTests(SynchronousTestCase):
         self.web = web_to(Listener({TOPIC}, self.heard.append))
 
     def get(self, query: str) -> OutboundReply:
-        getting = self.web.get(f"http://localhost/notify?{query}")
-        return self.successResultOf(Deferred.fromCoroutine(getting))
+        return self.successResultOf(self.web.get(f"http://localhost/notify?{query}"))
 
     def post(self, headers: dict[str, str], body: bytes) -> OutboundReply:
-        posting = self.web.post("http://localhost/notify", headers, body)
-        return self.successResultOf(Deferred.fromCoroutine(posting))
+        return self.successResultOf(self.web.post("http://localhost/notify", headers, body))
 
 
 class FormTests(ListenerTests):
@@ -55,17 +52,14 @@ class FormTests(ListenerTests):
             self.assertIn(b"by POST", reply.body)
         self.assertEqual(self.heard, [])
 
-    def test_a_notification(self) -> None:
-        reply = self.post(FORM, b"url=http%3A%2F%2Fexample.org%2Frss.xml")
-        self.assertEqual((reply.status, self.heard), (200, [TOPIC]))
-
-    def test_a_notification_of_something_else_is_refused(self) -> None:
-        reply = self.post(FORM, b"url=http%3A%2F%2Fexample.com%2F")
-        self.assertEqual((reply.status, self.heard), (404, []))
-
-    def test_too_large(self) -> None:
-        reply = self.post(FORM, b"url=" + b"x" * MAX_BODY_BYTES)
-        self.assertEqual((reply.status, self.heard), (413, []))
+    def test_notifications(self) -> None:
+        for body, status in (
+            (b"url=http%3A%2F%2Fexample.com%2F", 404),
+            (b"url=" + b"x" * MAX_BODY_BYTES, 413),
+            (b"url=http%3A%2F%2Fexample.org%2Frss.xml", 200),
+        ):
+            self.assertEqual(self.post(FORM, body).status, status)
+            self.assertEqual(self.heard, [TOPIC] if status == 200 else [])
 
 
 class XMLRPCTests(ListenerTests):
@@ -89,16 +83,13 @@ class XMLRPCTests(ListenerTests):
             ("rssCloud.notify", ([TOPIC],), "not subscribed"),
             ("rssCloud.notify", ("http://example.com/",), "not subscribed"),
         ):
-            with (
-                self.subTest(parameters),
-                self.assertRaisesRegex(xmlrpc_client.Fault, reason),
-            ):
+            with self.assertRaisesRegex(xmlrpc_client.Fault, reason):
                 self.call(method, *parameters)
         self.assertEqual(self.heard, [])
 
     def test_what_is_not_xml_is_a_fault(self) -> None:
         for body in (b"", b"hello", b"<methodCall>", b"<!DOCTYPE x><methodCall/>", b"<a/>"):
-            with self.subTest(body), self.assertRaises(xmlrpc_client.Fault):
+            with self.assertRaises(xmlrpc_client.Fault):
                 xmlrpc_client.loads(self.post(XML, body).body.decode())
         self.assertEqual(self.heard, [])
 
@@ -125,9 +116,7 @@ class SoapTests(ListenerTests):
             b"<nonsense/>",
             b"not XML",
         ):
-            with self.subTest(body):
-                reply = self.call(body)
-                self.assertEqual(reply.status, 500)
-                with self.assertRaises(soap.SoapFault):
-                    soap.decode_response(reply.body)
+            reply = self.call(body)
+            self.assertEqual(reply.status, 500, body)
+            self.assertRaises(soap.SoapFault, soap.decode_response, reply.body)
         self.assertEqual(self.heard, [])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.client.web import ClientError, Web
@@ -31,8 +30,12 @@ class GuardedTests(SynchronousTestCase):
         self.assertEqual((post.method, post.body), ("POST", b"a=b+c"))
         self.assertEqual(post.headers["content-type"], "application/x-www-form-urlencoded")
 
-    def ask(self, outbound: FakeOutbound, hub: str = URL) -> Deferred[str]:
-        return Deferred.fromCoroutine(ask_hub(Web(outbound), hub, [("hub.secret", "s")]))
+    def asked(self, outbound: FakeOutbound, hub: str = URL) -> str:
+        return self.successResultOf(ask_hub(Web(outbound), hub, [("hub.secret", "s")]))
+
+    def complaint(self, outbound: FakeOutbound, hub: str = URL) -> str:
+        asking = ask_hub(Web(outbound), hub, [("hub.secret", "s")])
+        return str(self.failureResultOf(asking, ClientError).value)
 
     def test_redirects_to_other_hubs(self) -> None:
         """WebSub, section 5: by 307 and 308, with the same form; the guard judges each."""
@@ -45,43 +48,40 @@ class GuardedTests(SynchronousTestCase):
                     there: reply(202, b"Thanks."),
                 }
             )
-            self.assertEqual(self.successResultOf(self.ask(outbound)), "Thanks.")
+            self.assertEqual(self.asked(outbound), "Thanks.")
             self.assertEqual(
                 [(each.method, each.url, each.body) for each in outbound.requests],
                 [("POST", url, b"hub.secret=s") for url in (URL, f"{URL}moved", there)],
             )
             self.assertEqual({each.redirects for each in outbound.requests}, {0})
             outbound.answers[there] = AddressRefused("it leads to a private network")
-            error = self.failureResultOf(self.ask(outbound), ClientError).value
-            self.assertEqual(str(error), f"{there}: it leads to a private network")
+            said = self.complaint(outbound)
+            self.assertEqual(said, f"{there}: it leads to a private network")
 
     def test_redirect_in_utf_8(self) -> None:
         """The broker's clients decode headers as Latin-1."""
         there = f"{URL}caf%C3%A9"
         moved = reply(307, location="/café#there".encode().decode("latin-1"))
         outbound = FakeOutbound({URL: moved, there: reply(202, b"Thanks.")})
-        self.assertEqual(self.successResultOf(self.ask(outbound)), "Thanks.")
+        self.assertEqual(self.asked(outbound), "Thanks.")
 
     def test_redirects_that_are_not_followed(self) -> None:
         for status in (301, 302, 303):
             outbound = FakeOutbound({URL: reply(status, location="/moved")})
-            error = self.failureResultOf(self.ask(outbound), ClientError).value
-            self.assertIn(f"HTTP status {status}", str(error))
+            self.assertIn(f"HTTP status {status}", self.complaint(outbound))
             self.assertEqual(len(outbound.requests), 1)
         outbound = FakeOutbound(otherwise=reply(307, location="/again"))
-        error = self.failureResultOf(self.ask(outbound), ClientError).value
-        self.assertIn("HTTP status 307", str(error))
+        self.assertIn("HTTP status 307", self.complaint(outbound))
         self.assertEqual(len(outbound.requests), 1 + REDIRECTS)
         outbound = FakeOutbound({URL: reply(308, location="http://[")})
-        error = self.failureResultOf(self.ask(outbound), ClientError).value
-        self.assertIn(f"{URL}: it redirects to what is not a URL", str(error))
+        self.assertIn(f"{URL}: it redirects to what is not a URL", self.complaint(outbound))
         secure = URL.replace("http", "https", 1)
         for location in (URL, "http://[", ""):
             outbound = FakeOutbound({secure: reply(308, location=location)})
-            self.failureResultOf(self.ask(outbound, secure), ClientError)
+            self.complaint(outbound, secure)
             self.assertEqual(len(outbound.requests), 1)
 
     def test_what_the_guard_refuses(self) -> None:
-        web = Web(FakeOutbound({URL: AddressRefused("it leads to a private network")}))
-        error = self.failureResultOf(web.get(URL), ClientError).value
+        outbound = FakeOutbound({URL: AddressRefused("it leads to a private network")})
+        error = self.failureResultOf(Web(outbound).get(URL), ClientError).value
         self.assertEqual(str(error), f"{URL}: it leads to a private network")

@@ -1,92 +1,99 @@
-from collections.abc import Coroutine
-from typing import Any
+"""Pings of feeds and of sites, by each protocol, and what brokers answer."""
 
-from twisted.internet.defer import Deferred
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, TypeAlias
+
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.client.publisher import PROTOCOLS, ping_feed, ping_site
 from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.wire import soap, xmlrpc
-from tests.client.recording import Answer, Server, fields_of, web_to
+from tests.client.recording import Answer, Asked, Server, fields_of, web_to
 
 BROKER = "http://broker.example:5337/"
 FEED = "http://example.org/rss.xml?a=1&b=ü"
 HOME = "http://example.org/"
+THANKS = {"flerror": False, "message": "Thanks for the ping."}
+REFUSAL = {"flerror": True, "message": "Too long."}
+
+Ping: TypeAlias = Coroutine[Any, Any, str]
 
 
 def soap_answer(operation: str, result: object) -> Answer:
     return Answer(soap.encode_response(soap.SoapCall(operation), result))
 
 
-class PublisherTests(SynchronousTestCase):
-    def said(self, ping: Coroutine[Any, Any, str]) -> str:
-        return self.successResultOf(Deferred.fromCoroutine(ping))
+def xmlrpc_answer(result: Any) -> Answer:
+    return Answer(xmlrpc.encode_response(result))
 
-    def complaint(self, ping: Coroutine[Any, Any, str]) -> str:
-        return str(self.failureResultOf(Deferred.fromCoroutine(ping), ClientError).value)
+
+class PublisherTests(SynchronousTestCase):
+    def feed(self, protocol: str, answer: Answer) -> Ping:
+        """Ping for the feed at a broker that gives an answer."""
+        self.server = Server(answer)
+        return ping_feed(web_to(self.server), BROKER, FEED, protocol)
+
+    def site(self, protocol: str, answer: Answer, name: str = "Site", rss: str = "") -> Ping:
+        """Ping for the site at a broker that gives an answer."""
+        self.server = Server(answer)
+        return ping_site(web_to(self.server), BROKER, name, HOME, rss, protocol)
+
+    @property
+    def asked(self) -> Asked:
+        (asked,) = self.server.asked
+        return asked
+
+    def complaint(self, ping: Ping) -> str:
+        return str(self.failureResultOf(ping, ClientError).value)
 
 
 class PingFeedTests(PublisherTests):
     """rssCloud pings"""
 
     def test_by_rest(self) -> None:
-        server = Server(Answer(b'<result success="true" msg="Thanks for the ping."/>'))
-        said = self.said(ping_feed(web_to(server), BROKER, FEED, "rest"))
-        self.assertEqual(said, "Thanks for the ping.")
-        (asked,) = server.asked
+        answer = Answer(b'<result success="true" msg="Thanks for the ping."/>')
+        self.assertEqual(self.successResultOf(self.feed("rest", answer)), "Thanks for the ping.")
+        asked = self.asked
         self.assertEqual(
             (asked.method, asked.uri, asked.host, fields_of(asked)),
             ("POST", "/rsscloud/ping", "broker.example:5337", {"url": FEED}),
         )
 
     def test_by_xmlrpc(self) -> None:
-        server = Server(Answer(xmlrpc.encode_response(True)))
-        self.assertTrue(self.said(ping_feed(web_to(server), BROKER, FEED, "xml-rpc")))
-        (asked,) = server.asked
-        self.assertEqual(asked.uri, "/RPC2")
-        self.assertEqual(xmlrpc.decode_call(asked.body), ("rssCloud.ping", [FEED]))
+        self.assertTrue(self.successResultOf(self.feed("xml-rpc", xmlrpc_answer(True))))
+        self.assertEqual(self.asked.uri, "/RPC2")
+        self.assertEqual(xmlrpc.decode_call(self.asked.body), ("rssCloud.ping", [FEED]))
 
     def test_by_soap(self) -> None:
-        server = Server(soap_answer("ping", True))
-        self.assertTrue(self.said(ping_feed(web_to(server), BROKER, FEED, "soap")))
-        (asked,) = server.asked
-        self.assertEqual((asked.uri, asked.soap_action), ("/soap", '"/rssCloud"'))
-        self.assertEqual(soap.decode_call(asked.body), soap.SoapCall("ping", "", {"url": FEED}))
+        self.assertTrue(self.successResultOf(self.feed("soap", soap_answer("ping", True))))
+        self.assertEqual((self.asked.uri, self.asked.soap_action), ("/soap", '"/rssCloud"'))
+        call = soap.SoapCall("ping", "", {"url": FEED})
+        self.assertEqual(soap.decode_call(self.asked.body), call)
 
     def test_refusals(self) -> None:
-        for protocol, answer in (
-            ("rest", Answer(b'<result success="false" msg="No such feed."/>')),
-            ("xml-rpc", Answer(xmlrpc.encode_fault(4, "No such feed."))),
-            ("soap", Answer(soap.encode_fault("Client", "No such feed."), 500)),
+        """With the words of the broker, or else its address."""
+        for protocol, answer, said in (
+            ("rest", Answer(b'<result success="false" msg="No such feed."/>'), "No such feed."),
+            ("xml-rpc", Answer(xmlrpc.encode_fault(4, "No such feed.")), "No such feed."),
+            ("soap", Answer(soap.encode_fault("Client", "No such feed."), 500), "No such feed."),
+            ("rest", Answer(b"<result/>"), "http://broker.example:5337"),
+            ("xml-rpc", xmlrpc_answer(False), "http://broker.example:5337"),
+            ("soap", soap_answer("ping", False), "http://broker.example:5337"),
         ):
-            with self.subTest(protocol):
-                ping = ping_feed(web_to(Server(answer)), BROKER, FEED, protocol)
-                self.assertEqual(self.complaint(ping), "No such feed.")
+            with self.subTest(f"{protocol}: {said}"):
+                self.assertIn(said, self.complaint(self.feed(protocol, answer)))
 
-    def test_refusals_without_words(self) -> None:
-        for protocol, answer in (
-            ("rest", Answer(b"<result/>")),
-            ("xml-rpc", Answer(xmlrpc.encode_response(False))),
-            ("soap", soap_answer("ping", False)),
-        ):
-            with self.subTest(protocol):
-                ping = ping_feed(web_to(Server(answer)), BROKER, FEED, protocol)
-                self.assertIn("http://broker.example:5337", self.complaint(ping))
-
-    def test_http_errors(self) -> None:
+    def test_what_no_broker_answers(self) -> None:
         for protocol in PROTOCOLS:
             for status in (301, 404, 500, 503):
                 with self.subTest(f"{protocol} {status}"):
-                    web = web_to(Server(Answer(b"Oops & sorry", status)))
-                    complaint = self.complaint(ping_feed(web, BROKER, FEED, protocol))
-                    self.assertIn(f"HTTP status {status}", complaint)
-
-    def test_answers_of_another_kind(self) -> None:
-        for protocol in PROTOCOLS:
+                    said = self.complaint(self.feed(protocol, Answer(b"Oops & sorry", status)))
+                    self.assertIn(f"HTTP status {status}", said)
             for body in (b"", b"hello", b"<html><body>Hello", b"<html/>"):
                 with self.subTest(f"{protocol} {body!r}"):
-                    ping = ping_feed(web_to(Server(Answer(body))), BROKER, FEED, protocol)
-                    self.assertTrue(self.complaint(ping))
+                    self.assertTrue(self.complaint(self.feed(protocol, Answer(body))))
 
 
 class PingSiteTests(PublisherTests):
@@ -97,19 +104,11 @@ class PingSiteTests(PublisherTests):
             b"<title>Ping</title><main><h1>Pinged</h1> <p>Thanks for\nthe ping.</p>"
             b"<h2>Now</h2> <p>Go on.</p></main>"
         )
-        server = Server(Answer(page))
-        said = self.said(ping_site(web_to(server), BROKER, "Müll & Co", HOME, protocol="rest"))
-        self.assertEqual(said, "Pinged Thanks for the ping.")
-        (asked,) = server.asked
-        self.assertTrue(asked.uri.startswith("/pingSiteForm?"))
-        self.assertEqual(fields_of(asked), {"name": "Müll & Co", "url": HOME})
-
-    def test_by_rest_with_a_feed(self) -> None:
-        server = Server(Answer(b"<p>Thanks for the ping."))
-        self.said(ping_site(web_to(server), BROKER, "Site", HOME, FEED, "rest"))
-        (asked,) = server.asked
-        self.assertTrue(asked.uri.startswith("/pingSiteForm?"))
-        self.assertEqual(fields_of(asked), {"name": "Site", "url": HOME, "rssUrl": FEED})
+        for name, more in (("Müll & Co", {}), ("Site", {"rssUrl": FEED})):
+            ping = self.site("rest", Answer(page), name, more.get("rssUrl", ""))
+            self.assertEqual(self.successResultOf(ping), "Pinged Thanks for the ping.")
+            self.assertTrue(self.asked.uri.startswith("/pingSiteForm?"))
+            self.assertEqual(fields_of(self.asked), {"name": name, "url": HOME, **more})
 
     def test_by_xmlrpc(self) -> None:
         for rss, call in (
@@ -117,73 +116,53 @@ class PingSiteTests(PublisherTests):
             (FEED, ("weblogUpdates.extendedPing", ["Site", HOME, "", FEED])),
         ):
             with self.subTest(call[0]):
-                answer = {"flerror": False, "message": "Thanks for the ping."}
-                server = Server(Answer(xmlrpc.encode_response(answer)))
-                said = self.said(ping_site(web_to(server), BROKER, "Site", HOME, rss, "xml-rpc"))
-                self.assertEqual(said, "Thanks for the ping.")
-                self.assertEqual(server.asked[0].uri, "/RPC2")
-                self.assertEqual(xmlrpc.decode_call(server.asked[0].body), call)
+                ping = self.site("xml-rpc", xmlrpc_answer(THANKS), rss=rss)
+                self.assertEqual(self.successResultOf(ping), "Thanks for the ping.")
+                self.assertEqual(self.asked.uri, "/RPC2")
+                self.assertEqual(xmlrpc.decode_call(self.asked.body), call)
 
     def test_by_soap(self) -> None:
         site = {"weblogname": "Site", "weblogurl": HOME}
-        for rss, call in (
-            ("", soap.SoapCall("ping", "", site)),
-            (
-                FEED,
-                soap.SoapCall(
-                    "extendedPing", "", site | {"changesurl": "", "rssurl": FEED, "tags": ""}
-                ),
-            ),
+        for operation, rss, more in (
+            ("ping", "", {}),
+            ("extendedPing", FEED, {"changesurl": "", "rssurl": FEED, "tags": ""}),
         ):
-            with self.subTest(call.operation):
-                answer = {"flerror": False, "message": "Thanks for the ping."}
-                server = Server(soap_answer(call.operation, answer))
-                said = self.said(ping_site(web_to(server), BROKER, "Site", HOME, rss, "soap"))
-                self.assertEqual(said, "Thanks for the ping.")
-                (asked,) = server.asked
-                self.assertEqual(
-                    (asked.uri, asked.soap_action), ("/weblogUpdates", '"/weblogUpdates"')
-                )
-                self.assertEqual(soap.decode_call(asked.body), call)
+            with self.subTest(operation):
+                ping = self.site("soap", soap_answer(operation, THANKS), rss=rss)
+                self.assertEqual(self.successResultOf(ping), "Thanks for the ping.")
+                named = (self.asked.uri, self.asked.soap_action)
+                self.assertEqual(named, ("/weblogUpdates", '"/weblogUpdates"'))
+                call = soap.SoapCall(operation, "", site | more)
+                self.assertEqual(soap.decode_call(self.asked.body), call)
 
     def test_flerror_in_other_forms(self) -> None:
         """Some servers write an int, or a text without a type."""
-        for answer in (
-            Answer(xmlrpc.encode_response({"flerror": 0, "message": "Thanks."})),
-            soap_answer("ping", {"flerror": "false", "message": "Thanks."}),
+        for protocol, answer in (
+            ("xml-rpc", xmlrpc_answer({"flerror": 0, "message": "Thanks."})),
+            ("soap", soap_answer("ping", {"flerror": "false", "message": "Thanks."})),
         ):
-            ping = ping_site(
-                web_to(Server(answer)),
-                BROKER,
-                "Site",
-                HOME,
-                protocol="xml-rpc" if b"methodResponse" in answer.body else "soap",
-            )
-            self.assertEqual(self.said(ping), "Thanks.")
+            self.assertEqual(self.successResultOf(self.site(protocol, answer)), "Thanks.")
 
     def test_refusals(self) -> None:
-        refusal = {"flerror": True, "message": "Too long."}
+        page = b"<style>p{}</style><body><p>Too <b>long</b>.</p></body>"
         for protocol, answer in (
-            ("rest", Answer(b"<style>p{}</style><body><p>Too <b>long</b>.</p></body>", 400)),
-            ("xml-rpc", Answer(xmlrpc.encode_response(refusal))),
+            ("rest", Answer(page, 400)),
+            ("xml-rpc", xmlrpc_answer(REFUSAL)),
             ("xml-rpc", Answer(xmlrpc.encode_fault(4, "Too long."))),
-            ("soap", soap_answer("ping", refusal)),
+            ("soap", soap_answer("ping", REFUSAL)),
             ("soap", Answer(soap.encode_fault("Client", "Too long."), 500)),
         ):
             with self.subTest(protocol):
-                web = web_to(Server(answer))
-                ping = ping_site(web, BROKER, "Site", HOME, protocol=protocol)
-                self.assertEqual(self.complaint(ping), "Too long.")
+                self.assertEqual(self.complaint(self.site(protocol, answer)), "Too long.")
 
     def test_answers_of_another_kind(self) -> None:
         for protocol, answer in (
             ("rest", Answer(b"", 502)),
-            ("xml-rpc", Answer(xmlrpc.encode_response("thanks"))),
-            ("xml-rpc", Answer(xmlrpc.encode_response({}))),
+            ("xml-rpc", xmlrpc_answer("thanks")),
+            ("xml-rpc", xmlrpc_answer({})),
             ("soap", soap_answer("ping", "thanks")),
             ("soap", Answer(b"<html>")),
         ):
             with self.subTest(protocol):
-                web = web_to(Server(answer))
-                ping = ping_site(web, BROKER, "Site", HOME, protocol=protocol)
-                self.assertTrue(self.complaint(ping).startswith("http://broker.example:5337"))
+                said = self.complaint(self.site(protocol, answer))
+                self.assertTrue(said.startswith("http://broker.example:5337"), said)

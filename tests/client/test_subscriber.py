@@ -1,10 +1,16 @@
-from collections.abc import Coroutine
+"""Subscribers of rssCloud: finding clouds, registering by each protocol, and renewing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from attrs import evolve
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
+from twisted.web.resource import Resource
 from twisted.web.server import Request
 
 from rsscloud_broker.client import subscriber as module
@@ -29,16 +35,22 @@ REST = Cloud("cloud.example", 5337, "/rsscloud/pleaseNotify", "", "http-post")
 CALLBACK = RegisteredCallback("http-post", 8000)
 YES = Answer(b'<notifyResult success="true" msg="It worked."/>')
 NO = Answer(b'<notifyResult success="false" msg="It did not work."/>')
+BY_XMLRPC = Cloud("cloud.example", 80, "/RPC2", "", "xml-rpc")
+NAMED = RegisteredCallback("http-post", 8000, domain="me.example")
 
 
 class FindCloudTests(SynchronousTestCase):
-    def find(self, answer: Answer) -> Deferred[Cloud]:
-        return Deferred.fromCoroutine(find_cloud(web_to(Server(answer)), TOPIC))
+    def find(self, answer: Answer) -> str:
+        """The URL of the cloud that a feed names."""
+        return self.successResultOf(find_cloud(web_to(Server(answer)), TOPIC)).url
+
+    def complaint(self, answer: Answer) -> str:
+        finding = find_cloud(web_to(Server(answer)), TOPIC)
+        return str(self.failureResultOf(finding, ClientError).value)
 
     def test_the_first_cloud_is_taken(self) -> None:
         feed = (FEEDS / "rss20-source-cloud.xml").read_bytes()
-        cloud = self.successResultOf(self.find(Answer(feed)))
-        self.assertEqual(cloud.url, "https://rpc.kitchen.example.net/pleaseNotify")
+        self.assertEqual(self.find(Answer(feed)), "https://rpc.kitchen.example.net/pleaseNotify")
 
     def test_the_encoding_of_the_header(self) -> None:
         feed = (
@@ -46,79 +58,57 @@ class FindCloudTests(SynchronousTestCase):
             b"registerProcedure='' protocol='http-post'/></channel></rss>"
         )
         answer = Answer(feed, headers={"Content-Type": "text/xml; charset=iso-8859-1"})
-        self.assertEqual(self.successResultOf(self.find(answer)).url, "http://c.example/p")
+        self.assertEqual(self.find(answer), "http://c.example/p")
 
     def test_a_json_feed(self) -> None:
         feed = (
             b'{"version": "https://jsonfeed.org/version/1.1", "items": [], "hubs": '
             b'[{"type": "rssCloud", "url": "https://cloud.example/pleaseNotify"}]}'
         )
-        found = self.successResultOf(self.find(Answer(feed)))
-        self.assertEqual(found.url, "https://cloud.example/pleaseNotify")
+        self.assertEqual(self.find(Answer(feed)), "https://cloud.example/pleaseNotify")
         for body, reason in ((feed.replace(b"rssCloud", b"x"), "names no cloud"), (b"{}", "JSON")):
-            error = self.failureResultOf(self.find(Answer(body)), ClientError)
-            self.assertIn(reason, str(error.value))
+            self.assertIn(reason, self.complaint(Answer(body)))
 
     def test_feeds_that_do_not_help(self) -> None:
-        cases = {
-            "atom.xml": "names no cloud",
-            "rss091.xml": "DOCTYPE",
-            "malformed.xml": "line ",
-        }
-        for name, reason in cases.items():
+        for name, reason in (
+            ("atom.xml", "names no cloud"),
+            ("rss091.xml", "DOCTYPE"),
+            ("malformed.xml", "line "),
+        ):
             with self.subTest(name):
-                finding = self.find(Answer((FEEDS / name).read_bytes()))
-                error = str(self.failureResultOf(finding, ClientError).value)
-                self.assertIn(reason, error)
-                self.assertIn(TOPIC, error)
-                self.assertIn("--broker", error)
+                said = self.complaint(Answer((FEEDS / name).read_bytes()))
+                for part in (reason, TOPIC, "--broker"):
+                    self.assertIn(part, said)
 
-    def test_a_page_is_no_feed(self) -> None:
-        finding = self.find(Answer(b"<!DOCTYPE html><html><body>A blog</body></html>"))
-        error = str(self.failureResultOf(finding, ClientError).value)
-        self.assertIn(f"{TOPIC} cannot be read as a feed that names a cloud (", error)
-
-    def test_a_feed_that_cannot_be_read(self) -> None:
-        error = self.failureResultOf(self.find(Answer(b"gone", 410)), ClientError)
-        self.assertIn("410", str(error.value))
+    def test_what_is_no_feed(self) -> None:
+        said = self.complaint(Answer(b"<!DOCTYPE html><html><body>A blog</body></html>"))
+        self.assertIn(f"{TOPIC} cannot be read as a feed that names a cloud (", said)
+        self.assertIn("410", self.complaint(Answer(b"gone", 410)))
 
 
 class RegisterTests(SynchronousTestCase):
     """The cloud chooses the protocol of the registration."""
 
-    def registered(self, server: Server, cloud: Cloud, callback: RegisteredCallback) -> str:
+    def registered(self, server: Resource, cloud: Cloud, callback: RegisteredCallback) -> str:
+        return self.successResultOf(register(web_to(server), cloud, TOPIC, callback))
+
+    def complaint(self, server: Resource, cloud: Cloud, callback: RegisteredCallback) -> str:
         registering = register(web_to(server), cloud, TOPIC, callback)
-        return self.successResultOf(Deferred.fromCoroutine(registering))
+        return str(self.failureResultOf(registering, ClientError).value)
 
     def test_by_form(self) -> None:
         server = Server(YES)
-        said = self.registered(server, REST, RegisteredCallback("http-post", 8000))
-        self.assertEqual(said, "It worked.")
+        self.assertEqual(self.registered(server, REST, CALLBACK), "It worked.")
         (asked,) = server.asked
         self.assertEqual((asked.uri, asked.host), ("/rsscloud/pleaseNotify", "cloud.example:5337"))
         # The procedure is empty; request.args keeps empty fields.
-        self.assertEqual(
-            fields_of(asked),
-            {
-                "notifyProcedure": "",
-                "port": "8000",
-                "path": "/notify",
-                "protocol": "http-post",
-                "url1": TOPIC,
-            },
-        )
-
-    def test_by_form_for_xmlrpc_at_a_domain(self) -> None:
-        server = Server(YES)
-        callback = RegisteredCallback(
-            "xml-rpc", 8000, procedure="rssCloud.notify", domain="me.example"
-        )
-        self.registered(server, REST, callback)
-        fields = fields_of(server.asked[0])
-        self.assertEqual(
-            (fields["protocol"], fields["notifyProcedure"], fields["domain"]),
-            ("xml-rpc", "rssCloud.notify", "me.example"),
-        )
+        fields = {"notifyProcedure": "", "port": "8000", "path": "/notify"}
+        fields |= {"protocol": "http-post", "url1": TOPIC}
+        self.assertEqual(fields_of(asked), fields)
+        by_call = RegisteredCallback("xml-rpc", 8000, "/notify", "rssCloud.notify", "me.example")
+        self.registered(server, REST, by_call)
+        fields |= {"protocol": "xml-rpc", "notifyProcedure": "rssCloud.notify"}
+        self.assertEqual(fields_of(server.asked[1]), fields | {"domain": "me.example"})
 
     def test_by_xmlrpc(self) -> None:
         for given, called in (
@@ -128,8 +118,7 @@ class RegisterTests(SynchronousTestCase):
         ):
             with self.subTest(called):
                 server = Server(Answer(xmlrpc.encode_response(True)))
-                cloud = Cloud("cloud.example", 80, "/RPC2", given, "xml-rpc")
-                self.registered(server, cloud, RegisteredCallback("http-post", 8000))
+                self.registered(server, evolve(BY_XMLRPC, register_procedure=given), CALLBACK)
                 self.assertEqual(
                     xmlrpc.decode_call(server.asked[0].body),
                     (called, ["rssCloud.notify", 8000, "/notify", "xml-rpc", [TOPIC]]),
@@ -143,9 +132,7 @@ class RegisterTests(SynchronousTestCase):
                 with self.subTest(f"{protocol}, {notified}"):
                     server = FirstCloud(protocol)
                     cloud = Cloud("cloud.example", 80, "/RPC2", name, protocol)
-                    callback = RegisteredCallback(notified, 8000, domain="me.example")
-                    registering = register(web_to(server), cloud, TOPIC, callback)
-                    self.successResultOf(registering)
+                    self.registered(server, cloud, evolve(NAMED, protocol=notified))
                     (known,) = server.registered
                     self.assertEqual(
                         (known.procedure, known.port, known.path, known.protocol, known.urls),
@@ -155,47 +142,35 @@ class RegisterTests(SynchronousTestCase):
 
     def test_a_cloud_that_knows_domains(self) -> None:
         """It is asked once more if it cannot call the address of the caller."""
-        cloud = Cloud("cloud.example", 80, "/RPC2", "rssCloud.pleaseNotify", "xml-rpc")
-        callback = RegisteredCallback("http-post", 8000, domain="me.example")
         first = ("rssCloud.notify", 8000, "/notify", "xml-rpc")
         second = ("", 8000, "/notify", "http-post", "me.example")
         for declines, asked in ((0, [first]), (1, [first, second])):
             server = NodeCloud(declines)
             begun: list[RegisteredCallback] = []
-            registering = register(web_to(server), cloud, TOPIC, callback, begun.append)
-            self.successResultOf(registering)
+            self.successResultOf(register(web_to(server), BY_XMLRPC, TOPIC, NAMED, begun.append))
             self.assertEqual(server.registered, asked)
             self.assertEqual([each.domain for each in begun], ["", "me.example"][: len(asked)])
         server = NodeCloud(declines=9)
-        registering = register(web_to(server), cloud, TOPIC, callback)
-        error = self.failureResultOf(registering, ClientError)
-        self.assertEqual(
-            str(error.value),
-            "The call failed when we tested the handler.",
-        )
+        said = self.complaint(server, BY_XMLRPC, NAMED)
+        self.assertEqual(said, "The call failed when we tested the handler.")
         self.assertEqual(len(server.registered), 2)
 
     def test_a_cloud_that_returns_false(self) -> None:
         """So did those of 2003 that were not able to do the registration."""
         server = Server(*(Answer(xmlrpc.encode_response(said)) for said in (False, True)))
-        cloud = Cloud("cloud.example", 80, "/RPC2", "", "xml-rpc")
-        self.registered(server, cloud, RegisteredCallback("http-post", 8000, domain="me.example"))
+        self.registered(server, BY_XMLRPC, NAMED)
         self.assertEqual(len(server.asked), 2)
 
     def test_nothing_else_is_tried_if_the_cloud_did_not_answer_as_one(self) -> None:
         for answer in (Answer(b"", 503), Answer(b"no XML")):
             server = Server(answer)
-            cloud = Cloud("cloud.example", 80, "/RPC2", "", "xml-rpc")
-            callback = RegisteredCallback("http-post", 8000, domain="me.example")
-            registering = register(web_to(server), cloud, TOPIC, callback)
-            self.failureResultOf(registering, ClientError)
+            self.complaint(server, BY_XMLRPC, NAMED)
             self.assertEqual(len(server.asked), 1)
 
     def test_rsscloud_server_by_form(self) -> None:
         """It answers 406 to a client that accepts text/xml only."""
         server = NodeCloud()
-        said = self.successResultOf(register(web_to(server), REST, TOPIC, CALLBACK))
-        self.assertEqual(said, "It worked.")
+        self.assertEqual(self.registered(server, REST, CALLBACK), "It worked.")
         self.assertEqual(server.registered, [("http-post", "8000", "/notify", None)])
 
     def test_by_soap(self) -> None:
@@ -206,25 +181,13 @@ class RegisterTests(SynchronousTestCase):
             with self.subTest(operation):
                 server = Server(Answer(soap.encode_response(soap.SoapCall(operation), True)))
                 cloud = Cloud("cloud.example", 80, "/soap", given, "soap")
-                self.registered(
-                    server, cloud, RegisteredCallback("soap", 8000, procedure="rssCloud.notify")
-                )
+                self.registered(server, cloud, RegisteredCallback("soap", 8000))
                 (asked,) = server.asked
                 self.assertEqual((asked.uri, asked.soap_action), ("/soap", f'"{action}"'))
-                self.assertEqual(
-                    soap.decode_call(asked.body),
-                    soap.SoapCall(
-                        operation,
-                        "",
-                        {
-                            "notifyProcedure": "rssCloud.notify",
-                            "port": 8000,
-                            "path": "/notify",
-                            "protocol": "soap",
-                            "urlList": [TOPIC],
-                        },
-                    ),
-                )
+                fields = {"notifyProcedure": "rssCloud.notify", "port": 8000, "path": "/notify"}
+                fields |= {"protocol": "soap", "urlList": [TOPIC]}
+                call = soap.SoapCall(operation, "", fields)
+                self.assertEqual(soap.decode_call(asked.body), call)
 
     def test_refusals(self) -> None:
         soap_no = Answer(soap.encode_response(soap.SoapCall("pleaseNotify"), False))
@@ -237,18 +200,14 @@ class RegisterTests(SynchronousTestCase):
         ):
             with self.subTest(f"{protocol}: {reason}"):
                 cloud = Cloud("cloud.example", 5337, "/c", "", protocol)
-                registering = register(
-                    web_to(Server(answer)), cloud, TOPIC, RegisteredCallback("http-post", 8000)
-                )
-                error = self.failureResultOf(registering, ClientError)
-                self.assertIn(reason, str(error.value))
+                self.assertIn(reason, self.complaint(Server(answer), cloud, CALLBACK))
 
 
 class TestingServer(Server):
     """A cloud that calls the callback several times before it answers a registration."""
 
-    notified: Any = None
-    times = 1
+    times = 0
+    notified: Callable[[str], None]
 
     def render(self, request: Request) -> bytes | int:
         for _ in range(self.times):
@@ -262,69 +221,61 @@ class SubscriberTests(SynchronousTestCase):
         self.heard: list[str] = []
         self.warnings: list[str] = []
 
-    def subscriber(self, server: Server) -> Subscriber:
-        return Subscriber(
-            web_to(server, self.clock),
-            self.clock,
-            self.heard.append,
-            self.warnings.append,
+    def subscribing(
+        self,
+        *answers: Answer,
+        times: int = 0,
+        cloud: Cloud = REST,
+        callback: RegisteredCallback = CALLBACK,
+    ) -> Deferred[str]:
+        """Subscribe at a cloud that calls the callback some times before each of its answers."""
+        self.server = TestingServer(*answers)
+        self.subscriber = Subscriber(
+            web_to(self.server, self.clock), self.clock, self.heard.append, self.warnings.append
         )
+        self.server.times, self.server.notified = times, self.subscriber.notified
+        return Deferred.fromCoroutine(self.subscriber.subscribe(cloud, TOPIC, callback))
 
-    def result(self, coroutine: Coroutine[Any, Any, str]) -> str:
-        return self.successResultOf(Deferred.fromCoroutine(coroutine))
+    def subscribe(self, *answers: Answer, **more: Any) -> None:
+        self.assertEqual(self.successResultOf(self.subscribing(*answers, **more)), "It worked.")
 
     def test_what_is_subscribed_to_is_heard_of(self) -> None:
-        subscriber = self.subscriber(Server(YES))
-        self.assertEqual(self.result(subscriber.subscribe(REST, TOPIC, CALLBACK)), "It worked.")
-        self.assertEqual(subscriber.topics, {TOPIC})
-        subscriber.notified(TOPIC)
-        subscriber.notified(TOPIC)
+        self.subscribe(YES)
+        self.assertEqual(self.subscriber.topics, {TOPIC})
+        self.subscriber.notified(TOPIC)
+        self.subscriber.notified(TOPIC)
         self.assertEqual(self.heard, [TOPIC, TOPIC])
 
     def test_a_refusal_leaves_nothing(self) -> None:
-        server = Server(NO)
-        subscriber = self.subscriber(server)
-        subscribing = Deferred.fromCoroutine(subscriber.subscribe(REST, TOPIC, CALLBACK))
-        self.failureResultOf(subscribing, ClientError)
-        self.assertEqual(subscriber.topics, set())
+        self.failureResultOf(self.subscribing(NO), ClientError)
+        self.assertEqual(self.subscriber.topics, set())
         self.clock.advance(2 * RENEW_AFTER)
-        self.assertEqual(len(server.asked), 1)
+        self.assertEqual(len(self.server.asked), 1)
 
     def test_the_cloud_s_test_is_not_news(self) -> None:
         for times in (0, 1, 2):
             with self.subTest(times):
                 self.heard.clear()
-                server = TestingServer(YES)
-                subscriber = self.subscriber(server)
-                server.notified, server.times = subscriber.notified, times
-                self.result(subscriber.subscribe(REST, TOPIC, CALLBACK))
+                self.subscribe(YES, times=times)
                 self.assertEqual(self.heard, [TOPIC] * max(0, times - 1))
-                subscriber.notified(TOPIC)
+                self.subscriber.notified(TOPIC)
                 self.assertEqual(self.heard, [TOPIC] * max(1, times))
 
     def test_no_test_of_either_registration_is_news(self) -> None:
         """A cloud may test the callback, decline, and test it once more."""
         refusal = Answer(xmlrpc.encode_fault(4, "The call failed."))
         for answer in (Answer(xmlrpc.encode_response(True)), refusal):
-            server = TestingServer(refusal, answer)
-            subscriber = self.subscriber(server)
-            server.notified = subscriber.notified
-            cloud = Cloud("cloud.example", 80, "/RPC2", "", "xml-rpc")
-            subscribing = Deferred.fromCoroutine(subscriber.subscribe(cloud, TOPIC, CALLBACK))
+            subscribing = self.subscribing(refusal, answer, times=1, cloud=BY_XMLRPC)
             subscribing.addErrback(lambda failure: failure.trap(ClientError))
-            self.assertEqual((len(server.asked), self.heard), (2, []))
+            self.assertEqual((len(self.server.asked), self.heard), (2, []))
 
     def test_a_notification_before_a_challenge_is_news(self) -> None:
-        server = TestingServer(YES)
-        subscriber = self.subscriber(server)
-        server.notified = subscriber.notified
-        named = RegisteredCallback("http-post", 8000, domain="me.example")
-        self.result(subscriber.subscribe(REST, TOPIC, named))
+        self.subscribe(YES, times=1, callback=NAMED)
         self.assertEqual(self.heard, [TOPIC])
 
     def test_renewed_each_day(self) -> None:
-        server = Server(YES)
-        self.result(self.subscriber(server).subscribe(REST, TOPIC, CALLBACK))
+        self.subscribe(YES)
+        server = self.server
         for day in (1, 2, 3):
             self.clock.advance(RENEW_AFTER - 1)
             self.assertEqual(len(server.asked), day)
@@ -334,36 +285,31 @@ class SubscriberTests(SynchronousTestCase):
         self.assertEqual(self.warnings, [])
 
     def test_a_renewal_that_fails_is_tried_again_soon(self) -> None:
-        server = Server(YES, NO, Answer(b"", 503), YES)
-        self.result(self.subscriber(server).subscribe(REST, TOPIC, CALLBACK))
+        self.subscribe(YES, NO, Answer(b"", 503), YES)
         self.clock.advance(RENEW_AFTER)
-        self.assertEqual(len(self.warnings), 1)
-        self.assertIn("It did not work. Trying again in 5 minutes.", self.warnings[0])
         self.clock.advance(RETRY_AFTER)
-        self.assertEqual(len(self.warnings), 2)
-        self.assertIn("HTTP status 503. Trying again", self.warnings[1])
+        first, second = self.warnings
+        self.assertIn("It did not work. Trying again in 5 minutes.", first)
+        self.assertIn("HTTP status 503. Trying again", second)
         self.clock.advance(RETRY_AFTER)
-        self.assertEqual((len(self.warnings), len(server.asked)), (2, 4))
+        self.assertEqual((len(self.warnings), len(self.server.asked)), (2, 4))
         self.clock.advance(RENEW_AFTER - 1)
-        self.assertEqual(len(server.asked), 4)
+        self.assertEqual(len(self.server.asked), 4)
         self.clock.advance(1)
-        self.assertEqual(len(server.asked), 5)
+        self.assertEqual(len(self.server.asked), 5)
 
     def test_a_bug_does_not_end_the_renewals(self) -> None:
-        server = Server(YES)
-        self.result(self.subscriber(server).subscribe(REST, TOPIC, CALLBACK))
+        self.subscribe(YES)
         self.patch(module, "register", mock.Mock(side_effect=ZeroDivisionError))
         self.clock.advance(RENEW_AFTER)
         self.assertIn("Trying again in 5 minutes", self.warnings[0])
         self.patch(module, "register", register)
         self.clock.advance(RETRY_AFTER)
-        self.assertEqual(len(server.asked), 2)
+        self.assertEqual(len(self.server.asked), 2)
 
     def test_stop(self) -> None:
-        server = Server(YES)
-        subscriber = self.subscriber(server)
-        self.result(subscriber.subscribe(REST, TOPIC, CALLBACK))
-        subscriber.stop()
+        self.subscribe(YES)
+        self.subscriber.stop()
         self.clock.advance(RENEW_AFTER)
-        self.assertEqual(len(server.asked), 1)
+        self.assertEqual(len(self.server.asked), 1)
         self.assertEqual(self.clock.getDelayedCalls(), [])

@@ -26,6 +26,7 @@ TOPIC = "http://feeds.example/blog/rss.xml"
 HUB = "http://broker.example/websub"
 ME = "http://reader.example:8080/"
 ACCEPTED = Answer(b"Thanks.\n", 202)
+HTML = {"Content-Type": "text/html"}
 ATOM = b"<feed xmlns='http://www.w3.org/2005/Atom'>%b</feed>"
 RSS = b"<rss xmlns:atom='http://www.w3.org/2005/Atom'><channel>%b</channel></rss>"
 LINKS = b"<%blink rel='hub' href='%b'/><%blink rel='self' href='/feed'/>"
@@ -36,8 +37,7 @@ class WebSubTestCase(SynchronousTestCase):
         return self.successResultOf(work)
 
     def complaint(self, work: Coroutine[Any, Any, Any]) -> str:
-        failure = self.failureResultOf(work, ClientError)
-        return str(failure.value)
+        return str(self.failureResultOf(work, ClientError).value)
 
 
 class FindHubTests(WebSubTestCase):
@@ -45,6 +45,9 @@ class FindHubTests(WebSubTestCase):
 
     def find(self, answer: Answer) -> Any:
         return self.result(find_hub(web_to(Server(answer)), TOPIC))
+
+    def assert_none(self, answer: Answer, reason: str = "names no hub") -> None:
+        self.assertIn(reason, self.complaint(find_hub(web_to(Server(answer)), TOPIC)))
 
     def test_in_headers(self) -> None:
         """4: Link headers take precedence over the document; URLs may be relative."""
@@ -64,9 +67,7 @@ class FindHubTests(WebSubTestCase):
         found = self.find(Answer(headers={"Link": link}))
         self.assertEqual(found, (HUB, TOPIC))
         page = b'<html><head><base href="http://["><link rel="hub" href="http://["></html>'
-        answer = Answer(page, headers={"Content-Type": "text/html"})
-        said = self.complaint(find_hub(web_to(Server(answer)), TOPIC))
-        self.assertIn("names no hub", said)
+        self.assert_none(Answer(page, headers=HTML))
 
     def test_in_feeds(self) -> None:
         for feed in (
@@ -80,11 +81,10 @@ class FindHubTests(WebSubTestCase):
     def test_within_a_base(self) -> None:
         """RFC 4287, section 2, has ``xml:base``; HTML has the element ``base``."""
         links = LINKS % (b"", b"hub", b"")
-        html = {"Content-Type": "text/html"}
         for base in (b"http://site.example/a/", b"//site.example/a/"):
             feed = ATOM.replace(b"<feed", b"<feed xml:base='%b'" % base) % links
             page = b"<head><base href='%b'>%b</head><body>" % (base, links)
-            for answer in (Answer(feed), Answer(page, headers=html)):
+            for answer in (Answer(feed), Answer(page, headers=HTML)):
                 expected = ("http://site.example/a/hub", "http://site.example/feed")
                 self.assertEqual(self.find(answer), expected)
 
@@ -98,8 +98,7 @@ class FindHubTests(WebSubTestCase):
         self.assertEqual(self.find(answer), (HUB, "http://feeds.example/feed"))
         self.assertEqual(self.find(Answer(feed % (HUB.encode(), b""))), (HUB, TOPIC))
         for body in (feed % (b"", b""), b"{}", b"{"):
-            said = self.complaint(find_hub(web_to(Server(Answer(body))), TOPIC))
-            self.assertIn("names no hub", said)
+            self.assert_none(Answer(body))
 
     def test_in_pages(self) -> None:
         head = b"<head>%b</head>" % (LINKS % (b"", b"/hub", b""))
@@ -117,16 +116,15 @@ class FindHubTests(WebSubTestCase):
     def test_what_does_not_count(self) -> None:
         """Links in entries, in the body of a page, or in another namespace do not count."""
         link = f"<link rel='hub' href='{HUB}'/>".encode()
-        html = {"Content-Type": "text/html"}
-        for answer, reason in (
-            (Answer(ATOM % (b"<entry>%b</entry>" % link)), "names no hub"),
-            (Answer(RSS % link), "names no hub"),
-            (Answer(b"<body>%b<p>" % link, headers=html), "names no hub"),
-            (Answer(b"", headers=html), "names no hub"),
-            (Answer(b"<head>%b" % link, headers={"Content-Type": "text/plain"}), "names no hub"),
-            (Answer(b"", 404), "HTTP status 404"),
+        for answer in (
+            Answer(ATOM % (b"<entry>%b</entry>" % link)),
+            Answer(RSS % link),
+            Answer(b"<body>%b<p>" % link, headers=HTML),
+            Answer(b"", headers=HTML),
+            Answer(b"<head>%b" % link, headers={"Content-Type": "text/plain"}),
         ):
-            self.assertIn(reason, self.complaint(find_hub(web_to(Server(answer)), TOPIC)))
+            self.assert_none(answer)
+        self.assert_none(Answer(b"", 404), "HTTP status 404")
 
 
 class PublishTests(WebSubTestCase):
@@ -142,19 +140,13 @@ class PublishTests(WebSubTestCase):
         self.assertEqual(said, "The answer was HTTP status 204.")
 
     def test_refused(self) -> None:
-        server = Server(Answer(b"Not\x1b today.\n", 403))
-        self.assertEqual(
-            self.complaint(publish(web_to(server), HUB, [TOPIC])),
-            f"{HUB}: answered with HTTP status 403: Not today.",
-        )
-
-    def test_a_page_that_is_no_hub(self) -> None:
-        """5.1.2: a hub answers 202, or 204 if it is a PubSubHubbub hub."""
-        server = Server(Answer(b"Welcome!\n", 200))
-        self.assertEqual(
-            self.complaint(publish(web_to(server), HUB, [TOPIC])),
-            f"{HUB}: answered with HTTP status 200: Welcome!",
-        )
+        """5.1.2: a hub answers 202, or 204 if it is a PubSubHubbub hub; a page answers 200."""
+        for answer, said in (
+            (Answer(b"Not\x1b today.\n", 403), "403: Not today."),
+            (Answer(b"Welcome!\n", 200), "200: Welcome!"),
+        ):
+            complaint = self.complaint(publish(web_to(Server(answer)), HUB, [TOPIC]))
+            self.assertEqual(complaint, f"{HUB}: answered with HTTP status {said}")
 
 
 class SubscriberTests(WebSubTestCase):
@@ -168,14 +160,16 @@ class SubscriberTests(WebSubTestCase):
         self.be_subscriber()
 
     def be_subscriber(self, secret: str = "") -> None:
-        self.subscriber = HubSubscriber(
-            web_to(self.hub, self.clock),
-            self.clock,
-            self.received.append,
-            self.told.append,
-            secret,
-        )
+        web = web_to(self.hub, self.clock)
+        told, received = self.told.append, self.received.append
+        self.subscriber = HubSubscriber(web, self.clock, received, told, secret)
         self.callbacks = web_to(HubCallbacks(self.subscriber))
+
+    def subscribed(self, lease: int) -> str:
+        """Subscribe for some seconds, and return the callback."""
+        callback = self.subscribe()
+        self.verify(callback, lease_seconds=str(lease))
+        return callback
 
     def subscribe(self) -> str:
         """Subscribe, and return the callback that the hub has got."""
@@ -254,8 +248,7 @@ class SubscriberTests(WebSubTestCase):
 
     def test_renewal(self) -> None:
         """5.1: the subscriber renews, with the same callback, before the lease ends."""
-        callback = self.subscribe()
-        self.verify(callback, lease_seconds="1000")
+        callback = self.subscribed(1000)
         self.hub.answers = [Answer(b"Later.", 503), ACCEPTED]
         self.clock.advance(750)
         self.assertEqual(len(self.hub.asked), 2)
@@ -272,8 +265,7 @@ class SubscriberTests(WebSubTestCase):
         self.assertEqual(len(self.hub.asked), 4)
 
     def test_renewal_that_the_hub_does_not_verify_is_tried_again(self) -> None:
-        callback = self.subscribe()
-        self.verify(callback, lease_seconds="1000")
+        callback = self.subscribed(1000)
         self.clock.advance(750)
         for asked in (3, 4):
             self.clock.advance(RETRY_AFTER)
@@ -284,8 +276,7 @@ class SubscriberTests(WebSubTestCase):
 
     def test_leaving(self) -> None:
         """5.1: the subscriber unsubscribes, and confirms that, too."""
-        callback = self.subscribe()
-        self.verify(callback, lease_seconds="600")
+        callback = self.subscribed(600)
         leaving = Deferred.fromCoroutine(self.subscriber.unsubscribe())
         self.assertNoResult(leaving)
         self.assertEqual(self.asked["hub.mode"], "unsubscribe")
@@ -295,8 +286,7 @@ class SubscriberTests(WebSubTestCase):
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
     def test_leaving_a_hub_that_does_not_ask(self) -> None:
-        callback = self.subscribe()
-        self.verify(callback, lease_seconds="600")
+        self.subscribed(600)
         leaving = Deferred.fromCoroutine(self.subscriber.unsubscribe())
         self.clock.advance(5.0)
         self.successResultOf(leaving)
