@@ -1,21 +1,20 @@
-"""A feed whose documents change, and a client that reads it without sockets, for tests."""
+"""A feed whose documents change, and who processes its entries, for tests."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from attrs import Factory, define
 from sqlalchemy import Engine
 from twisted.internet.defer import Deferred
 from zope.interface import implementer
 
-from rsscloud_broker.errors import OutboundError, TooLarge
-from rsscloud_broker.interfaces import IEntryHandler, IOutbound, OutboundReply, OutboundRequest
-from rsscloud_broker.simplefeed import log
+from rsscloud_broker.interfaces import IEntryHandler, OutboundReply, OutboundRequest
+from rsscloud_broker.simplefeed import log, pruning
 from rsscloud_broker.simplefeed.atom import FeedUrls, render
 from rsscloud_broker.simplefeed.entries import Entry
 from rsscloud_broker.simplefeed.errors import EntryFailed
+from rsscloud_broker.testing import reply
 from tests.simplefeed.logs import NOON, some
 
 URLS = FeedUrls("http://a.example/recent", "http://a.example/documents/")
@@ -24,17 +23,26 @@ URLS = FeedUrls("http://a.example/recent", "http://a.example/documents/")
 class Feed:
     """A log, and its documents by their URLs."""
 
-    def __init__(self, engine: Engine, per_document: int = 3, urls: FeedUrls = URLS) -> None:
+    def __init__(
+        self, engine: Engine, per_document: int = 3, urls: FeedUrls = URLS, at: float = NOON
+    ) -> None:
         self._engine = engine
         self._urls = urls
         self._count = 0
         with engine.begin() as conn:
-            log.open_log(conn, log.Description("feed", "Feed", per_document=per_document), NOON)
+            log.open_log(conn, log.Description("feed", "Feed", per_document=per_document), at)
 
     def append(self, count: int) -> None:
-        with self._engine.begin() as conn:
-            log.append(conn, "feed", some(count, self._count + 1))
+        self.append_entries(some(count, self._count + 1))
         self._count += count
+
+    def append_entries(self, entries: Sequence[Entry]) -> None:
+        with self._engine.begin() as conn:
+            log.append(conn, "feed", entries)
+
+    def prune(self, through: int) -> None:
+        with self._engine.begin() as conn:
+            pruning.prune(conn, "feed", through)
 
     def get(self, url: str) -> bytes | None:
         """The document at a URL; None if there is none."""
@@ -42,47 +50,25 @@ class Feed:
         number = None if recent else int(url.removeprefix(self._urls.documents))
         with self._engine.begin() as conn:
             found = log.read_document(conn, "feed", number)
-        return None if found is None else render(found, self._urls, recent=recent)
+        if found is None or found.gone:
+            return None
+        return render(found, self._urls, recent=recent)
 
-
-def answer(body: bytes, status: int = 200, **headers: str) -> OutboundReply:
-    """An answer of a server."""
-    named = {name.replace("_", "-"): text for name, text in headers.items()}
-    return OutboundReply(status, named, body, "")
-
-
-@implementer(IOutbound)
-@define
-class Client:
-    """Reads the documents of a feed.
-
-    :ivar instead: what URLs answer instead: an answer, an error, or a Deferred of one.
-    :ivar asked: the URLs that were requested, and ``headers`` of the last request.
-    """
-
-    feed: Feed
-    instead: dict[str, Any] = Factory(dict)
-    asked: list[str] = Factory(list)
-    headers: Mapping[str, str] = Factory(dict)
-
-    async def request(self, request: OutboundRequest) -> OutboundReply:
-        url = request.url
-        self.asked.append(url)
-        self.headers = request.headers
-        found = self.instead.get(url)
-        if isinstance(found, Deferred):
-            found = await found
-        if isinstance(found, Exception):
-            raise found
-        if found is None:
-            document = self.feed.get(url)
-            found = answer(b"", 404) if document is None else answer(document)
-        assert isinstance(found, OutboundReply)
+    def recent(self) -> bytes:
+        """The recent document."""
+        found = self.get(self._urls.recent)
+        assert found is not None
         return found
 
-
-UNREACHABLE = OutboundError("connection refused")
-TOO_LARGE = TooLarge("the answer has more than 10485760 bytes")
+    def answer(self, request: OutboundRequest) -> OutboundReply:
+        """The answer to a request for a document."""
+        document = self.get(request.url)
+        if document is None:
+            return reply(404)
+        etag = f'"{hash(document)}"'
+        if request.headers.get("if-none-match") == etag:
+            return reply(304)
+        return reply(200, document, etag=etag)
 
 
 @implementer(IEntryHandler)

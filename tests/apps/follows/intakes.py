@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
@@ -90,6 +92,14 @@ class FollowsTestCase(SynchronousTestCase):
         for door in self.doors:
             if door.running:
                 self.successResultOf(door.stopService())
+
+    @contextmanager
+    def logged(self) -> Iterator[list[str]]:
+        """What is logged meanwhile, which is in the list afterwards."""
+        lines: list[str] = []
+        with capturedLogs() as logs:
+            yield lines
+        lines += [str(formatEvent(event)) for event in logs]
 
     def now(self) -> float:
         return self.clock.wall_seconds()

@@ -6,7 +6,6 @@ from email.utils import formatdate
 from typing import Any
 
 from twisted.internet.defer import Deferred, fail
-from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.follows.door import FollowsDoor
@@ -17,11 +16,7 @@ from rsscloud_broker.errors import OutboundError, TooLarge, Unavailable
 from rsscloud_broker.interfaces import IFrontDoor, OutboundRequest
 from rsscloud_broker.model import Ping
 from rsscloud_broker.model.shared import FollowedList
-from rsscloud_broker.testing import (
-    front_door_parts,
-    make_front_door_tests,
-    reply,
-)
+from rsscloud_broker.testing import front_door_parts, make_front_door_tests, reply
 from rsscloud_broker.wire.change_list import Unit, archive_path, closing, opening, weblogs
 from tests.apps.follows.intakes import HOUR, NOON, THERE, FollowsTestCase, a_ping
 
@@ -46,20 +41,22 @@ def a_list(*pings: Ping, at: float, unit: Unit = "minutes", exact: bool = True) 
 
 class OptionsTests(SynchronousTestCase):
     def test_faults_are_named(self) -> None:
-        for source, reason in (
-            ({"url": "there.example"}, "must begin with http:// or https://"),
-            ({"url": ""}, "must not be empty"),
-            ({"url": LIST, "unit": "hours"}, "must be one of 'minutes', 'seconds'"),
-            ({"url": LIST, "archives": "/archives"}, "cannot be read"),
-            ({"url": LIST, "every": 0.1}, "every"),
-            ({"url": LIST, "catch_up_hours": 100}, "catch_up_hours"),
+        for key, options, reason in (
+            ("sources", {"url": "there.example"}, "must begin with http:// or https://"),
+            ("sources", {"url": ""}, "must not be empty"),
+            ("sources", {"url": LIST, "unit": "hours"}, "must be one of 'minutes', 'seconds'"),
+            ("sources", {"url": LIST, "archives": "/archives"}, "cannot be read"),
+            ("sources", {"url": LIST, "every": 0.1}, "every"),
+            ("sources", {"url": LIST, "catch_up_hours": 100}, "catch_up_hours"),
+            ("feeds", {"url": "there.example"}, "must begin with http:// or https://"),
+            ("feeds", {"url": LIST, "begin": "yesterday"}, "must be one of 'newest', 'oldest'"),
+            ("feeds", {"url": LIST, "every": 0.0}, "every"),
+            ("feeds", {"url": LIST, "catch_up_hours": 1000}, "catch_up_hours"),
         ):
-            with self.assertRaises(ConfigError) as caught:
-                build(FollowsOptions, {"sources": [source]}, "")
-            self.assertIn(reason, str(caught.exception))
-        with self.assertRaises(ConfigError) as caught:
-            build(FollowsOptions, {"sources": [{"url": LIST}, {"url": LIST}]}, "")
-        self.assertIn("name each URL once", str(caught.exception))
+            for given, said in (([options], reason), ([{"url": LIST}] * 2, "name each URL once")):
+                with self.assertRaises(ConfigError) as caught:
+                    build(FollowsOptions, {key: given}, "")
+                self.assertIn(said, str(caught.exception))
 
 
 class FollowsTests(FollowsTestCase):
@@ -132,13 +129,12 @@ class FollowsTests(FollowsTestCase):
         self.clock.advance(4 * HOUR + 1000)
         missed = [self.archive(hour + n, a_ping(n + 1, NOON + n * HOUR + 5)) for n in range(3)]
         self.serve(LIST, a_ping(9, self.now() - 60))
-        with capturedLogs() as logs:
+        with self.logged() as lines:
             self.start(archives=f"{THERE}/")
         self.assertEqual(self.intake.names, ["Blog 0", "Blog 9", "Blog 1", "Blog 2", "Blog 3"])
         self.assertTrue(all(self.asked(url) for url in missed))
-        said = [str(formatEvent(event)) for event in logs]
         expected = f"{LIST} was not read from 2026-09-29 12:00 to 15:16 UTC: its archives"
-        self.assertTrue(any(expected in line for line in said), said)
+        self.assertIn(expected, "\n".join(lines))
         self.assertIsNone(self.state().missing_from)
         self.clock.advance(70)
         self.assertEqual(len(self.asked(missed[0])), 1)
@@ -180,9 +176,9 @@ class FollowsTests(FollowsTestCase):
         self.start().stopService()
         self.clock.advance(3 * HOUR)
         self.serve(LIST, a_ping(1, self.now()))
-        with capturedLogs() as logs:
+        with self.logged() as lines:
             self.start()
-        self.assertIn("no archives are configured for it", str(formatEvent(logs[-1])))
+        self.assertIn("no archives are configured for it", lines[-1])
 
     def down_for(self, hours: int, *archived: int, **options: Any) -> int:
         """Read the list, and again after some hours, of which some have archives with a ping.
@@ -208,14 +204,13 @@ class FollowsTests(FollowsTestCase):
         first = self.down_for(8, *range(1, 8))
         broken = "/".join((THERE, *archive_path(first)))
         self.web.answers[broken] = reply(500)
-        with capturedLogs() as logs:
+        with self.logged() as lines:
             self.start(archives=THERE)
             self.pass_minutes(120)
         self.assertEqual(len({name for name in self.intake.names if name[-2:] != "99"}), 8)
         self.assertIn(len(self.asked(LIST)), range(75, 130))
         self.assertIn(len(self.asked(broken)), range(4, 10), "its own pauses grow")
-        said = [str(formatEvent(event)) for event in logs]
-        (line,) = [line for line in said if "cannot be read" in line]
+        (line,) = [line for line in lines if "cannot be read" in line]
         self.assertIn("the archive 2026/09/29/13.xml cannot be read: its server answered", line)
         self.assertEqual((self.state().failures, self.state().missing_from), (0, first))
         self.archive(first, a_ping(1, NOON + 5))
@@ -239,12 +234,11 @@ class FollowsTests(FollowsTestCase):
     def test_hour_that_is_too_old_is_given_up(self) -> None:
         first = self.down_for(3, 1, 2, catch_up_hours=5)
         self.web.answers["/".join((THERE, *archive_path(first)))] = reply(200, b"<html/>")
-        with capturedLogs() as logs:
+        with self.logged() as lines:
             self.start(archives=THERE, catch_up_hours=5)
             self.pass_minutes(180)
         self.assertIsNone(self.state().missing_from)
-        said = [str(formatEvent(event)) for event in logs]
-        (line,) = [line for line in said if "too old" in line]
+        (line,) = [line for line in lines if "too old" in line]
         self.assertIn("archives could not be read until they were too old (1)", line)
 
     def test_archives_wait_for_as_long_as_their_server_asks(self) -> None:
@@ -275,8 +269,7 @@ class FollowsTests(FollowsTestCase):
         self.serve(LIST, a_ping(1, NOON))
         self.start(archives=THERE)
         self.web.answers[LIST] = reply(304)
-        for _ in range(180):
-            self.clock.advance(60)
+        self.clock.pump([60.0] * 180)
         self.serve(LIST, a_ping(2, self.now()))
         self.clock.advance(70)
         self.assertEqual({request.url for request in self.web.requests}, {LIST})
@@ -287,9 +280,9 @@ class FollowsTests(FollowsTestCase):
         self.start(SHORT).stopService()
         self.clock.advance(1800)
         self.serve(SHORT, a_ping(2, self.now()))
-        with capturedLogs() as logs:
+        with self.logged() as lines:
             self.start(SHORT)
-        self.assertIn("may be missing", str(formatEvent(logs[-1])))
+        self.assertIn("may be missing", lines[-1])
         self.assertEqual(self.state(SHORT).failures, 0)
 
     def test_clock_that_is_set_back_hides_no_pings(self) -> None:
@@ -303,7 +296,7 @@ class FollowsTests(FollowsTestCase):
 
     def test_server_whose_clock_is_ahead_is_told_once(self) -> None:
         ahead = 2.0 * HOUR
-        with capturedLogs() as logs:
+        with self.logged() as lines:
             for number in range(3):
                 at = self.now() + ahead
                 document = a_list(a_ping(number, at - 5), at=at)
@@ -315,7 +308,7 @@ class FollowsTests(FollowsTestCase):
                     self.start()
         self.assertEqual(self.intake.names, ["Blog 0", "Blog 1", "Blog 2"])
         self.assertLess(max(ping.received_at for ping, _ in self.intake.pings), self.now())
-        (line,) = [str(formatEvent(event)) for event in logs]
+        (line,) = lines
         self.assertIn("the clock of its server is 7200 s ahead of this one", line)
 
     def test_quiet_list_is_no_gap(self) -> None:
@@ -334,18 +327,16 @@ class FollowsTests(FollowsTestCase):
 
     def test_failures_are_told_once_and_the_pauses_grow(self) -> None:
         self.web.answers[LIST] = OutboundError("nobody is there")
-        with capturedLogs() as logs:
+        with self.logged() as lines:
             self.start()
-            for _ in range(60):
-                self.clock.advance(60)
+            self.clock.pump([60.0] * 60)
         self.assertIn(len(self.asked(LIST)), range(5, 8))
-        (line,) = [str(formatEvent(event)) for event in logs]
+        (line,) = lines
         self.assertIn(f"{LIST} cannot be followed: nobody is there; it is tried again", line)
         self.serve(LIST, a_ping(1, self.now()))
-        with capturedLogs() as logs:
-            for _ in range(70):
-                self.clock.advance(60)
-        self.assertEqual(str(formatEvent(logs[0])), f"{LIST} can be read again.")
+        with self.logged() as lines:
+            self.clock.pump([60.0] * 70)
+        self.assertEqual(lines[0], f"{LIST} can be read again.")
         self.assertEqual(self.intake.names, ["Blog 1"])
         self.assertEqual((self.state().failures, self.state().retry_at), (0, None))
 
@@ -368,9 +359,9 @@ class FollowsTests(FollowsTestCase):
             (reply(404), "status 404"),
         ):
             self.web.answers[LIST] = answer
-            with capturedLogs() as logs:
+            with self.logged() as lines:
                 self.start().stopService()
-            self.assertIn(reason, str(formatEvent(logs[0])))
+            self.assertIn(reason, lines[0])
             self.successResultOf(self.store.record_followed(FollowedList(LIST), self.now()))
         self.assertEqual(self.intake.pings, [])
 
@@ -379,19 +370,19 @@ class FollowsTests(FollowsTestCase):
             b"</weblogUpdates>", b'<weblog url="mailto:a" when="0"/></weblogUpdates>'
         )
         self.web.answers[LIST] = reply(200, document)
-        with capturedLogs() as logs:
+        with self.logged() as lines:
             self.start()
             self.clock.advance(70)
-        (line,) = [str(formatEvent(event)) for event in logs]
+        (line,) = lines
         self.assertIn("1 of 2 records are left out; the first: line", line)
         self.assertEqual(self.intake.names, ["Blog 1"])
 
     def test_full_disk_loses_nothing(self) -> None:
         self.serve(LIST, a_ping(1, NOON))
         self.intake.failure = Unavailable("the disk is full")
-        with capturedLogs() as logs:
+        with self.logged() as lines:
             self.start()
-        self.assertIn("cannot be followed: the disk is full", str(formatEvent(logs[0])))
+        self.assertIn("cannot be followed: the disk is full", lines[0])
         self.intake.failure = None
         self.clock.advance(80)
         self.assertEqual(self.intake.names, ["Blog 1"])

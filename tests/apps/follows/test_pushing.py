@@ -6,7 +6,6 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode
 
 import treq.testing
-from twisted.logger import capturedLogs, formatEvent
 
 from rsscloud_broker.apps.follows.options import FollowedFeed, FollowsOptions, Source
 from rsscloud_broker.apps.follows.pushing import key_of
@@ -96,10 +95,11 @@ class PushingTests(FollowsTestCase):
         document = opening(NOON, 0) + closing(0)
         for link in ("<http://[>; rel=hub", f"<{HUB}>; rel=hub, <http://[>; rel=self"):
             self.web.answers[LIST] = reply(200, document, link=link)
-            with self.subTest(link), capturedLogs() as logs:
-                self.start_list()
-                self.pass_time(3000)
-                self.assertEqual(logs, [])
+            with self.subTest(link):
+                with self.logged() as lines:
+                    self.start_list()
+                    self.pass_time(3000)
+                self.assertEqual(lines, [])
         self.assertEqual(self.asked()[-1]["hub.topic"], [LIST])
 
     def test_malformed_hub_link_leaves_the_feed_readable(self) -> None:
@@ -151,10 +151,10 @@ class PushingTests(FollowsTestCase):
 
     def test_hub_that_refuses_is_told_once_an_hour(self) -> None:
         self.web.answers[HUB] = reply(403, b"Not you.")
-        with capturedLogs() as logs:
+        with self.logged() as lines:
             self.start_list()
             self.pass_time(3000)
-        (line,) = [str(formatEvent(event)) for event in logs]
+        (line,) = lines
         self.assertIn(f"{LIST}: the hub did not take the subscription", line)
         self.assertIn("Not you", line)
         self.assertEqual(len(self.asked()), 1)
@@ -162,9 +162,9 @@ class PushingTests(FollowsTestCase):
 
     def test_hub_that_ends_the_subscription_is_asked_again_later(self) -> None:
         self.start_list()
-        with capturedLogs() as logs:
+        with self.logged() as lines:
             self.assertEqual(self.verify(mode="denied", reason="You may not.")[0], 200)
-        self.assertIn("You may not.", str(formatEvent(logs[0])))
+        self.assertIn("You may not.", lines[0])
         self.pass_time(3700)
         self.assertEqual(len(self.asked()), 2)
 
@@ -176,23 +176,20 @@ class PushingTests(FollowsTestCase):
 
         self.web.answers[LIST] = named
         self.start(FollowsOptions((Source(LIST, push=True, every=10.0),)))
-        self.pass_time(600)
-        asked = [each.url for each in self.web.requests if "victim" in each.url]
-        self.assertEqual(asked, ["http://victim.example/1"])
-        self.pass_time(3600)
-        asked = [each.url for each in self.web.requests if "victim" in each.url]
-        self.assertEqual(len(asked), 2)
+        for seconds, count in ((600, 1), (3600, 2)):
+            self.pass_time(seconds)
+            asked = [each.url for each in self.web.requests if "victim" in each.url]
+            self.assertEqual((asked[0], len(asked)), ("http://victim.example/1", count))
         self.assertGreater(self.reads(LIST), 350)
 
     def test_who_pretends_to_be_the_hub_fills_no_log(self) -> None:
         """Anybody can know the callbacks."""
         self.start_list()
-        with capturedLogs() as logs:
-            for _ in range(3):
-                self.assertEqual(self.verify()[0], 200)
-            for _ in range(3):
-                self.assertEqual(self.verify(mode="denied")[0], 200)
-        self.assertEqual(len(logs), 2)
+        with self.logged() as lines:
+            for mode in ("subscribe", "denied"):
+                for _ in range(3):
+                    self.assertEqual(self.verify(mode=mode)[0], 200)
+        self.assertEqual(len(lines), 2)
 
     def test_nothing_is_pushed_that_nobody_wants_or_that_no_hub_could_call(self) -> None:
         self.start(FollowsOptions((Source(LIST),)))
