@@ -11,7 +11,7 @@ from lxml import etree
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.simplefeed import log
-from rsscloud_broker.simplefeed.atom import ATOM, HISTORY, FeedUrls, render
+from rsscloud_broker.simplefeed.atom import ATOM, HISTORY, render
 from rsscloud_broker.simplefeed.documents import parse
 from rsscloud_broker.simplefeed.entries import (
     BYTES,
@@ -23,6 +23,7 @@ from rsscloud_broker.simplefeed.entries import (
     content_of,
 )
 from tests.simplefeed.logs import NOON, some
+from tests.simplefeed.publishing import URLS
 
 SCHEMA = etree.RelaxNG(etree.parse(str(Path(__file__).parent / "fixtures" / "atom.rng")))
 #: The Schematron rules of RFC 4287, appendix B: for which elements each is, and what must be true.
@@ -31,8 +32,6 @@ RULES = (
     ("entry", "boolean(atom:link[@rel='alternate'] or atom:link[not(@rel)] or atom:content)"),
     ("entry", "boolean(atom:author or ../atom:author or atom:source/atom:author)"),
 )
-URLS = FeedUrls("http://a.example/recent", "http://a.example/documents/")
-
 A_LOG = log.LogState(
     id=1,
     name="events",
@@ -70,11 +69,6 @@ def document(*entries: Entry, number: int = 3, archived: bool = False) -> log.Lo
     return log.LogDocument(A_LOG, number, entries, archived, False, NOON + 9)
 
 
-def relations(body: bytes) -> dict[str, str]:
-    links = etree.fromstring(body).iterchildren(f"{{{ATOM}}}link")
-    return {str(each.get("rel")): str(each.get("href")) for each in links}
-
-
 def written_and_read(content: EntryContent) -> EntryContent:
     body = render(document(Entry("a", NOON, content=content)), URLS)
     entries, _ = parse(body, "http://a.example/", {}).entries(True)
@@ -93,65 +87,40 @@ class RenderTests(SynchronousTestCase):
         # What neither can say: section 4.1.2.
         for entry in feed.iterchildren(f"{{{ATOM}}}entry"):
             content = entry.find(f"{{{ATOM}}}content")
-            summary = entry.find(f"{{{ATOM}}}summary")
-            if content is None:
-                continue
-            if content.get("src") or content.get("type") == "image/png":
-                self.assertIsNotNone(summary)
+            if content is not None and (content.get("src") or content.get("type") == "image/png"):
+                self.assertIsNotNone(entry.find(f"{{{ATOM}}}summary"))
 
-    def test_recent_document(self) -> None:
-        body = render(document(*some(1)), URLS, recent=True, links=[EntryLink("http://h/", "hub")])
-        self.assert_valid(body)
-        self.assertEqual(
-            relations(body),
-            {
-                "self": "http://a.example/recent",
-                "via": "http://a.example/documents/3",
-                "prev-archive": "http://a.example/documents/2",
-                "hub": "http://h/",
-            },
-        )
-
-    def test_current_document_at_its_permanent_url(self) -> None:
-        body = render(document(*some(1)), URLS)
-        self.assert_valid(body)
-        self.assertEqual(
-            relations(body),
-            {
-                "self": "http://a.example/documents/3",
-                "current": "http://a.example/recent",
-                "prev-archive": "http://a.example/documents/2",
-            },
-        )
-        self.assertNotIn(HISTORY.encode(), body)
-
-    def test_archived_document(self) -> None:
-        body = render(document(*some(3), number=2, archived=True), URLS)
-        self.assert_valid(body)
-        self.assertEqual(
-            relations(body),
-            {
-                "self": "http://a.example/documents/2",
-                "current": "http://a.example/recent",
-                "prev-archive": "http://a.example/documents/1",
-                "next-archive": "http://a.example/documents/3",
-            },
-        )
-        self.assertIsNotNone(etree.fromstring(body).find(f"{{{HISTORY}}}archive"))
-
-    def test_first_document_has_none_before_it(self) -> None:
-        for archived in (True, False):
-            body = render(document(*some(1), number=1, archived=archived), URLS)
+    def test_links_between_documents(self) -> None:
+        recent, first, second, third = URLS.recent, URLS.of(1), URLS.of(2), URLS.of(3)
+        whole, hub = document(*some(1)), EntryLink("http://h/", "hub")
+        archived = document(*some(3), number=2, archived=True)
+        for body, expected in (
+            (
+                render(whole, URLS, recent=True, links=[hub]),
+                {"self": recent, "via": third, "prev-archive": second, "hub": "http://h/"},
+            ),
+            (render(whole, URLS), {"self": third, "current": recent, "prev-archive": second}),
+            (
+                render(archived, URLS),
+                {"self": second, "current": recent, "prev-archive": first, "next-archive": third},
+            ),
+            (
+                render(document(*some(1), number=1, archived=True), URLS),
+                {"self": first, "current": recent, "next-archive": second},
+            ),
+            (render(document(*some(1), number=1), URLS), {"self": first, "current": recent}),
+            (render(document(number=1), URLS, recent=True), {"self": recent, "via": first}),
+        ):
             self.assert_valid(body)
-            self.assertNotIn("prev-archive", relations(body))
-
-    def test_empty_document(self) -> None:
-        self.assert_valid(render(document(number=1), URLS, recent=True))
+            feed = etree.fromstring(body)
+            links = feed.iterchildren(f"{{{ATOM}}}link")
+            self.assertEqual({each.get("rel"): each.get("href") for each in links}, expected)
+            says_archived = feed.find(f"{{{HISTORY}}}archive") is not None
+            self.assertEqual(says_archived, "next-archive" in expected)
 
     def test_entry_that_links_to_no_page_has_its_title_as_content(self) -> None:
-        body = render(
-            document(Entry("A < B", NOON, links=(EntryLink("http://b/", "related"),))), URLS
-        )
+        entry = Entry("A < B", NOON, links=(EntryLink("http://b/", "related"),))
+        body = render(document(entry), URLS)
         self.assert_valid(body)
         self.assertIn(b'<content type="text">A &lt; B</content>', body)
         linked = render(document(Entry("A", NOON, links=(EntryLink("http://b/"),))), URLS)
@@ -173,9 +142,8 @@ class RenderTests(SynchronousTestCase):
             self.assertAlmostEqual(found.updated, written.updated, places=5)
             self.assertEqual(found.author, written.author)
             self.assertEqual(found.categories, written.categories)
-            self.assertEqual(
-                [each.rel for each in found.links], [each.rel for each in written.links]
-            )
+            relations = [[each.rel for each in one.links] for one in (found, written)]
+            self.assertEqual(*relations)
             if written.content is not None:
                 assert found.content is not None
                 self.assertEqual(found.content.form, written.content.form)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from time import process_time
 
+from attrs import evolve
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.interfaces import Position
@@ -78,9 +79,8 @@ class LinkTests(SynchronousTestCase):
 
     def test_relations_as_uris(self) -> None:
         rel = "http://www.iana.org/assignments/relation/prev-archive"
-        self.assertEqual(
-            feed(f'<link rel="{rel}" href="/3"/>').links.get("prev-archive"), "http://a.example/3"
-        )
+        links = feed(f'<link rel="{rel}" href="/3"/>').links
+        self.assertEqual(links["prev-archive"], "http://a.example/3")
 
     def test_links_that_are_none(self) -> None:
         for inside in ('<link rel="prev-archive"/>', '<link rel="prev-archive" href="http://[/"/>'):
@@ -142,28 +142,21 @@ class EntryTests(SynchronousTestCase):
 
     def test_contents_of_each_form(self) -> None:
         for content, expected in (
-            ("<content>a &lt; b</content>", EntryContent("text", "a < b")),
-            ('<content type="html">&lt;b&gt;</content>', EntryContent("html", "<b>")),
+            (">a &lt; b", EntryContent("text", "a < b")),
+            (' type="html">&lt;b&gt;', EntryContent("html", "<b>")),
+            (' type="image/png">AAEC\nAw==', EntryContent("image/png", data=b"\0\1\2\3")),
+            (' type="a/b" src="c.png">', EntryContent("a/b", src="http://a.example/x/c.png")),
+            (' type="a/json">{"a":1}', EntryContent("a/json", '{"a":1}')),
             (
-                '<content type="image/png">AAEC\nAw==</content>',
-                EntryContent("image/png", data=b"\0\1\2\3"),
-            ),
-            (
-                '<content type="a/b" src="c.png"/>',
-                EntryContent("a/b", src="http://a.example/x/c.png"),
-            ),
-            (
-                '<content type="application/json">{"a":1}</content>',
-                EntryContent("application/json", '{"a":1}'),
-            ),
-            (
-                '<content type="a/xml"><a xmlns="">1</a> &amp; <b xmlns="urn:b"/></content>',
-                EntryContent("a/xml", '<a xmlns="">1</a> &amp; <b xmlns="urn:b"/>'),
+                ' type="a/xml"><a xmlns="">1</a> &amp; <b xmlns="urn:b"/>',
+                EntryContent("a/xml", '<a>1</a> &amp; <b xmlns="urn:b"/>'),
             ),
         ):
-            found = only(content).content
+            found = only(f"<content{content}</content>").content
             assert found is not None
-            self.assertEqual(evened(found), evened(expected))
+            # Some declarations repeat those around them.
+            evened = evolve(found, text=found.text.replace(' xmlns=""', ""))
+            self.assertEqual(evened, expected)
 
     def test_ict4h(self) -> None:
         """The forms of ICT4H's atomfeed: oldest first, and texts where Atom demands elements."""
@@ -204,13 +197,6 @@ class EntryTests(SynchronousTestCase):
         )
         self.assertEqual((found.title, found.summary, found.updated), ("a c", "s", 1.0))
         self.assertEqual(found.author, Person("j", "", "j@a"))
-
-
-def evened(content: EntryContent) -> EntryContent:
-    """A content without declarations that repeat those around it."""
-    return EntryContent(
-        content.type, content.text.replace(' xmlns=""', ""), content.data, content.src
-    )
 
 
 class PositionTests(SynchronousTestCase):

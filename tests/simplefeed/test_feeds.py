@@ -12,14 +12,12 @@ from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.simplefeed import feeds, log, pruning
-from rsscloud_broker.simplefeed.atom import FeedUrls
 from rsscloud_broker.simplefeed.documents import parse
 from rsscloud_broker.simplefeed.entries import EntryLink
 from rsscloud_broker.simplefeed.feeds import Archive, ArchivedFile, DocumentGone, Feeds, Written
 from rsscloud_broker.testing import Clock
 from tests.simplefeed.logs import NOON, in_memory, some
-
-URLS = FeedUrls("http://a.example/recent", "http://a.example/documents/")
+from tests.simplefeed.publishing import URLS
 
 
 class Database:
@@ -38,14 +36,11 @@ class Database:
 class FeedsTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.engine = self.enterContext(in_memory())
-        self.directory = FilePath(self.mktemp())
-        self.archive = Archive(self.directory)
+        self.archive = Archive(FilePath(self.mktemp()))
         self.clock = Clock()
         self.in_thread: list[str] = []
         self.waits: Deferred[None] = succeed(None)
-        with self.engine.begin() as conn:
-            described = log.Description("events", "Events", per_document=3)
-            self.feed_id = log.open_log(conn, described, NOON).feed_id
+        self.feed_id = self.open_log("Events")
         self.feeds = Feeds(
             Database(self.engine),  # type: ignore[arg-type] # it has its methods
             self.archive,
@@ -54,6 +49,12 @@ class FeedsTests(SynchronousTestCase):
             lambda name: URLS,
             [EntryLink("http://h.example/", "hub")],
         )
+
+    def open_log(self, title: str) -> str:
+        """Open the log, and return the id of its feed."""
+        with self.engine.begin() as conn:
+            described = log.Description("events", title, per_document=3)
+            return log.open_log(conn, described, NOON).feed_id
 
     async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         self.in_thread.append(getattr(function, "func", function).__name__)
@@ -67,7 +68,7 @@ class FeedsTests(SynchronousTestCase):
             log.append(conn, "events", some(count, found.count + 1))
 
     def recent(self) -> Written:
-        found = self.successResultOf(Deferred.fromCoroutine(self.feeds.recent("events")))
+        found = self.successResultOf(self.feeds.recent("events"))
         assert found is not None
         return found
 
@@ -115,8 +116,7 @@ class FeedsTests(SynchronousTestCase):
         first = self.recent()
         with self.engine.begin() as conn:
             log.remove_log(conn, "events")
-            described = log.Description("events", "Other events", per_document=3)
-            feed_id = log.open_log(conn, described, NOON).feed_id
+        feed_id = self.open_log("Other events")
         self.append(2)  # as many entries as the first log had
         self.feeds.changed("events")
         second = self.recent()
@@ -171,7 +171,7 @@ class FeedsTests(SynchronousTestCase):
         self.append(4)
         for name, number in (("events", 0), ("events", 3), ("events", -1), ("other", 1)):
             self.assertIsNone(self.successResultOf(self.asked(number, name)))
-        self.assertIsNone(self.successResultOf(Deferred.fromCoroutine(self.feeds.recent("x"))))
+        self.assertIsNone(self.successResultOf(self.feeds.recent("x")))
 
     def test_removed_documents(self) -> None:
         self.append(10)

@@ -17,7 +17,6 @@ from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.simplefeed import log, pruning
-from rsscloud_broker.simplefeed.atom import FeedUrls
 from rsscloud_broker.simplefeed.documents import parse
 from rsscloud_broker.simplefeed.entries import Entry
 from rsscloud_broker.simplefeed.feeds import Archive, ArchivedFile, DocumentGone, Feeds
@@ -26,9 +25,8 @@ from tests import examples
 from tests.machines import run_machine
 from tests.postgresql import borrowed_database
 from tests.simplefeed.logs import NOON, in_memory, on_postgresql
+from tests.simplefeed.publishing import URLS
 from tests.simplefeed.test_feeds import Database
-
-URLS = FeedUrls("http://a.example/recent", "http://a.example/documents/")
 
 
 class Crash(Exception):
@@ -201,11 +199,7 @@ class LogMachineTests(SynchronousTestCase):
         run_machine(LogMachine, some)
 
     def test_on_postgresql(self) -> None:
+        slow = [HealthCheck.too_slow]
+        few = settings(max_examples=examples(4), deadline=None, suppress_health_check=slow)
         with borrowed_database():  # skips this test if there is no PostgreSQL
-            few = settings(
-                max_examples=examples(4),
-                stateful_step_count=30,
-                deadline=None,
-                suppress_health_check=[HealthCheck.too_slow],
-            )
-            run_machine(OnPostgreSQL, few)
+            run_machine(OnPostgreSQL, settings(few, stateful_step_count=30))

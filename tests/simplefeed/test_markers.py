@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
-from twisted.internet.defer import Deferred, execute
+from twisted.internet.defer import execute
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
@@ -23,22 +22,21 @@ class FileMarkerTests(SynchronousTestCase):
         self.file = FilePath(self.mktemp())
         self.marker = FileMarker(self.file, FEED, execute)
 
-    def load(self, feed: str = FEED) -> Deferred[Any]:
-        return Deferred.fromCoroutine(FileMarker(self.file, feed, execute).load())
+    def loaded(self) -> Position | None:
+        return self.successResultOf(FileMarker(self.file, FEED, execute).load())
 
-    def save(self, position: Position = POSITION) -> Deferred[None]:
-        return Deferred.fromCoroutine(self.marker.save(position))
+    def complaint(self) -> str:
+        loading = FileMarker(self.file, FEED, execute).load()
+        return str(self.failureResultOf(loading, FollowError).value)
 
     def test_what_is_saved_is_loaded(self) -> None:
         verifyObject(IMarker, self.marker)
-        self.assertIsNone(self.successResultOf(self.load()))
-        for position in (POSITION, Position("")):
-            self.successResultOf(self.save(position))
-            self.assertEqual(self.successResultOf(self.load()), position)
-
-    def test_empty_file(self) -> None:
+        self.assertIsNone(self.loaded())
         self.file.setContent(b"\n")
-        self.assertIsNone(self.successResultOf(self.load()))
+        self.assertIsNone(self.loaded())
+        for position in (POSITION, Position("")):
+            self.successResultOf(self.marker.save(position))
+            self.assertEqual(self.loaded(), position)
 
     def test_other_files(self) -> None:
         for content, reason in (
@@ -47,24 +45,20 @@ class FileMarkerTests(SynchronousTestCase):
             (b'{"feed":"http://b.example/","entry":"1"}', "of another feed, http://b.example/"),
         ):
             self.file.setContent(content)
-            error = self.failureResultOf(self.load(), FollowError).value
-            self.assertIn(reason, str(error))
+            self.assertIn(reason, self.complaint())
         self.file.remove()
         self.file.makedirs()
-        self.assertIn("is no file", str(self.failureResultOf(self.load(), FollowError).value))
-
-    def test_device_is_not_replaced(self) -> None:
+        self.assertIn("is no file", self.complaint())
         self.file = FilePath("/dev/null")
-        error = self.failureResultOf(self.load(), FollowError).value
-        self.assertIn("/dev/null is no file", str(error))
+        self.assertIn("/dev/null is no file", self.complaint())
 
     def test_old_marker_stays_if_the_disk_is_full(self) -> None:
-        self.successResultOf(self.save())
+        self.successResultOf(self.marker.save(POSITION))
 
         def full(descriptor: int) -> None:
             raise OSError("No space left on device")
 
         self.patch(os, "fsync", full)
-        self.failureResultOf(self.save(Position("urn:uuid:2")), OSError)
-        self.assertEqual(self.successResultOf(self.load()), POSITION)
+        self.failureResultOf(self.marker.save(Position("urn:uuid:2")), OSError)
+        self.assertEqual(self.loaded(), POSITION)
         self.assertEqual(self.file.parent().globChildren(f"{self.file.basename()}*"), [self.file])

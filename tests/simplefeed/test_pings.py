@@ -6,12 +6,11 @@ from attrs import evolve
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.model import Ping
-from rsscloud_broker.simplefeed import log
-from rsscloud_broker.simplefeed.atom import FeedUrls, render
 from rsscloud_broker.simplefeed.documents import parse
 from rsscloud_broker.simplefeed.entries import Category, Entry, EntryLink
 from rsscloud_broker.simplefeed.pings import NotAPing, entry_of, ping_of
 from tests.simplefeed.logs import NOON, in_memory
+from tests.simplefeed.publishing import URLS, Feed
 
 SOURCE = "http://there.example"
 
@@ -29,25 +28,17 @@ WHOLE = Ping(
 class PingTests(SynchronousTestCase):
     def through_a_feed(self, *pings: Ping) -> list[Entry]:
         """Append pings to a log, and read its document."""
-        urls = FeedUrls(f"{SOURCE}/recent", f"{SOURCE}/documents/")
-        with in_memory() as engine, engine.begin() as conn:
-            log.open_log(conn, log.Description("pings", "Pings"), NOON)
-            log.append(conn, "pings", [entry_of(each) for each in pings])
-            found = log.read_document(conn, "pings")
-            assert found is not None
-            body = render(found, urls, recent=True)
-        entries, _ = parse(body, urls.recent, {}).entries(newest_first=True)
+        with in_memory() as engine:
+            feed = Feed(engine)
+            feed.append_entries([entry_of(each) for each in pings])
+            entries, _ = parse(feed.recent(), URLS.recent, {}).entries(newest_first=True)
         return entries
 
-    def test_whole_ping_survives(self) -> None:
-        (entry,) = self.through_a_feed(WHOLE)
-        expected = evolve(WHOLE, origin=f"{WHOLE.origin} {SOURCE}")
-        self.assertEqual(ping_of(entry, SOURCE), expected)
-
-    def test_ping_that_says_little_survives(self) -> None:
-        little = Ping("A", "http://a.example/", NOON)
-        (entry,) = self.through_a_feed(little)
-        self.assertEqual(ping_of(entry, SOURCE), evolve(little, origin=SOURCE))
+    def test_pings_survive(self) -> None:
+        for ping in (WHOLE, Ping("A", "http://a.example/", NOON)):
+            (entry,) = self.through_a_feed(ping)
+            expected = evolve(ping, origin=f"{ping.origin} {SOURCE}".strip())
+            self.assertEqual(ping_of(entry, SOURCE), expected)
 
     def test_time_of_a_late_ping_survives(self) -> None:
         late = evolve(WHOLE, received_at=NOON - 3600)
@@ -56,15 +47,9 @@ class PingTests(SynchronousTestCase):
         self.assertEqual(ping_of(entry, SOURCE).received_at, NOON - 3600)
 
     def test_entry_of_another_feed_is_a_ping_of_its_page(self) -> None:
-        entry = Entry(
-            "",
-            NOON,
-            links=(
-                EntryLink("http://b.example/feed.atom", "related"),
-                EntryLink("http://b.example/1"),
-            ),
-            categories=(Category("changed", "http://b.example/ways"),),
-        )
+        links = (EntryLink("http://b.example/f.atom", "related"), EntryLink("http://b.example/1"))
+        categories = (Category("changed", "http://b.example/ways"),)
+        entry = Entry("", NOON, links=links, categories=categories)
         found = ping_of(entry, SOURCE)
         self.assertEqual((found.name, found.url), ("http://b.example/1",) * 2)
         self.assertEqual((found.rss_url, found.tags, found.received_at), ("", (), NOON))
