@@ -13,7 +13,7 @@ from zope.interface import implementer
 from rsscloud_broker.apps.river.app import make_river
 from rsscloud_broker.apps.river.door import RiverDoor
 from rsscloud_broker.apps.river.intake import RiverIntake
-from rsscloud_broker.apps.river.model import Feed, Item
+from rsscloud_broker.apps.river.model import Feed, InvalidFeed, Item
 from rsscloud_broker.apps.river.options import RiverOptions
 from rsscloud_broker.apps.river.river import River
 from rsscloud_broker.apps.river.schema import TABLES
@@ -154,12 +154,31 @@ class RiverHouse(House):
         self.result(self.river.subscribe(who or self.dave, url, "192.0.2.7"))
         return self.feed(url, who)
 
+    def refusal(
+        self, url: str = BLOG, who: Caller | None = None, kind: type[Exception] = InvalidFeed
+    ) -> Any:
+        """The error if an account tries to follow a feed."""
+        return self.error(self.river.subscribe(who or self.dave, url, ""), kind)
+
+    def unfollow(self, url: str | int = BLOG, who: Caller | None = None) -> Feed | None:
+        """Have an account follow a feed no more."""
+        left: Feed | None = self.result(self.river.unsubscribe(who or self.dave, url))
+        return left
+
+    def feeds(self, who: Caller | None = None) -> list[Feed]:
+        """The feeds of an account."""
+        found: list[Feed] = self.result(self.river.feeds((who or self.dave).account.id))
+        return found
+
     def feed(self, url: str = BLOG, who: Caller | None = None) -> Feed:
         """A feed as an account sees it."""
-        found = self.result(self.river.feeds((who or self.dave).account.id))
-        (feed,) = [each for each in found if each.url == url]
-        assert isinstance(feed, Feed)
+        (feed,) = [each for each in self.feeds(who) if each.url == url]
         return feed
+
+    def share(self, *, public: bool = True) -> None:
+        """Let everybody read the river of Dave, or nobody else."""
+        work = self.river.store.set_public(self.dave.account.id, self.dave.name, public)
+        self.result(work)
 
     def items(self, who: Caller | None = None) -> list[Item]:
         """The items of an account, newest first."""
@@ -171,8 +190,10 @@ class RiverHouse(House):
     def titles(self, who: Caller | None = None) -> list[str]:
         return [item.title for item in self.items(who)]
 
-    def poll(self, url: str = BLOG) -> None:
-        """Have the broker find out that a feed changed, as a poll does."""
+    def poll(self, url: str = BLOG, page: bytes | None = None) -> None:
+        """Have the broker find out that a feed changed, as a poll does: into a page, if given."""
+        if page is not None:
+            self.topics.pages[url] = page
         self.result(self.broker._detector.check_now(url))
         self.pass_time(2)
 
@@ -207,3 +228,12 @@ class RiverHouse(House):
 
 def _form(request: OutboundRequest) -> dict[str, str]:
     return {name: values[0] for name, values in parse_qs(request.body.decode()).items()}
+
+
+class RiverCase(SynchronousTestCase):
+    """A test with a house, and a blog in the web."""
+
+    def setUp(self) -> None:
+        self.house = RiverHouse(self)
+        self.pages = self.house.topics.pages
+        self.pages[BLOG] = rss("two", "one")

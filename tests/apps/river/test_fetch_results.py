@@ -5,26 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from twisted.internet.defer import Deferred
-from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.errors import TopicUnreadable
 from rsscloud_broker.interfaces import IEventSink
-from tests.apps.river.house import BLOG, NAMES_HUB, RiverHouse, rss
+from tests.apps.river.house import BLOG, NAMES_HUB, RiverCase, rss
 
 
-class FetchResultsTests(SynchronousTestCase):
+class FetchResultsTests(RiverCase):
     def setUp(self) -> None:
-        self.house = RiverHouse(self)
-        self.pages = self.house.topics.pages
+        super().setUp()
         self.pages[BLOG] = rss("one", head=NAMES_HUB)
         self.house.follow()
         self.house.verify(self.house.asked()[-1])
 
-    def fetch(self) -> None:
-        self.fetch_topic(BLOG)
-
-    def fetch_topic(self, url: str) -> None:
+    def fetch(self, url: str = BLOG) -> None:
         fetching: Deferred[Any] = self.house.broker._detector.check_now(url)
         fetching.addErrback(lambda failure: failure.trap(TopicUnreadable))
         self.house.pass_time(2)
@@ -47,15 +42,13 @@ class FetchResultsTests(SynchronousTestCase):
         self.assertNotIn("failed", self.status())
 
     def test_what_cannot_be_read_as_a_feed_is_still_said(self) -> None:
-        self.pages[BLOG] = b"no feed"
-        self.house.poll()
-        self.assertIn("cannot be read as a feed", self.status())
-        self.fetch()
-        self.assertIn("cannot be read as a feed", self.status())
-        del self.pages[BLOG]
-        self.fetch()
+        self.house.poll(page=b"no feed")
+        for _ in range(2):
+            self.assertIn("cannot be read as a feed", self.status())
+            self.fetch()
+            self.pages.pop(BLOG, None)
         self.assertIn("cannot be read as a feed", self.status())
 
     def test_topics_that_nobody_reads_here(self) -> None:
-        self.fetch_topic("http://other.example/rss.xml")
+        self.fetch("http://other.example/rss.xml")
         self.assertNotIn("failed", self.status())

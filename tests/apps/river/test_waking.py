@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import cast
 
-from twisted.trial.unittest import SynchronousTestCase
+from twisted.internet.defer import succeed
 
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import WorkHinted
-from rsscloud_broker.interfaces import IEventSink
 from rsscloud_broker.testing import make_sink_tests
 from rsscloud_broker.testing.apps import FakeJobs
-from tests.apps.river.house import BLOG, RiverHouse, rss
+from tests.apps.river.house import BLOG, RiverCase, RiverHouse
 
 OPML = f"""<opml version="2.0"><head/><body>
 <outline type="rss" text="A blog" xmlUrl="{BLOG}"/></body></opml>"""
@@ -23,18 +22,14 @@ class WakeContract(
     """It is a sink."""
 
 
-class WakingTests(SynchronousTestCase):
+class WakingTests(RiverCase):
     def setUp(self) -> None:
-        self.house = RiverHouse(self)
-        self.house.topics.pages[BLOG] = rss("two", "one")
+        super().setUp()
         self.jobs = cast(FakeJobs, self.house.app_parts.jobs)
 
     def stop(self) -> None:
         """From now on another node tends the feeds."""
-        self.house.result(self.house.tending.stopService() or self.nothing())
-
-    async def nothing(self) -> None:
-        pass
+        self.house.result(self.house.tending.stopService() or succeed(None))
 
     def import_feed(self) -> None:
         river, dave = self.house.river, self.house.dave
@@ -44,10 +39,7 @@ class WakingTests(SynchronousTestCase):
         event = WorkHinted(kind)
         for sink in self.house.app.sinks:
             if isinstance(event, sink.handles):
-                self.house.result(self.handle(sink, event))
-
-    async def handle(self, sink: IEventSink, event: WorkHinted) -> None:
-        await sink.handle(event)
+                self.house.result(sink.handle(event))
 
     def test_node_that_tends_the_feeds_is_told(self) -> None:
         self.stop()
@@ -85,6 +77,4 @@ class WakingTests(SynchronousTestCase):
 
         self.patch(self.jobs, "hint_at_job", fail)
         self.import_feed()
-        self.assertEqual(
-            len(self.house.result(self.house.river.feeds(self.house.dave.account.id))), 1
-        )
+        self.assertEqual(len(self.house.feeds()), 1)
