@@ -11,13 +11,8 @@ from rsscloud_broker.apps.test_feed.items import TestItem
 from rsscloud_broker.wire.cloud import Cloud, clouds_of
 
 CLOUD = Cloud("broker.example", 5337, "/rsscloud/pleaseNotify", "", "http-post")
-ABOUT = FeedInfo(
-    "http://broker.example/test/rss.xml",
-    "http://broker.example/test",
-    900,
-    "http://broker.example/websub",
-    CLOUD,
-)
+PAGE, HUB = "http://broker.example/test", "http://broker.example/websub"
+ABOUT = FeedInfo(f"{PAGE}/rss.xml", PAGE, 900, HUB, CLOUD)
 ITEMS = [TestItem(1_000_001_700, "urn:uuid:b"), TestItem(1_000_000_800, "urn:uuid:a")]
 
 
@@ -25,13 +20,16 @@ class DocumentTests(SynchronousTestCase):
     def test_items(self) -> None:
         channel = etree.fromstring(encode(ABOUT, ITEMS)).find("channel")
         assert channel is not None
-        self.assertEqual(channel.findtext("title"), "Test feed of rsscloud-broker")
-        self.assertEqual(channel.findtext("link"), ABOUT.page)
-        self.assertEqual(channel.findtext("ttl"), "15")
-        self.assertEqual(channel.findtext("lastBuildDate"), "Sun, 09 Sep 2001 02:15:00 GMT")
         first, second = channel.findall("item")
-        self.assertEqual(first.findtext("title"), "02:15:00 UTC on 9 September 2001")
-        self.assertEqual(first.findtext("pubDate"), "Sun, 09 Sep 2001 02:15:00 GMT")
+        for element, name, text in (
+            (channel, "title", "Test feed of rsscloud-broker"),
+            (channel, "link", ABOUT.page),
+            (channel, "ttl", "15"),
+            (channel, "lastBuildDate", "Sun, 09 Sep 2001 02:15:00 GMT"),
+            (first, "title", "02:15:00 UTC on 9 September 2001"),
+            (first, "pubDate", "Sun, 09 Sep 2001 02:15:00 GMT"),
+        ):
+            self.assertEqual(element.findtext(name), text)
         guid = second.find("guid")
         assert guid is not None
         self.assertEqual((guid.text, guid.get("isPermaLink")), ("urn:uuid:a", "false"))
@@ -40,12 +38,8 @@ class DocumentTests(SynchronousTestCase):
         feed = encode(ABOUT, ITEMS)
         self.assertEqual(clouds_of(feed), [CLOUD])
         links = etree.fromstring(feed).findall("channel/{http://www.w3.org/2005/Atom}link")
-        self.assertEqual(
-            [(link.get("rel"), link.get("href")) for link in links],
-            [("self", ABOUT.url), ("hub", "http://broker.example/websub")],
-        )
-
-    def test_without_cloud_and_hub(self) -> None:
+        named = [(link.get("rel"), link.get("href")) for link in links]
+        self.assertEqual(named, [("self", ABOUT.url), ("hub", HUB)])
         feed = encode(evolve(ABOUT, hub="", cloud=None), ITEMS)
         self.assertEqual(clouds_of(feed), [])
         self.assertNotIn(b'"hub"', feed)
@@ -56,11 +50,8 @@ class DocumentTests(SynchronousTestCase):
         self.assertNotEqual(encode(ABOUT, ITEMS[1:]), feed)
 
     def test_periods_in_words(self) -> None:
-        words = {each: in_words(each) for each in (1, 10, 60, 90, 900, 3600, 7200)}
-        self.assertEqual(
-            list(words.values()),
-            [
-                *("every second", "every 10 seconds", "every minute", "every 90 seconds"),
-                *("every 15 minutes", "every hour", "every 2 hours"),
-            ],
-        )
+        for seconds, words in (
+            *((1, "every second"), (10, "every 10 seconds"), (60, "every minute")),
+            *((90, "every 90 seconds"), (900, "every 15 minutes"), (3600, "every hour")),
+        ):
+            self.assertEqual(in_words(seconds), words)

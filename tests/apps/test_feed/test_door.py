@@ -34,13 +34,14 @@ class DoorTestCase(SynchronousTestCase):
             "running": frozenset({"topic_page"}),
         }
         self.app_parts = app_parts(TABLES, **(given | self.parts))
-        app = make_test_feed(TestFeedOptions(), self.app_parts)
-        (self.service,) = app.services
-        self.site = AppSite(app, self.clock)
+        self.site = AppSite(make_test_feed(TestFeedOptions(), self.app_parts), self.clock)
 
     def start(self) -> None:
-        self.service.startService()
-        self.addCleanup(self.service.stopService)
+        app = make_test_feed(TestFeedOptions(), self.app_parts)
+        (service,) = app.services
+        service.startService()
+        self.addCleanup(service.stopService)
+        self.site = AppSite(app, self.clock)
 
     def page(self) -> Any:
         return self.site.ask("/test").page()
@@ -57,20 +58,20 @@ class FeedTests(DoorTestCase):
 
     def test_headers(self) -> None:
         answer = self.get()
-        self.assertEqual(answer.status, 200)
-        headers = answer.headers
-        self.assertEqual(headers["content-type"], "application/rss+xml; charset=utf-8")
-        self.assertEqual(headers["content-length"], str(len(answer.body)))
-        self.assertEqual(headers["last-modified"], "Sun, 09 Sep 2001 02:00:00 GMT")
-        self.assertEqual(headers["cache-control"], "public, max-age=0, must-revalidate")
-        self.assertEqual(headers["vary"], "Accept, Accept-Encoding")
-        self.assertEqual(headers["access-control-allow-origin"], "*")
-        self.assertEqual(
-            headers["link"],
-            '<http://broker.example/websub>; rel="hub", '
-            '<http://broker.example/test/rss.xml>; rel="self"',
-        )
-        self.assertEqual(answer.xml.tag, "rss")
+        self.assertEqual((answer.status, answer.xml.tag), (200, "rss"))
+        own = '<http://broker.example/test/rss.xml>; rel="self"'
+        for name, text in (
+            ("content-type", "application/rss+xml; charset=utf-8"),
+            ("content-length", str(len(answer.body))),
+            ("last-modified", "Sun, 09 Sep 2001 02:00:00 GMT"),
+            ("cache-control", "public, max-age=0, must-revalidate"),
+            ("vary", "Accept, Accept-Encoding"),
+            ("access-control-allow-origin", "*"),
+            ("link", f'<http://broker.example/websub>; rel="hub", {own}'),
+        ):
+            self.assertEqual(answer.headers[name], text)
+        for method in ("POST", "PUT"):
+            self.assertEqual(self.get(method).status, 405)
 
     def test_clock_that_was_set_back(self) -> None:
         """Each version has a later date than that before it, also after a restart."""
@@ -80,19 +81,11 @@ class FeedTests(DoorTestCase):
         self.clock.pump([1.0] * 960)
         self.assertEqual(self.get(if_modified_since=before).status, 200)
         self.assertIsNone(self.get().headers["last-modified"])  # it is in the future
-        app = make_test_feed(TestFeedOptions(), self.app_parts)
-        (service,) = app.services
-        service.startService()
-        self.addCleanup(service.stopService)
-        self.site = AppSite(app, self.clock)
+        self.start()
         self.assertEqual(self.get(if_modified_since=before).status, 200)
         self.clock.set_wall(14_400)
         after = self.get().headers["last-modified"]
         self.assertGreater(http_date(after) or 0.0, http_date(before) or 0.0)
-
-    def test_other_methods(self) -> None:
-        self.assertEqual(self.get("POST").status, 405)
-        self.assertEqual(self.get("PUT").status, 405)
 
 
 class BeforeTests(DoorTestCase):
@@ -124,14 +117,11 @@ class PageTests(DoorTestCase):
 
     def test_commands(self) -> None:
         commands = [" ".join(each.text_content().split()) for each in self.page().xpath("//pre")]
-        self.assertIn("rsscloud-broker listen http://broker.example/test/rss.xml", commands)
-        self.assertIn(
-            "rsscloud-broker listen --protocol websub http://broker.example/test/rss.xml", commands
-        )
+        for option in ("", "--protocol websub "):
+            url = "http://broker.example/test/rss.xml"
+            self.assertIn(f"rsscloud-broker listen {option}{url}", commands)
         (registering,) = (each for each in commands if each.startswith("curl -d notifyProcedure"))
         self.assertIn(" http://broker.example/rsscloud/pleaseNotify", registering)
-
-    def test_link_to_the_topic(self) -> None:
         links = self.page().xpath("//a/@href")
         self.assertIn("/topic?url=http%3A%2F%2Fbroker.example%2Ftest%2Frss.xml", links)
 

@@ -15,9 +15,13 @@ class SQLiteTests(SynchronousTestCase):
     def new_url(self) -> str:
         return f"sqlite:///{Path(self.mktemp()).resolve()}/broker.db"
 
-    def test_newest_items_are_kept(self) -> None:
+    def migrated(self) -> str:
         url = self.new_url()
         migrate(url, {"test_feed": TABLES})
+        return url
+
+    def test_newest_items_are_kept(self) -> None:
+        url = self.migrated()
         with open_database(url) as conn:
             self.assertEqual(newest_items(conn, 3), ((), 0.0))
             for number in (5, 6, 7, 2):  # the clock was set back
@@ -29,10 +33,8 @@ class SQLiteTests(SynchronousTestCase):
             self.assertEqual(items, (TestItem(2, "urn:uuid:2"),))
 
     def test_each_is_later_than_the_one_before_it(self) -> None:
-        url = self.new_url()
-        migrate(url, {"test_feed": TABLES})
         times: list[float] = []
-        with open_database(url) as conn:
+        with open_database(self.migrated()) as conn:
             for slot in (900, 1800, *range(9, 90, 9), 1800, 2700):  # it was set back once
                 add_item(conn, TestItem(slot, f"urn:uuid:{len(times)}"), 3)
                 items, modified_at = newest_items(conn, 3)
