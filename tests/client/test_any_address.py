@@ -45,7 +45,7 @@ class AnyAddressTests(SynchronousTestCase):
         return client.request(OutboundRequest("GET", HERE, redirects=redirects))
 
     def asked(self, resource: Resource, redirects: int = 5) -> OutboundReply:
-        return self.successResultOf(self.request(resource, redirects))
+        return self.successResultOf(Deferred.fromCoroutine(self.request(resource, redirects)))
 
     def complaint(self, answer: Answer) -> str:
         return str(self.failureResultOf(self.request(Server(answer), 5), OutboundError).value)

@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.client.feed_findings import LARGE_BYTES, judge
@@ -65,7 +66,7 @@ class FeedStateCase(SynchronousTestCase):
 
     def report(self, url: str = HERE) -> Report:
         ask = make_ask(self.outbound, Clock(NOW))
-        return self.successResultOf(examine(ask, url))
+        return self.successResultOf(Deferred.fromCoroutine(examine(ask, url)))
 
     def assert_finding(self, kind: Kind, subject: str, *parts: str) -> None:
         """A finding of this kind and subject contains all these texts."""

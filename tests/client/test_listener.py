@@ -1,6 +1,7 @@
 from typing import Any
 from xmlrpc import client as xmlrpc_client
 
+from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.client.listener import MAX_BODY_BYTES, Listener
@@ -21,10 +22,12 @@ class ListenerTests(SynchronousTestCase):
         self.web = web_to(Listener({TOPIC}, self.heard.append))
 
     def get(self, query: str) -> OutboundReply:
-        return self.successResultOf(self.web.get(f"http://localhost/notify?{query}"))
+        getting = self.web.get(f"http://localhost/notify?{query}")
+        return self.successResultOf(Deferred.fromCoroutine(getting))
 
     def post(self, headers: dict[str, str], body: bytes) -> OutboundReply:
-        return self.successResultOf(self.web.post("http://localhost/notify", headers, body))
+        posting = self.web.post("http://localhost/notify", headers, body)
+        return self.successResultOf(Deferred.fromCoroutine(posting))
 
 
 class FormTests(ListenerTests):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.client.web import ClientError, Web
@@ -31,7 +32,8 @@ class GuardedTests(SynchronousTestCase):
         self.assertEqual(post.headers["content-type"], "application/x-www-form-urlencoded")
 
     def asked(self, outbound: FakeOutbound, hub: str = URL) -> str:
-        return self.successResultOf(ask_hub(Web(outbound), hub, [("hub.secret", "s")]))
+        asking = ask_hub(Web(outbound), hub, [("hub.secret", "s")])
+        return self.successResultOf(Deferred.fromCoroutine(asking))
 
     def complaint(self, outbound: FakeOutbound, hub: str = URL) -> str:
         asking = ask_hub(Web(outbound), hub, [("hub.secret", "s")])

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.server import Request
 
@@ -38,7 +39,7 @@ class NotifyTests(SynchronousTestCase):
 
     def notify(self, payload: bytes, capability_list: str = "", token: str = "") -> str:
         sent = notify(web_to(self.hub), payload, TOPIC, HUB, capability_list, token)
-        return self.successResultOf(sent)
+        return self.successResultOf(Deferred.fromCoroutine(sent))
 
     def complaint(self, payload: bytes, topic: str = TOPIC, capability_list: str = "") -> str:
         sent = notify(web_to(self.hub), payload, topic, HUB, capability_list)

@@ -42,7 +42,8 @@ NAMED = RegisteredCallback("http-post", 8000, domain="me.example")
 class FindCloudTests(SynchronousTestCase):
     def find(self, answer: Answer) -> str:
         """The URL of the cloud that a feed names."""
-        return self.successResultOf(find_cloud(web_to(Server(answer)), TOPIC)).url
+        finding = find_cloud(web_to(Server(answer)), TOPIC)
+        return self.successResultOf(Deferred.fromCoroutine(finding)).url
 
     def complaint(self, answer: Answer) -> str:
         finding = find_cloud(web_to(Server(answer)), TOPIC)
@@ -90,7 +91,8 @@ class RegisterTests(SynchronousTestCase):
     """The cloud chooses the protocol of the registration."""
 
     def registered(self, server: Resource, cloud: Cloud, callback: RegisteredCallback) -> str:
-        return self.successResultOf(register(web_to(server), cloud, TOPIC, callback))
+        registering = register(web_to(server), cloud, TOPIC, callback)
+        return self.successResultOf(Deferred.fromCoroutine(registering))
 
     def complaint(self, server: Resource, cloud: Cloud, callback: RegisteredCallback) -> str:
         registering = register(web_to(server), cloud, TOPIC, callback)

@@ -68,7 +68,7 @@ class FeedsTests(SynchronousTestCase):
             log.append(conn, "events", some(count, found.count + 1))
 
     def recent(self) -> Written:
-        found = self.successResultOf(self.feeds.recent("events"))
+        found = self.successResultOf(Deferred.fromCoroutine(self.feeds.recent("events")))
         assert found is not None
         return found
 

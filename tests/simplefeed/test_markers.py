@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from twisted.internet.defer import execute
+from twisted.internet.defer import Deferred, execute
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
@@ -23,7 +23,8 @@ class FileMarkerTests(SynchronousTestCase):
         self.marker = FileMarker(self.file, FEED, execute)
 
     def loaded(self) -> Position | None:
-        return self.successResultOf(FileMarker(self.file, FEED, execute).load())
+        loading = FileMarker(self.file, FEED, execute).load()
+        return self.successResultOf(Deferred.fromCoroutine(loading))
 
     def complaint(self) -> str:
         loading = FileMarker(self.file, FEED, execute).load()

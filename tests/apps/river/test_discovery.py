@@ -50,6 +50,11 @@ class DiscoveryTests(SynchronousTestCase):
     def page(self, head: str, **headers: str) -> None:
         self.web.answers[PAGE] = reply(200, f"<head>{head}</head><p>x".encode(), **headers)
 
+    def assert_found(self, url: str) -> None:
+        """The feed of the page is found at a URL."""
+        self.web.answers[url] = FEED
+        self.assertEqual(self.find().url, url)
+
     def test_the_feed_itself(self) -> None:
         self.web.answers[PAGE] = FEED
         found = self.find()
@@ -62,11 +67,9 @@ class DiscoveryTests(SynchronousTestCase):
             '<link rel="stylesheet" href="/s"><link rel="alternate" hreflang="de" href="/de/">'
             '<link rel="ALTERNATE" type="application/rss+xml; x=y" href="f#top">'
         )
-        self.web.answers["http://blog.example/2026/f"] = FEED
-        self.assertEqual(self.find().url, "http://blog.example/2026/f")
+        self.assert_found(f"{PAGE}f")
         self.page('<base href="/base/"><link rel="feed" href="f">')
-        self.web.answers["http://blog.example/base/f"] = FEED
-        self.assertEqual(self.find().url, "http://blog.example/base/f")
+        self.assert_found("http://blog.example/base/f")
 
     def test_malformed_urls(self) -> None:
         self.page(
@@ -74,18 +77,15 @@ class DiscoveryTests(SynchronousTestCase):
             '<link rel="feed" href="f">',
             link='<http://[>; rel="alternate"',
         )
-        self.web.answers["http://blog.example/2026/f"] = FEED
-        self.assertEqual(self.find().url, "http://blog.example/2026/f")
+        self.assert_found(f"{PAGE}f")
 
     def test_the_feed_that_a_header_names(self) -> None:
         self.page("", link='</f>; rel="alternate"; type="application/rss+xml"')
-        self.web.answers["http://blog.example/f"] = FEED
-        self.assertEqual(self.find().url, "http://blog.example/f")
+        self.assert_found("http://blog.example/f")
 
     def test_the_usual_paths(self) -> None:
         self.page('<link rel="alternate" type="text/xml" href="/none">', link="nonsense")
-        self.web.answers["http://blog.example/atom.xml"] = FEED
-        self.assertEqual(self.find().url, "http://blog.example/atom.xml")
+        self.assert_found("http://blog.example/atom.xml")
 
     def test_few_requests_for_a_page(self) -> None:
         links = (f'<link rel="alternate" type="text/xml" href="/{n}">' for n in range(1000))
@@ -94,12 +94,8 @@ class DiscoveryTests(SynchronousTestCase):
         self.assertEqual(len(self.web.requests), 1 + MAX_TRIES)
 
     def test_pages_that_answer_with_nothing_of_use(self) -> None:
-        for body in (
-            b"",
-            b"\0\xff",
-            b"<" * 1000,
-            b"<link rel=alternate type=text/xml href='http://['>",
-        ):
+        strange = b"<link rel=alternate type=text/xml href='http://['>"
+        for body in (b"", b"\0\xff", b"<" * 1000, strange):
             self.web.answers[PAGE] = reply(200, body)
             self.error(InvalidFeed)
         self.web.answers[PAGE] = reply(500)

@@ -99,7 +99,8 @@ class FeedTestCase(SynchronousTestCase):
         return [each.slot - QUARTER for each in self.about().items]
 
     def guids(self) -> list[str]:
-        return [str(guid) for guid in etree.fromstring(self.content().body).xpath("//guid/text()")]
+        feed: Any = etree.fromstring(self.content().body)
+        return [str(guid) for guid in feed.xpath("//guid/text()")]
 
 
 class ItemsTests(FeedTestCase):
