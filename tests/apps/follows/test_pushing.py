@@ -9,7 +9,6 @@ import treq.testing
 
 from rsscloud_broker.apps.follows.options import FollowedFeed, FollowsOptions, Source
 from rsscloud_broker.apps.follows.pushing import key_of
-from rsscloud_broker.client.websub import LONGEST_LEASE
 from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
 from rsscloud_broker.testing import FakeOutbound, reply
@@ -108,18 +107,6 @@ class PushingTests(FollowsTestCase):
         self.web.answers[FEED] = reply(200, feed.encode(), link=link)
         self.start(FollowsOptions(feeds=(FollowedFeed(FEED, every=1000.0),)))
         self.assertEqual(self.asked()[-1]["hub.topic"], [FEED])
-
-    def test_lease_is_renewed(self) -> None:
-        self.start_list()
-        self.verify()
-        self.pass_time(740)
-        self.assertEqual(len(self.asked()), 1)
-        self.pass_time(20)
-        self.assertEqual(len(self.asked()), 2)
-        self.assertEqual(self.verify(lease_seconds="99999999999"), (200, "x91"))
-        self.clock.advance(LONGEST_LEASE)
-        self.pass_time(1)
-        self.assertEqual(len(self.asked()), 3, "the lease was not believed")
 
     def test_bug_at_one_hub_is_not_the_end(self) -> None:
         other = f"{THERE}/shortChanges.xml"

@@ -231,12 +231,6 @@ class ImportTests(FeedsCase):
             self.assertEqual(answer.status, 400)
             self.assertIn("OPML", self.dave.said("//*[@role='alert']"))
 
-    def test_a_form_that_is_none(self) -> None:
-        kind = {"Content-Type": "multipart/form-data; boundary=x"}
-        answer = self.dave.ask("POST", "/river/feeds", b"nonsense", kind)
-        self.assertEqual(answer.status, 400)
-        self.assertIn("form", self.dave.said("//*[@role='alert']"))
-
     def test_large_documents(self) -> None:
         large = OPML.ljust(MAX_BYTES)
         self.assertEqual(self.upload(self.csrf(), ("opml", "a.opml", large)).status, 200)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from unittest import mock
 
 from twisted.internet.defer import Deferred
-from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.apps.river import page, rendering
+from rsscloud_broker.apps.river import page
 from rsscloud_broker.apps.river.model import Item
 from rsscloud_broker.apps.river.stream import MAX_PAGE, MOST_MISSED, NEAR, PART
 from rsscloud_broker.config import Http
-from rsscloud_broker.web.broadcast import CHECKED_AT_ONCE, HEARTBEAT
-from tests.apps.river.page_site import UNAVAILABLE, EventReader, RiverSite, feed, item
+from rsscloud_broker.web.broadcast import CHECKED_AT_ONCE
+from tests.apps.river.page_site import EventReader, RiverSite, feed, item
 from tests.web.accounts_site import Browser
 
 #: The ids of the accounts of the site.
@@ -77,24 +75,6 @@ class StreamTests(StreamCase):
         self.assertEqual(reader.status, 401)
         self.assertIn("Sign in", reader.exchange.answer().text)
 
-    def test_one_read_for_all_and_none_when_nobody_watches(self) -> None:
-        readers = [self.watch(self.dave, source=f"192.0.2.{n}") for n in range(5)]
-        readers += [self.watch(self.anna, source=f"192.0.2.{n}") for n in range(5)]
-        self.river.reads.clear()
-        self.arrive(item(1, 2), item(2, 2))
-        self.assertEqual([reader.ids() for reader in readers], [[1, 2]] * 10)
-        self.assertEqual(self.river.reads, ["newest_id", "arrivals"])
-        for reader in readers:
-            reader.leave()
-        self.river.reads.clear()
-        self.wait(times=2)
-        self.assertEqual(self.river.reads, [])
-
-    def test_it_goes_on_where_the_page_ended(self) -> None:
-        self.river.add(*map(item, range(1, 6)))
-        self.assertEqual(self.watch(self.dave, "?after=3").ids(), [4, 5])
-        self.assertEqual(self.watch(self.anna, "?after=3").ids(), [])
-
     def test_it_goes_on_after_a_broken_connection(self) -> None:
         reader = self.watch(self.dave)
         self.arrive(item(1))
@@ -139,14 +119,6 @@ class StreamTests(StreamCase):
         self.arrive(item(3))
         self.assertEqual((reader.ids(), other.ids()), ([1, 2, 3], [2, 3]))
 
-    def test_strange_ids_begin_with_the_next_item(self) -> None:
-        self.river.add(item(1))
-        readers = [self.watch(self.dave, last=last) for last in ("x", "-1", "9" * 30)]
-        readers.append(self.watch(self.dave, f"?after={'9' * 5000}"))
-        self.assertEqual([reader.ids() for reader in readers], [[]] * 4)
-        self.arrive(item(2))
-        self.assertEqual([reader.ids() for reader in readers], [[2]] * 4)
-
     def test_items_that_another_process_has_stored(self) -> None:
         """Nobody announces them here, so the id of the newest item is looked at."""
         dave, anna = self.watch(self.dave), self.watch(self.anna)
@@ -156,14 +128,6 @@ class StreamTests(StreamCase):
         self.assertEqual((dave.ids(), anna.ids()), ([1, 2, 3], [3]))
         self.arrive(item(4, 2))
         self.assertEqual((dave.ids(), anna.ids()), ([1, 2, 3, 4], [3, 4]))
-
-    def test_heartbeat(self) -> None:
-        self.river.add(item(7))
-        anna = self.watch(self.anna)
-        before = len(anna.text)
-        self.wait(times=int(HEARTBEAT / 2.0) + 2)
-        # It says up to where nothing was missed, though nothing of it was for this account.
-        self.assertEqual(anna.text[before:], "id: 7\n\n")
 
     def test_a_stream_ends_with_its_session(self) -> None:
         dave, anna = self.watch(self.dave), self.watch(self.anna)
@@ -193,28 +157,6 @@ class StreamTests(StreamCase):
 class TroubleTests(StreamCase):
     http = Http(idle_timeout=30.0)
 
-    def test_who_cannot_catch_up_gets_it_later(self) -> None:
-        self.watch(self.anna)
-        self.river.add(item(1))
-        self.wait()
-        self.river.failure = UNAVAILABLE
-        with capturedLogs() as logged:
-            reader = self.watch(self.dave, "?after=0")
-            self.wait()
-        self.assertEqual(len(logged), 1)
-        self.river.failure = None
-        self.wait(times=2)
-        self.assertEqual(reader.ids(), [1])
-
-    def test_a_bug_ends_one_stream_only(self) -> None:
-        reader = self.watch(self.dave)
-        with mock.patch.object(rendering, "article", side_effect=ZeroDivisionError):
-            self.arrive(item(1))
-        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
-        self.assertFalse(reader.is_open)
-        again = self.watch(self.dave, "?after=0")
-        self.assertEqual(again.ids(), [1])
-
     def test_who_has_signed_out_is_noticed_though_it_reads_slowly(self) -> None:
         """It is never idle: whenever it has read, something else is new."""
         reader = self.watch(self.dave)
@@ -227,22 +169,6 @@ class TroubleTests(StreamCase):
             reader.resume()
         self.assertFalse(reader.is_open)
         self.assertLess(len(reader.ids()), 6)
-
-    def test_who_does_not_read_is_let_go_of_in_time(self) -> None:
-        """And makes room: it counts no longer, whether it was caught up or not."""
-        self.river.add(*map(item, range(1, 3 * PART)))
-        go_on = self.hold()
-        behind = self.watch(self.dave, "?after=0")
-        behind.pause()
-        go_on()
-        live, reading = self.watch(self.anna), self.watch(self.anna)
-        live.pause()
-        self.wait(times=16)
-        self.assertEqual((behind.is_open, live.is_open, reading.is_open), (False, False, True))
-        reading.leave()
-        self.river.reads.clear()
-        self.wait()
-        self.assertEqual(self.river.reads, [])
 
     def test_a_burst_of_large_items_comes_in_parts(self) -> None:
         """Nobody who reads is cut off for the size of what arrives, and nothing is lost."""
@@ -273,18 +199,6 @@ class TroubleTests(StreamCase):
         self.assertIn("whole", link.text_content())
         page = self.dave.get("/river?before=2")
         self.assertIn(text, page.text)
-
-    def test_who_catches_up_slowly_is_read_for_slowly(self) -> None:
-        self.river.add(*map(item, range(1, 4 * PART)))
-        go_on = self.hold()
-        reader = self.watch(self.dave, "?after=0")
-        reader.pause()
-        go_on()
-        self.wait(0)
-        self.assertEqual(self.river.reads.count("arrivals"), 1)
-        reader.resume()
-        self.wait(0)
-        self.assertEqual(reader.ids(), list(range(1, 4 * PART)))
 
 
 class CheckTests(StreamCase):
@@ -325,12 +239,9 @@ class LimitTests(StreamCase):
         return [self.watch(browser, source=source).status for source in sources]
 
     def test_of_an_account(self) -> None:
-        sources = [f"192.0.2.{n}" for n in range(4)]
-        self.assertEqual(self.statuses(self.dave, *sources), [200, 200, 200, 503])
+        sources = [f"192.0.2.{n}" for n in range(3)]
+        self.assertEqual(self.statuses(self.dave, *sources), [200, 200, 200])
         self.assertEqual(self.statuses(self.anna, "192.0.2.1"), [200])
-
-    def test_refusal_says_what_to_do(self) -> None:
-        self.statuses(self.dave, *3 * ["192.0.2.7"])
         answer = self.watch(self.dave).exchange.answer()
-        self.assertEqual(answer.headers["retry-after"], "60")
+        self.assertEqual((answer.status, answer.headers["retry-after"]), (503, "60"))
         self.assertIn("Close other pages of the river", answer.text)
