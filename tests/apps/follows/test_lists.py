@@ -123,21 +123,15 @@ class FollowsTests(FollowsTestCase):
             self.assertEqual(self.intake.names, ["Blog 1"], unit)
 
     def test_archives_fill_a_gap(self) -> None:
-        hour = int(NOON // HOUR)
-        self.serve(LIST, a_ping(0, NOON - 60))
-        self.start(archives=f"{THERE}/").stopService()
-        self.clock.advance(4 * HOUR + 1000)
-        missed = [self.archive(hour + n, a_ping(n + 1, NOON + n * HOUR + 5)) for n in range(3)]
-        self.serve(LIST, a_ping(9, self.now() - 60))
+        first = self.down_for(4, 0, 1, 2)
         with self.logged() as lines:
             self.start(archives=f"{THERE}/")
-        self.assertEqual(self.intake.names, ["Blog 0", "Blog 9", "Blog 1", "Blog 2", "Blog 3"])
-        self.assertTrue(all(self.asked(url) for url in missed))
+        self.assertEqual(self.intake.names, ["Blog 0", "Blog 99", "Blog 1", "Blog 2", "Blog 3"])
         expected = f"{LIST} was not read from 2026-09-29 12:00 to 15:16 UTC: its archives"
         self.assertIn(expected, "\n".join(lines))
         self.assertIsNone(self.state().missing_from)
         self.clock.advance(70)
-        self.assertEqual(len(self.asked(missed[0])), 1)
+        self.assertEqual(len(self.asked("/".join((THERE, *archive_path(first))))), 1)
 
     def test_hours_that_are_not_archived_yet_are_read_later(self) -> None:
         self.serve(SHORT, a_ping(0, NOON))
@@ -163,22 +157,24 @@ class FollowsTests(FollowsTestCase):
         self.assertIsNone(self.state(SHORT).missing_from)
 
     def test_hour_without_pings_has_no_archive(self) -> None:
-        self.serve(LIST, a_ping(0, NOON))
-        self.start(archives=THERE).stopService()
-        self.clock.advance(3 * HOUR + 1000)
-        self.serve(LIST, a_ping(1, self.now()))
+        self.down_for(3)
         self.start(archives=THERE)
-        self.assertIsNone(self.state().missing_from)
-        self.assertEqual(self.state().failures, 0)
+        self.assertEqual((self.state().missing_from, self.state().failures), (None, 0))
 
     def test_gap_without_archives_is_told(self) -> None:
-        self.serve(LIST, a_ping(0, NOON))
-        self.start().stopService()
-        self.clock.advance(3 * HOUR)
-        self.serve(LIST, a_ping(1, self.now()))
-        with self.logged() as lines:
-            self.start()
-        self.assertIn("no archives are configured for it", lines[-1])
+        """As for a short list without a longer one."""
+        for url, seconds in ((LIST, 3 * HOUR), (SHORT, 1800)):
+            self.web.answers.clear()
+            self.serve(url, a_ping(0, self.now()))
+            self.start(url).stopService()
+            self.clock.advance(seconds)
+            self.serve(url, a_ping(1, self.now()))
+            with self.logged() as lines:
+                self.start(url)
+            self.assertIn("may be missing", lines[-1])
+            self.assertIn("no archives are configured for it", lines[-1])
+            self.assertEqual(self.state(url).failures, 0)
+            self.stop()
 
     def down_for(self, hours: int, *archived: int, **options: Any) -> int:
         """Read the list, and again after some hours, of which some have archives with a ping.
@@ -274,16 +270,6 @@ class FollowsTests(FollowsTestCase):
         self.clock.advance(70)
         self.assertEqual({request.url for request in self.web.requests}, {LIST})
         self.assertEqual(self.intake.names, ["Blog 1", "Blog 2"])
-
-    def test_short_list_without_a_longer_one(self) -> None:
-        self.serve(SHORT, a_ping(1, NOON))
-        self.start(SHORT).stopService()
-        self.clock.advance(1800)
-        self.serve(SHORT, a_ping(2, self.now()))
-        with self.logged() as lines:
-            self.start(SHORT)
-        self.assertIn("may be missing", lines[-1])
-        self.assertEqual(self.state(SHORT).failures, 0)
 
     def test_clock_that_is_set_back_hides_no_pings(self) -> None:
         self.serve(LIST, a_ping(1, NOON - 5), exact=False)

@@ -105,40 +105,25 @@ class HubTests(HubCase):
         self.assertEqual((feed.pushed, feed.found_by_poll), (1, 0))
         self.assertTrue(feed.status.endswith("; 1 of 1 new item was pushed"), feed.status)
 
-    def test_the_broker_reads_the_feed_too(self) -> None:
-        """Others who have subscribed to it here are notified, and it is polled rarely."""
+    def test_what_is_pushed(self) -> None:
+        """The broker reads the feed too, so that others who have subscribed to it are notified."""
         form = self.subscribed()
-        self.house.topics.fetched.clear()
-        self.pages[BLOG] = self.feed("two", "one")
-        self.house.push(form, self.feed("two"))
-        self.house.pass_time(2)
-        self.assertEqual(self.house.topics.fetched, [BLOG])
-        self.assertEqual(self.house.titles(), ["two", "one"])
-        self.assertEqual(self.house.feed().pushed, 1)
-
-    def test_a_forged_document_is_ignored(self) -> None:
-        form = self.subscribed()
-        self.house.topics.fetched.clear()
-        with capturedLogs() as logs:
-            answer = self.house.push(form, self.feed("forged"), secret="guess")
-        self.assertEqual(answer.status, 202)
-        self.house.pass_time(2)
-        self.assertEqual(self.house.titles(), ["one"])
-        self.assertEqual(self.house.topics.fetched, [])
-        self.assertIn("wrong signature", " ".join(map(str, map(formatEvent, logs))))
-
-    def test_what_is_unsigned_or_no_feed_is_only_a_ping(self) -> None:
-        form = self.subscribed()
-        path = urlsplit(form["hub.callback"]).path
-        self.pages[BLOG] = self.feed("true", "one")
-        self.assertEqual(self.house.ask("POST", path, self.feed("forged")).status, 202)
-        self.house.pass_time(2)
-        self.assertEqual(self.house.titles(), ["true", "one"])
-        self.assertEqual(self.house.items()[0].how, "pushed")
-        self.pages[BLOG] = self.feed("two", "true", "one")
-        self.assertEqual(self.house.push(form, b"\x00 no feed").status, 202)
-        self.house.pass_time(2)
-        self.assertEqual(self.house.titles(), ["two", "true", "one"])
+        for name, body, secret, titles, fetched in (
+            ("forged", self.feed("forged"), "guess", ["one"], []),
+            ("signed", self.feed("two"), None, ["two", "one"], [BLOG]),
+            ("only a ping, without a signature", self.feed("forged"), "", ["three"], [BLOG]),
+            ("only a ping, as it is no feed", b"\x00 no feed", None, ["four"], [BLOG]),
+        ):
+            self.house.topics.fetched.clear()
+            self.pages[BLOG] = self.feed(*titles)
+            with self.subTest(name), capturedLogs() as logs:
+                self.assertEqual(self.house.push(form, body, secret).status, 202)
+                self.house.pass_time(2)
+                self.assertEqual(self.house.titles()[: len(titles)], titles)
+                self.assertEqual(self.house.topics.fetched, fetched)
+                self.assertEqual(self.house.items()[0].how == "pushed", bool(fetched))
+                said = " ".join(map(str, map(formatEvent, logs)))
+                self.assertEqual("wrong signature" in said, secret == "guess")
 
     def test_endless_items_of_a_hub_do_not_fill_the_disk(self) -> None:
         """And what is in the feed stays: otherwise it would come back as new."""
@@ -237,26 +222,22 @@ class HubTests(HubCase):
         self.house.verify(self.house.asked()[-1])
         self.assertNotIn("failed", self.status())
 
-    def test_a_hub_that_does_not_answer_is_asked_each_day(self) -> None:
-        self.house.hubs.otherwise = OutboundError("connection refused")
-        feed = self.house.follow()
-        self.assertEqual(feed.how, "polled")
-        self.assertIn("since the hub did not take the subscription", feed.status)
-        self.assertIn("connection refused", feed.status)
-        self.house.pass_time(DAY - 60)
-        self.assertEqual(len(self.house.asked()), 1)
-        self.house.pass_time(120)
-        self.assertEqual(len(self.house.asked()), 2)
-
-    def test_a_hub_that_does_not_verify_is_given_up_after_an_hour(self) -> None:
-        self.house.follow()
-        self.house.pass_time(3700)
-        feed = self.house.feed()
-        self.assertEqual(feed.how, "polled")
-        self.assertIn("did not verify it within an hour", feed.status)
-        self.assertEqual(len(self.house.asked()), 1)
-        self.house.pass_time(DAY + 60)
-        self.assertEqual(len(self.house.asked()), 2)
+    def test_a_hub_that_does_not_answer_or_verify_is_asked_each_day(self) -> None:
+        refused = OutboundError("connection refused")
+        for answer, seconds, said in (
+            (refused, 0, "since the hub did not take the subscription"),
+            (refused, 0, "connection refused"),
+            (reply(202), 3700, "did not verify it within an hour"),
+        ):
+            self.setUp()
+            self.house.hubs.otherwise = answer
+            self.house.follow()
+            self.house.pass_time(seconds)
+            self.assertEqual(self.house.feed().how, "polled")
+            self.assertIn(said, self.status())
+            for after, count in ((DAY - 160, 1), (320, 2)):
+                self.house.pass_time(after)
+                self.assertEqual(len(self.house.asked()), count)
 
     def test_a_hub_that_denies_says_why(self) -> None:
         form = self.subscribed()

@@ -189,20 +189,11 @@ class FollowingTests(RiverCase):
         self.assertEqual(feed.status, said)
         self.house.refusal(f"{PUBLIC_URL}/feeds/nobody/rss.xml")
         self.assertEqual(len(self.house.feeds()), 1)
-
-    def test_a_feed_that_names_this_broker_is_told_by_it(self) -> None:
+        # So are feeds of others that name the broker's hub.
         hub = f'<atom:link rel="hub" href="{PUBLIC_URL}/websub"/>'
         self.pages[BLOG] = rss("one", head=hub)
         self.assertEqual(self.house.follow().how, "own")
         self.assertEqual(self.house.hubs.requests, [])
-
-    def test_a_feed_that_ends_says_so(self) -> None:
-        self.house.follow()
-        self.house.topics.gone.add(BLOG)
-        self.house.error(self.house.broker.ping_topic(BLOG, ""), Exception)
-        self.house.pass_time(2)
-        self.assertIn("gone for good", self.house.feed().status)
-        self.assertEqual(self.house.titles(), ["two", "one"])
 
     def test_what_is_no_feed_any_more_says_so_and_comes_back(self) -> None:
         self.house.follow()
