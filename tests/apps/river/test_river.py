@@ -32,17 +32,12 @@ class FollowingTests(RiverCase):
 
     def test_what_the_broker_finds_arrives(self) -> None:
         found: list[int] = []
-        feed = self.house.follow()
+        self.house.follow()
         newest_id = self.house.river.store.newest_id
         self.house.intake.on_new = lambda: found.append(self.house.result(newest_id()))
         self.house.poll(page=rss("three", "two", "one"))
         self.assertEqual(self.house.titles(), ["three", "two", "one"])
-        (newest,) = found
-        arrivals = self.house.river.store.arrivals(newest - 1, newest, 10, None)
-        (arrival,) = self.house.result(arrivals)
-        self.assertEqual((arrival.item.title, arrival.item.feed_id), ("three", feed.id))
-        self.assertEqual((arrival.title, arrival.link), ("A blog", "http://blog.example/"))
-        self.assertEqual(arrival.accounts, {self.house.dave.account.id})
+        self.assertEqual(found, [self.house.items()[0].id])
 
     def test_change_between_two_fetches_is_not_missed(self) -> None:
         """The feed changes after it was found and before the broker reads it."""
@@ -50,13 +45,6 @@ class FollowingTests(RiverCase):
         self.house.follow()
         self.house.pass_time(2)
         self.assertEqual(self.house.titles(), ["three", "two", "one"])
-
-    def test_an_edited_item_is_no_new_one(self) -> None:
-        self.house.follow()
-        before = self.house.items()
-        self.house.poll(page=rss("two", "one").replace(b"<title>one", b"<title>one, better"))
-        self.assertEqual(self.house.titles(), ["two", "one, better"])
-        self.assertEqual([item.id for item in self.house.items()], [item.id for item in before])
 
     def test_one_feed_for_all_who_follow_it(self) -> None:
         first = self.house.follow()
@@ -78,17 +66,13 @@ class FollowingTests(RiverCase):
         self.assertEqual(self.house.feed().id, before.id)
         self.assertEqual(self.house.titles(), ["two", "one"])
 
-    def test_nobody_sees_the_items_of_others(self) -> None:
-        feed = self.house.follow()
-        self.assertEqual(self.house.titles(self.house.anna), [])
-        self.assertFalse(self.house.unfollow(feed.id, self.house.anna))
-        self.assertEqual(self.house.titles(), ["two", "one"])
-
     def test_when_the_last_one_leaves_all_of_it_is_removed(self) -> None:
         """But numbers are never given twice: otherwise new items would count as seen."""
         feed = self.house.follow()
         newest = self.house.items()[0].id
         anna = self.house.anna
+        self.assertFalse(self.house.unfollow(feed.id, anna))
+        self.assertEqual((self.house.titles(), self.house.titles(anna)), (["two", "one"], []))
         self.house.follow(who=anna)
         self.assertTrue(self.house.unfollow(feed.id))
         self.assertEqual(len(self.house.subscriptions(BLOG)), 1)
@@ -230,16 +214,6 @@ class ManyTests(SynchronousTestCase):
         self.assertEqual(len(self.house.web.requests), requests)
         self.house.follow(self.urls[3], self.house.anna)
         self.house.refusal(self.urls[3])
-
-    def test_items_that_left_the_feed(self) -> None:
-        titles = ["six", "five", "four", "three", "two", "one"]
-        self.house.topics.pages[BLOG] = rss(*titles[1:])
-        self.house.follow()
-        self.assertEqual(self.house.titles(), titles[1:4])
-        self.house.poll(page=rss(*titles))
-        self.assertEqual(self.house.titles(), titles[:3])
-        self.house.poll(page=rss("seven"))
-        self.assertEqual(self.house.titles(), ["seven", "six", "five"])
 
     def test_old_items_that_are_still_in_the_feed_stay(self) -> None:
         """Otherwise they would come back as new ones."""
