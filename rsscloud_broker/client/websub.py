@@ -74,12 +74,12 @@ async def find_hub(web: Web, url: str) -> tuple[str, str]:
     if not reply.success:
         raise ClientError(f"{url}: answered with HTTP status {reply.status}")
     for find in (_links_in_headers, _links_in_document):
-        named = ((target, relation) for target, relation in find(reply) if target)
-        found = [(joined(reply.url, target), relation) for target, relation in named]
-        hubs = [target for target, relation in found if relation == "hub" and target]
-        selves = [target for target, relation in found if relation == "self" and target]
-        if hubs:
-            return hubs[0], selves[0] if selves else url
+        first: dict[str, str] = {}  # the first target of each relation
+        for target, relation in find(reply):
+            if absolute := target and joined(reply.url, target):
+                first.setdefault(relation, absolute)
+        if "hub" in first:
+            return first["hub"], first.get("self", url)
     raise ClientError(f"{url} names no hub. Name a broker with --broker.")
 
 

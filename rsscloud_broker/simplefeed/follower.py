@@ -142,7 +142,6 @@ class Follower:
                 await self._wait_after_failure(error, failures)
 
     async def _wait_after_failure(self, error: FeedUnavailable, failures: int) -> None:
-        """Wait after a failure, and tell for how long."""
         pause = self._limits.backoff(failures)
         if error.retry_after is not None:
             pause = min(max(error.retry_after, self._limits.retry), LONGEST_REST)

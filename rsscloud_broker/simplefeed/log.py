@@ -379,5 +379,4 @@ def _read_range(conn: Connection, log_id: int, first: int, last: int) -> list[tu
 
 
 def _state_of(row: Row[Any]) -> LogState:
-    """The state of a log by its row."""
     return record_of(LogState, row, count=row.newest, updated=to_seconds(row.updated_at))

@@ -112,7 +112,6 @@ class RiverDoor(RoutesOnly):
         return Answers(answer)
 
     async def _answer_json_feed(self, request: Request, caller: Caller) -> Answer:
-        """Answer with a page of the caller's river, as a JSON Feed."""
         text = parameter(request, "before")
         before = parse_number(text)
         if text and before is None:
@@ -127,13 +126,11 @@ class RiverDoor(RoutesOnly):
         return Answer(body, "application/feed+json", headers=_NO_STORE)
 
     async def _export_opml(self, request: Request, caller: Caller) -> Answer:
-        """Answer with the reading list of the caller, as a file."""
         body = await self._river.export_opml(caller)
         name = {"content-disposition": f'attachment; filename="{caller.name}.opml"'}
         return Answer(body, _OPML, headers={**name, **_NO_STORE})
 
     async def _import_opml(self, request: Request, caller: Caller) -> Answer:
-        """Follow the feeds of a list, and answer with what that did, as JSON."""
         self._parts.callers.check_form(request, caller)
         imported = await self._river.import_opml(
             caller, body_of(request), client_address(request), charset(request)
@@ -142,7 +139,6 @@ class RiverDoor(RoutesOnly):
         return _as_json({"added": imported.added, "failed": failed})
 
     async def _subscribe(self, request: Request, caller: Caller) -> Answer:
-        """Follow a feed, and answer with what is known of it, as JSON."""
         self._parts.callers.check_form(request, caller)
         url = parameter(request, "url").strip()
         if not url:
@@ -165,7 +161,6 @@ class RiverDoor(RoutesOnly):
         return _as_json({"id": left.id, "url": left.url})
 
     async def _answer_river_js(self, request: Request) -> Answer:
-        """Answer with the river of an account as river.js, if it is public."""
         body = await self._public.get(parameter(request, "account"))
         return Answer(body, _SCRIPT, headers={"x-content-type-options": "nosniff"})
 

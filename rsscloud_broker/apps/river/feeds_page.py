@@ -74,18 +74,15 @@ class FeedsPage:
 
     def routes(self) -> Sequence[Route]:
         """The routes of the page."""
-        show, act = (for_signed_in(self._parts.callers, each) for each in (self._show, self._act))
+        callers = self._parts.callers
+        show = for_signed_in(callers, lambda request, caller: self._render(caller))
+        act = for_signed_in(callers, self._act)
         return [
             Route(PATH, "GET", show),
             Route(PATH, "POST", act, content_types=_TYPES, body_limit=_MAX_FORM),
         ]
 
-    async def _show(self, request: Request, caller: Caller) -> Answer:
-        """The page."""
-        return await self._render(caller)
-
     async def _act(self, request: Request, caller: Caller) -> Answer:
-        """Do what a form asks for."""
         try:
             form = await file_forms.spread_fields(request, self._parts.in_thread)
             if form is not None and request.args is not None:
@@ -106,7 +103,6 @@ class FeedsPage:
             )
 
     async def _subscribe(self, request: Request, caller: Caller) -> Answer:
-        """Follow the feed at an address; the page says which feed that is."""
         source = client_address(request)
         feed = await self._river.subscribe(caller, parameter(request, "url").strip(), source)
         when = " now." if feed.is_new else " already."
@@ -114,7 +110,6 @@ class FeedsPage:
         return await self._render(caller, done=done)
 
     async def _unsubscribe(self, request: Request, caller: Caller) -> Answer:
-        """Follow a feed no more; the page says so."""
         if not await self._river.unsubscribe(caller, number_parameter(request, "id")):
             raise InvalidFeed("you do not follow this feed; you may have left it already")
         return await self._render(caller, done="You do not follow this feed any more.")
@@ -140,7 +135,6 @@ class FeedsPage:
         return await self._render(caller, done=_import_in_words(imported), failed=imported.failed)
 
     async def _share(self, request: Request, caller: Caller) -> Answer:
-        """Let everybody read the river, or only its owner, as the form asks for."""
         is_public = bool(parameter(request, "public"))
         await self._river.store.set_public(caller.account.id, caller.name, is_public)
         who = "Everybody" if is_public else "Nobody but you"
@@ -200,7 +194,6 @@ def _with_moments(text: str, now: float) -> list[Flattenable]:
 
 
 def _import_in_words(imported: ImportedFeeds) -> str:
-    """What an import did, for people."""
     text = f"You follow {counted(imported.added, 'feed')} more now. The broker reads them soon."
     if not imported.added:
         text = "You follow no more feeds than before."
@@ -229,7 +222,6 @@ def _progress(feeds: Sequence[Feed]) -> list[Flattenable]:
 
 
 def _feed_item(feed: Feed, caller: Caller, clock: IClock) -> Tag:
-    """An item of the reading list."""
     now = clock.wall_seconds()
     title = strangers_text(feed.title, _TITLE)
     word, kind = _HOW[feed.how]

@@ -242,7 +242,6 @@ def _make_reader(conn: Connection, account_id: int) -> None:
 
 
 def _select_feed(conn: Connection, condition: Any) -> FeedRecord | None:
-    """The feed that a condition selects; None if there is none."""
     row = conn.execute(select(*_COLUMNS).where(condition)).first()
     return None if row is None else _record_of_row(row)
 

@@ -122,7 +122,6 @@ def _group(feed: Feed, items: list[Item]) -> dict[str, Any]:
 
 
 def _river_item(item: Item) -> dict[str, Any]:
-    """An item as it is in river.js."""
     at = item.arrived_at if item.published_at is None else item.published_at
     written: dict[str, Any] = {
         "title": escape(item.title, quote=False),

@@ -111,7 +111,6 @@ def _convert_inside(element: Any, parent: str, depth: int, *, in_link: bool) -> 
 
 
 def _convert(element: Any, parent: str, depth: int, in_link: bool) -> Any:
-    """What an element becomes."""
     name = _OTHERS.get(element.tag, element.tag)
     if name == "img":
         made = _convert_image(element)
@@ -175,7 +174,6 @@ def shown_host(url: str) -> str:
 
 
 def _kept_attributes(element: Any) -> dict[str, str]:
-    """What stays of the attributes of an element."""
     kept = {}
     if (direction := (element.get("dir") or "").lower()) in {"ltr", "rtl", "auto"}:
         kept["dir"] = direction

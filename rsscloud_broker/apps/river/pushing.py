@@ -142,8 +142,9 @@ class Pushing:
     async def give_up_silent(self, feed: FeedRecord) -> None:
         """Give up a hub or a cloud that missed new items."""
         offer = feed.current
-        noun = "cloud" if offer is not None and offer.kind == "rsscloud" else "hub"
-        name = "the feed's hub" if offer is None else f"the {noun} {offer.url}"
+        name = "the feed's hub"
+        if offer is not None:
+            name = f"the {'cloud' if offer.kind == 'rsscloud' else 'hub'} {offer.url}"
         reason = f"{name} did not tell of new items {feed.missed} times in a row"
         await self._handle_failure(evolve(feed, pushes_until=None), reason)
 

@@ -78,7 +78,6 @@ def groups(
 
 
 def _line(text: str, name: str) -> Tag:
-    """A line between items."""
     return tags.p(text, class_="since", id=name)
 
 
@@ -131,7 +130,6 @@ def _fold_text(text: str) -> list[Any]:
 
 
 def _fold_sub_items(items: Sequence[SubItem], level: int) -> Tag | str:
-    """The items below an item, folded."""
     if not items or level > MAX_LEVELS:
         return ""
     return tags.details(
@@ -169,7 +167,6 @@ def _figure_of(enclosure: ItemEnclosure) -> Tag:
 
 
 def _type_and_size(enclosure: ItemEnclosure) -> list[Any]:
-    """The media type and the size of a file, in parentheses."""
     size = _size(enclosure.size)
     kind = strangers_text(enclosure.media_type) if enclosure.media_type else ""
     if not (kind or size):
@@ -178,7 +175,6 @@ def _type_and_size(enclosure: ItemEnclosure) -> list[Any]:
 
 
 def _file_name(url: str) -> str:
-    """What a file is called, for people."""
     try:
         path = unquote(urlsplit(url).path)
     except ValueError:
@@ -206,7 +202,6 @@ def event(arrival: Arrival) -> bytes:
 
 
 def _encode_event(arrival: Arrival, made: Tag) -> bytes:
-    """An event with the element of an item, in its section."""
     item = arrival.item
     html = flattened(section(item.feed_id, arrival.title, arrival.link, [made])).decode()
     data = json.dumps({"id": item.id, "feed": item.feed_id, "html": html}, ensure_ascii=False)

@@ -248,7 +248,6 @@ class River:
         return imported
 
     async def _follow_all(self, caller: Caller, named: FeedList) -> ImportedFeeds:
-        """Follow the feeds of a list."""
         failed = [(url, "lists that a list includes are not read") for url in named.included]
         wanted: dict[str, str] = {}
         for written, title in named.feeds.items():
@@ -289,7 +288,6 @@ class River:
 
 
 def _why_empty(named: FeedList) -> str:
-    """Why a list names no feed, and what to do."""
     if not named.included:
         return "the list names no feed: no outline in it has an xmlUrl"
     return (

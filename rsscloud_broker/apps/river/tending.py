@@ -15,6 +15,7 @@ from typing import Final
 from twisted.application.service import MultiService
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from rsscloud_broker.apps.river.discovery import Discovery, FoundFeed
@@ -93,7 +94,7 @@ class Tending(MultiService):
     def wake(self) -> None:
         """Look for feeds that are due at once, if this is the node that tends them."""
         if self.running:
-            Deferred.fromCoroutine(self._look_now())
+            Deferred.fromCoroutine(self.look()).addErrback(self._log_unavailable)
 
     async def wake_tending_node(self) -> None:
         """Have the node that tends the feeds look at once for those that are due.
@@ -106,12 +107,9 @@ class Tending(MultiService):
             with suppress(Unavailable):
                 await self._parts.jobs.hint_at_job(JOB)
 
-    async def _look_now(self) -> None:
-        """Look for feeds that are due; if the database cannot be used, only log that."""
-        try:
-            await self.look()
-        except Unavailable as error:
-            self.log.error("Feeds are tended later: {error}", error=error)
+    def _log_unavailable(self, failure: Failure) -> None:
+        failure.trap(Unavailable)
+        self.log.error("Feeds are tended later: {error}", error=failure.value)
 
     def _begin_tending(self, feed: FeedRecord) -> None:
         """Tend a feed in the background; when a place becomes free, look for more feeds."""
@@ -206,7 +204,6 @@ class Tending(MultiService):
         await self._store.change_feed(feed.id, {**values, "failures": 0, "is_found": True})
 
     async def _put_off(self, feed: FeedRecord, reason: str) -> None:
-        """Try again later to subscribe to a feed."""
         pause = backoff(FIRST_PAUSE, feed.failures, LONGEST_PAUSE)
         due = self._clock.wall_seconds() + pause
         problem = clean(reason).rstrip(".")[:300]

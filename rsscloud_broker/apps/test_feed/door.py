@@ -100,7 +100,6 @@ class TestFeedDoor(RoutesOnly):
 
 
 def _list_item(item: TestItem) -> Tag:
-    """An item of the list on the page."""
     return tags.li(
         tags.span(tags.time(title_of(item), datetime=iso_time(item.slot))),
         tags.span(tags.code(item.guid), class_="where"),

@@ -71,7 +71,6 @@ class TestFeed:
                 await self._read_items()
 
     async def _read_items(self) -> None:
-        """Read the items in the database."""
         self._replace_items(
             *await self._parts.database.read(partial(newest_items, limit=MAX_ITEMS))
         )
