@@ -17,7 +17,8 @@ from rsscloud_broker.testing.parsing import parse_here
 from tests.e2e.servers import FEED
 
 HERE = "https://site.example/feed.xml"
-BROKER = OwnBroker("https://broker.example", frozenset({"http-post", "xml-rpc"}), True)
+URL = "https://broker.example"
+BROKER = OwnBroker(URL, frozenset({"http-post", "xml-rpc"}), True)
 OWN_CLOUD = '<cloud domain="{}" port="{}" path="{}" registerProcedure="{}" protocol="{}"/>'
 HUB = '<link xmlns="http://www.w3.org/2005/Atom" rel="hub" href="{}"/>'
 SELF = f'<link xmlns="http://www.w3.org/2005/Atom" rel="self" href="{HERE}"/>'
@@ -98,25 +99,22 @@ class OwnTests(FeedDoctorTestCase):
         self.publish(HUB.format("http://192.0.2.9/hub"))
         self.assert_finding("missing", "hub", "leads to this broker", "https://broker.example")
 
-    def test_another_path(self) -> None:
-        self.publish(HUB.format("https://broker.example/hubs"))
-        self.assert_finding("wrong", "hub", "write https://broker.example/websub")
-        self.publish(OWN_CLOUD.format("broker.example", 443, "/RPC3", "x", "xml-rpc"))
-        self.assert_finding("wrong", "cloud", "registrations by xml-rpc", "/RPC2")
-
-    def test_what_is_turned_off(self) -> None:
-        self.doctor.broker = OwnBroker("https://broker.example", frozenset(), False)
-        self.publish(
-            HUB.format("https://broker.example/websub"),
-            OWN_CLOUD.format("broker.example", 443, "/RPC2", "x", "xml-rpc"),
+    def test_named_wrongly(self) -> None:
+        """At another path, at a broker below a path, or at one without hub and rssCloud."""
+        below = OwnBroker("https://broker.example/b", frozenset({"soap"}), True)
+        off = OwnBroker("https://broker.example", frozenset(), False)
+        hub = HUB.format("https://broker.example/websub")
+        cloud = OWN_CLOUD.format("broker.example", 443, "/{}", "x", "xml-rpc")
+        rows: tuple[tuple[OwnBroker, str, Kind, str, list[str]], ...] = (
+            (BROKER, hub.replace("websub", "hubs"), "wrong", "hub", [f"write {URL}/websub"]),
+            (BROKER, cloud.format("RPC3"), "wrong", "cloud", ["by xml-rpc", "/RPC2"]),
+            (off, hub, "wrong", "hub", ["turned the hub off"]),
+            (off, cloud.format("RPC2"), "wrong", "cloud", ["turned rssCloud off"]),
+            (below, hub.replace("websub", "b/websub"), "good", "hub", ["is this broker"]),
         )
-        self.assert_finding("wrong", "hub", "turned the hub off")
-        self.assert_finding("wrong", "cloud", "turned rssCloud off")
-
-    def test_below_a_path(self) -> None:
-        self.doctor.broker = OwnBroker("https://broker.example/b", frozenset({"soap"}), True)
-        self.publish(HUB.format("https://broker.example/b/websub"))
-        self.assert_finding("good", "hub", "is this broker")
+        for self.doctor.broker, element, kind, subject, parts in rows:
+            self.publish(element)
+            self.assert_finding(kind, subject, *parts)
 
 
 class OthersTests(FeedDoctorTestCase):
@@ -210,8 +208,6 @@ class SubscribersTests(FeedDoctorTestCase):
             "Content-Type: application/rss+xml",
             f'Link: <https://broker.example/websub>; rel="hub", <{HERE}>; rel="self"',
         )
-
-    def test_without_a_content_type(self) -> None:
         self.publish(content_type="")
         self.assert_finding("good", "WebSub subscribers", "application/octet-stream")
 
@@ -221,8 +217,8 @@ class SubscribersTests(FeedDoctorTestCase):
         self.outbound.answers[old] = reply(302, location="/feed.xml")
         self.outbound.answers[older] = reply(301, location="/old")
         report = self.successResultOf(self.begin(older))
-        (told,) = [one.text for one in report.findings if one.subject == "rssCloud subscribers"]
-        self.assertIn(f"only the address {old},", told)
+        told = {one.subject: one.text for one in report.findings}
+        self.assertIn(f"only the address {old},", told["rssCloud subscribers"])
 
     def test_without_a_broker(self) -> None:
         """The command need not know any broker: then those that the feed names count."""

@@ -50,24 +50,24 @@ class FindHubTests(WebSubTestCase):
         self.assertIn(reason, self.complaint(find_hub(web_to(Server(answer)), TOPIC)))
 
     def test_in_headers(self) -> None:
-        """4: Link headers take precedence over the document; URLs may be relative."""
-        link = f'</a>; rel="next self", <{HUB}>; rel=hub, <http://other.example/>; rel=hub'
+        """4: Link headers take precedence over the document; URLs may be relative.
+
+        A topic need not name itself, and some links are no URLs.
+        """
         inside = ATOM % (LINKS % (b"", b"http://inside.example/", b""))
-        found = self.find(Answer(inside, headers={"Link": link}))
-        self.assertEqual(found, (HUB, "http://feeds.example/a"))
+        other = "<http://other.example/>; rel=hub"
+        for link, own in (
+            (f'</a>; rel="next self", <{HUB}>; rel=hub, {other}', "http://feeds.example/a"),
+            (f"<http://[>; rel=hub, <//[>; rel=self, <{HUB}>; rel=hub", TOPIC),
+            (f"<{HUB}>;rel=hub", TOPIC),
+        ):
+            self.assertEqual(self.find(Answer(inside, headers={"Link": link})), (HUB, own))
 
     def test_in_a_feed_in_the_encoding_of_the_header(self) -> None:
         feed = ATOM % (b"<title>\xe9t\xe9</title>" + LINKS % (b"", HUB.encode(), b""))
         kind = {"Content-Type": "application/atom+xml; charset=iso-8859-1"}
         found = self.find(Answer(feed, headers=kind))
         self.assertEqual(found, (HUB, "http://feeds.example/feed"))
-
-    def test_links_that_are_no_urls(self) -> None:
-        link = f"<http://[>; rel=hub, <//[>; rel=self, <{HUB}>; rel=hub"
-        found = self.find(Answer(headers={"Link": link}))
-        self.assertEqual(found, (HUB, TOPIC))
-        page = b'<html><head><base href="http://["><link rel="hub" href="http://["></html>'
-        self.assert_none(Answer(page, headers=HTML))
 
     def test_in_feeds(self) -> None:
         for feed in (
@@ -110,9 +110,6 @@ class FindHubTests(WebSubTestCase):
             found = self.find(Answer(page, headers={"Content-Type": "text/html; charset=utf-8"}))
             self.assertEqual(found, ("http://feeds.example/hub", "http://feeds.example/feed"))
 
-    def test_a_topic_that_does_not_name_itself(self) -> None:
-        self.assertEqual(self.find(Answer(headers={"Link": f"<{HUB}>;rel=hub"})), (HUB, TOPIC))
-
     def test_what_does_not_count(self) -> None:
         """Links in entries, in the body of a page, or in another namespace do not count."""
         link = f"<link rel='hub' href='{HUB}'/>".encode()
@@ -121,6 +118,7 @@ class FindHubTests(WebSubTestCase):
             Answer(RSS % link),
             Answer(b"<body>%b<p>" % link, headers=HTML),
             Answer(b"", headers=HTML),
+            Answer(b'<head><base href="http://["><link rel="hub" href="http://[">', headers=HTML),
             Answer(b"<head>%b" % link, headers={"Content-Type": "text/plain"}),
         ):
             self.assert_none(answer)
@@ -233,18 +231,15 @@ class SubscriberTests(WebSubTestCase):
         self.assertEqual([each.signed for each in self.received], [True, False, False])
 
     def test_denial(self) -> None:
-        """5.2: the hub denies the subscription with a reason."""
+        """5.2: the hub denies the subscription with a reason; or it does not take the request."""
         callback = self.subscribe()
         self.assertEqual(self.verify(callback, "denied", reason="gone\r\n").status, 200)
         self.assertEqual(self.told, [f"{TOPIC}: the hub refused or ended the subscription: gone"])
         self.result(self.subscriber.unsubscribe())
         self.assertEqual(len(self.hub.asked), 1)
-
-    def test_a_hub_that_refuses(self) -> None:
         self.hub.answers = [Answer(b"No.", 400)]
         self.assertIn("400: No.", self.complaint(self.subscriber.subscribe(HUB, TOPIC, ME)))
-        callback = self.asked["hub.callback"]
-        self.assertEqual(self.verify(callback).status, 404)
+        self.assertEqual(self.verify(self.asked["hub.callback"]).status, 404)
 
     def test_renewal(self) -> None:
         """5.1: the subscriber renews, with the same callback, before the lease ends."""
@@ -253,26 +248,16 @@ class SubscriberTests(WebSubTestCase):
         self.clock.advance(750)
         self.assertEqual(len(self.hub.asked), 2)
         self.assertIn("the hub did not take the subscription", self.told[-1])
-        self.clock.advance(RETRY_AFTER)
-        self.assertEqual(len(self.hub.asked), 3)
-        self.assertEqual(
-            (self.asked["hub.mode"], self.asked["hub.callback"]), ("subscribe", callback)
-        )
-        self.verify(callback, lease_seconds="1000")
-        self.clock.advance(749)
-        self.assertEqual(len(self.hub.asked), 3)
-        self.clock.advance(1)
-        self.assertEqual(len(self.hub.asked), 4)
-
-    def test_renewal_that_the_hub_does_not_verify_is_tried_again(self) -> None:
-        callback = self.subscribed(1000)
-        self.clock.advance(750)
-        for asked in (3, 4):
+        for asked in (3, 4):  # as long as the hub does not verify it
             self.clock.advance(RETRY_AFTER)
             self.assertEqual(len(self.hub.asked), asked)
-        self.verify(callback, lease_seconds="10000")
-        self.clock.advance(RETRY_AFTER)
+        mode, again = self.asked["hub.mode"], self.asked["hub.callback"]
+        self.assertEqual((mode, again), ("subscribe", callback))
+        self.verify(callback, lease_seconds="1000")
+        self.clock.advance(749)
         self.assertEqual(len(self.hub.asked), 4)
+        self.clock.advance(1)
+        self.assertEqual(len(self.hub.asked), 5)
 
     def test_leaving(self) -> None:
         """5.1: the subscriber unsubscribes, and confirms that, too."""
