@@ -13,7 +13,7 @@ other one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from attrs import define, evolve, field, frozen
 from twisted.internet.defer import CancelledError, Deferred
@@ -95,7 +95,8 @@ async def register(
     """
     if cloud.protocol in _BY_FORM:
         begin(callback)
-        return await call_form(web, cloud.url, _form_fields(topic, callback))
+        fields = _parameters(callback, url1=topic)
+        return await call_form(web, cloud.url, [(name, str(fields[name])) for name in fields])
     reasons: list[str] = []
     for each in dict.fromkeys((_as_of_2003(cloud, callback), callback)):
         begin(each)
@@ -124,15 +125,7 @@ async def _register_by_call(
     :raises ClientError: the call failed.
     """
     prefix, _, operation = (cloud.register_procedure or "rssCloud.pleaseNotify").rpartition(".")
-    parameters = {
-        "notifyProcedure": callback.procedure,
-        "port": callback.port,
-        "path": callback.path,
-        "protocol": callback.protocol,
-        "urlList": [topic],
-    }
-    if callback.domain:
-        parameters["domain"] = callback.domain
+    parameters = _parameters(callback, urlList=[topic])
     if cloud.protocol == "xml-rpc":
         procedure = f"{prefix}.{operation}" if prefix else operation
         accepted = await call_xmlrpc(web, cloud.url, procedure, list(parameters.values()))
@@ -143,18 +136,18 @@ async def _register_by_call(
     return "The registration was accepted."
 
 
-def _form_fields(topic: str, callback: RegisteredCallback) -> list[tuple[str, str]]:
-    """The fields of a registration by form; without a domain, the sender's address is called."""
-    fields = [
-        ("notifyProcedure", callback.procedure),
-        ("port", str(callback.port)),
-        ("path", callback.path),
-        ("protocol", callback.protocol),
-        ("url1", topic),
-    ]
-    if callback.domain:
-        fields.append(("domain", callback.domain))
-    return fields
+def _parameters(callback: RegisteredCallback, **topics: Any) -> dict[str, Any]:
+    """The parameters of a registration, in their order; without a domain, the address that it
+    comes from is called.
+    """
+    return {
+        "notifyProcedure": callback.procedure,
+        "port": callback.port,
+        "path": callback.path,
+        "protocol": callback.protocol,
+        **topics,
+        **({"domain": callback.domain} if callback.domain else {}),
+    }
 
 
 @define(eq=False)

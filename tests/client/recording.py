@@ -12,14 +12,16 @@ from rsscloud_broker.testing.clock import Clock
 
 @frozen
 class Asked:
-    """One recorded request."""
+    """One recorded request.
+
+    :ivar headers: by names in lower case.
+    """
 
     method: str
     uri: str
     args: dict[bytes, list[bytes]]
     body: bytes
-    soap_action: str | None
-    host: str
+    headers: dict[str, str]
 
 
 @define
@@ -43,16 +45,10 @@ class Server(Resource):
 
     def render(self, request: Request) -> bytes | int:
         assert request.content is not None
-        self.asked.append(
-            Asked(
-                request.method.decode(),
-                request.uri.decode(),
-                request.args,
-                request.content.read(),
-                request.getHeader("SOAPAction"),
-                request.getHeader("Host") or "",
-            )
-        )
+        raw = request.requestHeaders.getAllRawHeaders()
+        headers = {name.decode().lower(): values[-1].decode() for name, values in raw}
+        method, uri, body = request.method.decode(), request.uri.decode(), request.content.read()
+        self.asked.append(Asked(method, uri, request.args, body, headers))
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         request.setResponseCode(answer.status)
         for name, value in answer.headers.items():

@@ -102,7 +102,8 @@ class RegisterTests(SynchronousTestCase):
         server = Server(YES)
         self.assertEqual(self.registered(server, REST, CALLBACK), "It worked.")
         (asked,) = server.asked
-        self.assertEqual((asked.uri, asked.host), ("/rsscloud/pleaseNotify", "cloud.example:5337"))
+        self.assertEqual(asked.uri, "/rsscloud/pleaseNotify")
+        self.assertEqual(asked.headers["host"], "cloud.example:5337")
         # The procedure is empty; request.args keeps empty fields.
         fields = {"notifyProcedure": "", "port": "8000", "path": "/notify"}
         fields |= {"protocol": "http-post", "url1": TOPIC}
@@ -185,7 +186,7 @@ class RegisterTests(SynchronousTestCase):
                 cloud = Cloud("cloud.example", 80, "/soap", given, "soap")
                 self.registered(server, cloud, RegisteredCallback("soap", 8000))
                 (asked,) = server.asked
-                self.assertEqual((asked.uri, asked.soap_action), ("/soap", f'"{action}"'))
+                self.assertEqual((asked.uri, asked.headers["soapaction"]), ("/soap", f'"{action}"'))
                 fields = {"notifyProcedure": "rssCloud.notify", "port": 8000, "path": "/notify"}
                 fields |= {"protocol": "soap", "urlList": [TOPIC]}
                 call = soap.SoapCall(operation, "", fields)

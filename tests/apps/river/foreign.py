@@ -41,6 +41,17 @@ REGISTERED: dict[str, set[str]] = defaultdict(set)
 TOLD: list[tuple[str, str, int]] = []
 FIRST: dict[str, set[tuple[str, str]]] = defaultdict(set)
 HUBS = ("hub", "moved", "silent", "forging", "lying")
+PROCEDURE = "xmlStorageSystem.rssPleaseNotify"
+CLOUDS = {"cloud": ("/rsscloud", "", "http-post"), "first": ("/RPC2", PROCEDURE, "xml-rpc")}
+
+
+def fetch(callback: str, query: dict[str, str]) -> bytes:
+    """What a callback answers; nothing if it refuses."""
+    try:
+        with urllib.request.urlopen(f"{callback}?{urlencode(query)}", timeout=10) as answer:
+            return cast(bytes, answer.read())
+    except urllib.error.HTTPError:
+        return b""
 
 
 class Site(BaseHTTPRequestHandler):
@@ -69,12 +80,8 @@ class Site(BaseHTTPRequestHandler):
             link = '<link rel="alternate" type="application/rss+xml" href="/plain.xml">'
             self.answer(200, f"<html><head>{link}</head></html>".encode(), "text/html")
         elif path == "/told":
-            self.answer(
-                200,
-                json.dumps(
-                    {"told": TOLD, "subscribers": sum(map(len, SUBSCRIBERS.values()))}
-                ).encode(),
-            )
+            number = sum(map(len, SUBSCRIBERS.values()))
+            self.answer(200, json.dumps({"told": TOLD, "subscribers": number}).encode())
         elif path.endswith(".xml"):
             self.answer(200, self.feed(name), "application/rss+xml")
         else:
@@ -109,15 +116,11 @@ class Site(BaseHTTPRequestHandler):
         if name in HUBS:
             path = "moved" if name == "moved" else "hub"
             extra = f'<atom:link rel="hub" href="{self.base}/{path}"/>'
-        elif name == "cloud":
+        elif name in CLOUDS:
+            path, procedure, protocol = CLOUDS[name]
             extra = (
-                f'<cloud domain="127.0.0.1" port="{self.port}" path="/rsscloud" '
-                'registerProcedure="" protocol="http-post"/>'
-            )
-        elif name == "first":
-            extra = (
-                f'<cloud domain="127.0.0.1" port="{self.port}" path="/RPC2" '
-                'registerProcedure="xmlStorageSystem.rssPleaseNotify" protocol="xml-rpc"/>'
+                f'<cloud domain="127.0.0.1" port="{self.port}" path="{path}" '
+                f'registerProcedure="{procedure}" protocol="{protocol}"/>'
             )
         items = "".join(
             f"<item><title>{escape(title)}</title><guid>{name}-{number}</guid></item>"
@@ -167,11 +170,7 @@ class Site(BaseHTTPRequestHandler):
         asked = f"{topic}?another" if topic.endswith("/lying.xml") else topic
         query = {"hub.mode": mode, "hub.topic": asked, "hub.challenge": "x91"}
         query["hub.lease_seconds"] = form.get("hub.lease_seconds", "600")
-        try:
-            with urllib.request.urlopen(f"{callback}?{urlencode(query)}", timeout=10) as answer:
-                confirmed = answer.read() == b"x91"
-        except urllib.error.HTTPError:
-            confirmed = False
+        confirmed = fetch(callback, query) == b"x91"
         if confirmed and mode == "subscribe":
             SUBSCRIBERS[topic][callback] = form.get("hub.secret", "")
         elif confirmed:
@@ -180,12 +179,7 @@ class Site(BaseHTTPRequestHandler):
     def register(self, form: dict[str, str]) -> None:
         topic = form["url1"]
         callback = f"http://{form['domain']}:{form['port']}{form['path']}"
-        query = urlencode({"url": topic, "challenge": "y82"})
-        try:
-            with urllib.request.urlopen(f"{callback}?{query}", timeout=10) as answer:
-                confirmed = b"y82" in answer.read()
-        except urllib.error.HTTPError:
-            confirmed = False
+        confirmed = b"y82" in fetch(callback, {"url": topic, "challenge": "y82"})
         if confirmed:
             REGISTERED[topic].add(callback)
         said = "true" if confirmed else "false"
@@ -194,7 +188,7 @@ class Site(BaseHTTPRequestHandler):
     def please_notify(self, body: str) -> None:
         parameters, name = cast(Any, xmlrpc.client.loads(body))
         said: Any = (True,)
-        if name != "xmlStorageSystem.rssPleaseNotify":
+        if name != PROCEDURE:
             said = xmlrpc.client.Fault(4, f"There is no procedure {name}")
         elif len(parameters) != 5:
             said = xmlrpc.client.Fault(4, "The procedure takes five parameters")
