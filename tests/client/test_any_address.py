@@ -4,23 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Coroutine
 from gzip import compress
+from pathlib import Path
 from typing import Any
 
+from cryptography.hazmat.primitives.serialization import Encoding
+from twisted.internet import reactor
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.error import ConnectError, DNSLookupError
 from twisted.python.failure import Failure
-from twisted.trial.unittest import SynchronousTestCase
+from twisted.trial.unittest import SynchronousTestCase, TestCase
 from twisted.web.client import ResponseFailed
 from twisted.web.iweb import IAgent
 from twisted.web.resource import Resource
+from twisted.web.static import Data
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
-from rsscloud_broker.client.any_address import SECONDS, AnyAddress
+from rsscloud_broker.client.any_address import SECONDS, AnyAddress, make_agent
+from rsscloud_broker.client.web import ClientError, Web
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import IOutbound, OutboundReply, OutboundRequest, Signing
 from rsscloud_broker.testing.clock import Clock
+from rsscloud_broker.util.clock import SystemClock
 from tests.client.recording import Answer, Server, SilentServer, client_to
+from tests.outbound.authority import authority
+from tests.outbound.servers import serve
 
 HERE = "http://a.example/here"
 MOVED = Answer(b"", 302, {"Location": "/there"})
@@ -133,3 +141,51 @@ class AnyAddressTests(SynchronousTestCase):
                 asked = client.request(OutboundRequest("GET", HERE))
                 error = self.failureResultOf(asked, OutboundError)
                 self.assertIn(reason, str(error.value))
+
+
+# A reactor is a module; its interfaces are known only at run time.
+running: Any = reactor
+
+
+class CertificateTests(TestCase):
+    """The certificates that the client trusts, and what it says about others."""
+
+    def setUp(self) -> None:
+        self.file = Path(self.mktemp())
+        whole = authority().certificate.public_bytes(Encoding.PEM)
+        self.file.write_bytes(b"Of our own:\n" + whole + b"\n" + whole)
+
+    def web(self, name: str, trusts: Path | None) -> tuple[Web, str]:
+        """A client, and the URL of a page on a server whose certificate has this name."""
+        pages = Resource()
+        pages.putChild(b"", Data(b"hello", "text/plain"))
+        port = serve(self, pages, authority().server(name))
+        agent = make_agent(running, None if trusts is None else str(trusts))
+        return Web(AnyAddress(agent, SystemClock(running))), f"https://localhost:{port}/"
+
+    async def test_who_is_trusted(self) -> None:
+        web, url = self.web("localhost", self.file)
+        self.assertEqual((await web.get(url)).body, b"hello")
+
+    async def test_who_is_not(self) -> None:
+        """The handshake fails before a body is sent."""
+        untrusted = (
+            "TLS failed: certificate verify failed (--cacert names a file with certificates to "
+            "trust)"
+        )
+        other = "its certificate is for another name"
+        for name, trusts, reason in (
+            ("localhost", None, untrusted),
+            ("other.example", self.file, other),
+        ):
+            web, url = self.web(name, trusts)
+            for asking in (web.get(url), web.post(url, {}, b"body")):
+                asked: Deferred[Any] = Deferred.fromCoroutine(asking)
+                said = str(await self.assertFailure(asked, ClientError))
+                self.assertEqual(said, f"{url}: {reason}")
+
+    def test_files_without_certificates(self) -> None:
+        for content in (b"", b"-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n"):
+            self.file.write_bytes(content)
+            error = self.assertRaises(ClientError, make_agent, running, str(self.file))
+            self.assertIn("the file holds no certificate in PEM", str(error))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 from attrs import evolve
 from hypothesis import given
@@ -21,6 +23,7 @@ from rsscloud_broker.simplefeed.entries import (
     EntryLink,
     Person,
     content_of,
+    encode_json,
 )
 from tests.simplefeed.logs import NOON, some
 from tests.simplefeed.publishing import URLS
@@ -223,3 +226,43 @@ class ContentTests(SynchronousTestCase):
         body = render(document(entry), URLS)
         (found,), _ = parse(body, "http://a.example/", {}).entries(True)
         self.assertEqual((found.title, found.content), ("ab", EntryContent("text", "cd")))
+
+
+def as_json(entry: Entry) -> Any:
+    """An entry as JSON has it: with the names of Atom, and without what there is not."""
+    line = encode_json(entry, "http://a.example/3")
+    assert b"\n" not in line
+    return json.loads(line)
+
+
+class JsonTests(SynchronousTestCase):
+    def test_everything(self) -> None:
+        links = (EntryLink("http://a.example/33", "self"),)
+        content = EntryContent("text", "two\nlines")
+        author, categories = Person("jsmith"), (Category("a"),)
+        entry = Entry("Edit", NOON + 0.5, "urn:1", author, links, content, categories, "short")
+        self.assertEqual(
+            as_json(entry),
+            {
+                "id": "urn:1",
+                "title": "Edit",
+                "updated": "2001-09-09T01:46:40.500000Z",
+                "author": {"name": "jsmith"},
+                "links": [{"href": "http://a.example/33", "rel": "self"}],
+                "categories": [{"term": "a"}],
+                "summary": "short",
+                "content": {"type": "text", "text": "two\nlines"},
+                "document": "http://a.example/3",
+            },
+        )
+
+    def test_little(self) -> None:
+        self.assertEqual(set(as_json(Entry("", NOON))), {"id", "updated", "document"})
+
+    def test_contents(self) -> None:
+        for content, expected in (
+            (EntryContent("a/xml", "<a/>"), {"type": "a/xml", "xml": "<a/>"}),
+            (EntryContent("image/png", data=b"\0"), {"type": "image/png", "base64": "AA=="}),
+            (EntryContent("image/png", src="/1"), {"type": "image/png", "src": "/1"}),
+        ):
+            self.assertEqual(as_json(Entry("", NOON, content=content))["content"], expected)
