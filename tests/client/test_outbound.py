@@ -31,13 +31,11 @@ class GuardedTests(SynchronousTestCase):
         self.assertEqual((post.method, post.body), ("POST", b"a=b+c"))
         self.assertEqual(post.headers["content-type"], "application/x-www-form-urlencoded")
 
-    def asked(self, outbound: FakeOutbound, hub: str = URL) -> str:
-        asking = ask_hub(Web(outbound), hub, [("hub.secret", "s")])
-        return self.successResultOf(Deferred.fromCoroutine(asking))
+    def asking(self, outbound: FakeOutbound, hub: str = URL) -> Deferred[str]:
+        return Deferred.fromCoroutine(ask_hub(Web(outbound), hub, [("hub.secret", "s")]))
 
     def complaint(self, outbound: FakeOutbound, hub: str = URL) -> str:
-        asking = ask_hub(Web(outbound), hub, [("hub.secret", "s")])
-        return str(self.failureResultOf(asking, ClientError).value)
+        return str(self.failureResultOf(self.asking(outbound, hub), ClientError).value)
 
     def test_redirects_to_other_hubs(self) -> None:
         """WebSub, section 5: by 307 and 308, with the same form; the guard judges each."""
@@ -50,7 +48,7 @@ class GuardedTests(SynchronousTestCase):
                     there: reply(202, b"Thanks."),
                 }
             )
-            self.assertEqual(self.asked(outbound), "Thanks.")
+            self.assertEqual(self.successResultOf(self.asking(outbound)), "Thanks.")
             self.assertEqual(
                 [(each.method, each.url, each.body) for each in outbound.requests],
                 [("POST", url, b"hub.secret=s") for url in (URL, f"{URL}moved", there)],
@@ -65,23 +63,21 @@ class GuardedTests(SynchronousTestCase):
         there = f"{URL}caf%C3%A9"
         moved = reply(307, location="/café#there".encode().decode("latin-1"))
         outbound = FakeOutbound({URL: moved, there: reply(202, b"Thanks.")})
-        self.assertEqual(self.asked(outbound), "Thanks.")
+        self.assertEqual(self.successResultOf(self.asking(outbound)), "Thanks.")
 
     def test_redirects_that_are_not_followed(self) -> None:
-        for status in (301, 302, 303):
-            outbound = FakeOutbound({URL: reply(status, location="/moved")})
-            self.assertIn(f"HTTP status {status}", self.complaint(outbound))
-            self.assertEqual(len(outbound.requests), 1)
-        outbound = FakeOutbound(otherwise=reply(307, location="/again"))
-        self.assertIn("HTTP status 307", self.complaint(outbound))
-        self.assertEqual(len(outbound.requests), 1 + REDIRECTS)
-        outbound = FakeOutbound({URL: reply(308, location="http://[")})
-        self.assertIn(f"{URL}: it redirects to what is not a URL", self.complaint(outbound))
         secure = URL.replace("http", "https", 1)
-        for location in (URL, "http://[", ""):
-            outbound = FakeOutbound({secure: reply(308, location=location)})
-            self.complaint(outbound, secure)
-            self.assertEqual(len(outbound.requests), 1)
+        for url, status, location, said, count in (
+            *((URL, status, "/moved", f"HTTP status {status}", 1) for status in (301, 302, 303)),
+            (URL, 307, "/again", "HTTP status 307", 1 + REDIRECTS),
+            (URL, 308, "http://[", f"{URL}: it redirects to what is not a URL", 1),
+            (secure, 308, URL, "is not https", 1),
+            (secure, 308, "http://[", "is not a URL", 1),
+            (secure, 308, "", "HTTP status 308", 1),
+        ):
+            outbound = FakeOutbound(otherwise=reply(status, location=location))
+            self.assertIn(said, self.complaint(outbound, url))
+            self.assertEqual(len(outbound.requests), count)
 
     def test_what_the_guard_refuses(self) -> None:
         outbound = FakeOutbound({URL: AddressRefused("it leads to a private network")})

@@ -134,7 +134,6 @@ class RiverHouse(House):
         assert isinstance(tending, Tending)
         self.intake, self.tending = intake, tending
         self.river: River = door._river
-        self.store_of_river = self.intake._store
         self.notifiers["river"] = self.intake
         self.root = Root([door], PUBLIC_URL)
         self.factory = bounded_site(self.root, self.limits, self.counters, None)

@@ -16,7 +16,6 @@ from rsscloud_broker.apps.river.page import RiverPageDoor
 from rsscloud_broker.apps.river.river import River
 from rsscloud_broker.config import Http, NoOptions
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.http.limits import HTTPLimits, bounded_site
 from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import Caller
@@ -43,8 +42,7 @@ class FakeRiver(River):
     :ivar stored: all items, in the order of their ids.
     :ivar seen: what each account has seen, by the account's id.
     :ivar public: the ids of accounts whose rivers everybody may read.
-    :ivar reads: the names of the methods that were called.
-    :ivar failure: the exception that the methods for reading raise; None for none.
+    :ivar reads: the reads of arrivals: of all accounts, or of one.
     :ivar hint: called when items arrive.
     """
 
@@ -56,7 +54,6 @@ class FakeRiver(River):
         self.public: set[int] = set()
         self.stopped: dict[int, int | None] = {}
         self.reads: list[str] = []
-        self.failure: Exception | None = None
         self.imported = ImportedFeeds(0)
         self.documents: list[bytes] = []
         self.refusal: Exception | None = None
@@ -80,11 +77,6 @@ class FakeRiver(River):
     def _followers(self, feed_id: int) -> frozenset[int]:
         return frozenset(key for key, feeds in self.lists.items() if feed_id in feeds)
 
-    def _read(self, name: str) -> None:
-        self.reads.append(name)
-        if self.failure is not None:
-            raise self.failure
-
     def _of(self, account_id: int) -> list[Item]:
         feeds = self.lists.get(account_id, {})
         return [item for item in self.stored if item.feed_id in feeds]
@@ -92,7 +84,6 @@ class FakeRiver(River):
     # the river
 
     async def feeds(self, account_id: int) -> list[Feed]:
-        self._read("feeds")
         return sorted(self.lists.get(account_id, {}).values(), key=lambda each: each.title)
 
     async def subscribe(self, caller: Caller, url: str, source: str) -> Feed:
@@ -118,18 +109,16 @@ class FakeRiver(River):
         return self.imported
 
     async def items(self, account_id: int, before: int | None, limit: int) -> list[Item]:
-        self._read("items")
         found = [each for each in self._of(account_id) if before is None or each.id < before]
         return found[::-1][:limit]
 
     async def items_after(self, account_id: int, after: int, limit: int) -> list[Item]:
-        self._read("items_after")
         return [each for each in self._of(account_id) if each.id > after][:limit]
 
     async def arrivals(
         self, after: int, until: int, limit: int, account_id: int | None = None
     ) -> list[Arrival]:
-        self._read("arrivals" if account_id is None else "own arrivals")
+        self.reads.append("arrivals" if account_id is None else "own arrivals")
         if self.waiting is not None:
             await self.waiting
         found = []
@@ -141,7 +130,6 @@ class FakeRiver(River):
         return found[:limit]
 
     async def newest_id(self) -> int:
-        self._read("newest_id")
         return self.stored[-1].id if self.stored else 0
 
     async def mark_seen(self, account_id: int, item_id: int) -> None:
@@ -285,6 +273,3 @@ def item(key: int, feed_id: int = 1, title: str = "", **more: Any) -> Item:
     link = f"http://site.example/{key}"
     given = {"link": link, "arrived_at": AT, "text_html": f"<p>Text {key}</p>", **more}
     return Item(key, feed_id, f"guid-{key}", shown, **given)
-
-
-UNAVAILABLE = Unavailable("no disk")

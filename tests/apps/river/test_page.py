@@ -10,7 +10,7 @@ from rsscloud_broker.apps.river import page
 from rsscloud_broker.apps.river.model import Item, ItemEnclosure, SubItem
 from rsscloud_broker.apps.river.page import ON_PAGE, VISIT
 from rsscloud_broker.apps.river.rendering import EXCERPT, LONG
-from tests.apps.river.page_site import UNAVAILABLE, RiverSite, feed, item
+from tests.apps.river.page_site import RiverSite, feed, item
 from tests.web.accounts_site import Browser
 
 DAVE = 1
@@ -136,10 +136,6 @@ class PageTests(PageCase):
         self.assertIn("You follow no feed yet", page.text_content())
         self.assertTrue(page.xpath("//main//a[@href='/river/feeds']"))
 
-    def test_no_database(self) -> None:
-        self.river.failure = UNAVAILABLE
-        self.assertEqual(self.dave.get("/river").status, 503)
-
     def test_headers(self) -> None:
         answer = self.dave.get("/river")
         self.assertEqual(answer.headers["cache-control"], "no-store")
@@ -149,8 +145,6 @@ class PageTests(PageCase):
         other = self.dave.get("/river/feeds").headers["content-security-policy"]
         self.assertIn("img-src 'self';", other)
         self.assertNotIn("media-src", other)
-
-    def test_assets(self) -> None:
         for name, kind in (("page.css", "text/css"), ("page.js", "text/javascript")):
             answer = self.dave.get(f"/river/{name}")
             self.assertEqual((answer.status, answer.headers.get_content_type()), (200, kind))
@@ -224,9 +218,7 @@ class NewsTests(PageCase):
         self.assertEqual(page.xpath("string(//article[@id='item-3']/h3)"), "New: Item 3")
         # The items of one feed have two headings, above and below the line.
         self.assertEqual(len(page.xpath("//section")), 2)
-
-    def test_the_marks_stay_during_a_visit(self) -> None:
-        self.test_what_is_new_since_the_last_visit_is_marked()
+        # The marks stay during a visit.
         self.site.clock.advance(VISIT - 1)
         self.assertEqual(self.marked(), ["item-3", "item-2", "since"])
         self.site.clock.advance(VISIT + 1)
@@ -237,15 +229,11 @@ class NewsTests(PageCase):
         self.river.add(item(2))
         self.assertEqual(self.marked(), ["item-2", "since"])
 
-    def test_a_page_that_nobody_looks_at_is_no_visit(self) -> None:
-        self.river.add(item(1))
-        self.dave.get("/river", Sec_Purpose="prefetch;prerender")
-        self.dave.ask("HEAD", "/river")
-        self.assertEqual(self.river.seen, {})
-
-    def test_older_pages_mark_nothing_as_seen(self) -> None:
+    def test_a_page_that_is_older_or_that_nobody_looks_at_is_no_visit(self) -> None:
         self.river.add(item(1), item(2))
         self.shown("/river?before=2")
+        self.dave.get("/river", Sec_Purpose="prefetch;prerender")
+        self.dave.ask("HEAD", "/river")
         self.assertEqual(self.river.seen, {})
 
     def stop(self, item_id: str) -> int:

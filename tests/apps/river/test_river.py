@@ -189,7 +189,7 @@ class FollowingTests(RiverCase):
 
     def test_nobody_else_can_subscribe_by_the_protocol_of_the_river(self) -> None:
         feed = self.house.follow()
-        record = self.house.result(self.house.store_of_river.feed(feed.id))
+        record = self.house.result(self.house.river.store.feed(feed.id))
         forged = evolve(self.house.intake.intent(record, 60), options={"key": "a guess"})
         for verb in (self.house.broker.subscribe, self.house.broker.unsubscribe):
             error = self.house.error(verb(forged), CallbackFailed)
