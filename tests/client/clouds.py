@@ -17,17 +17,13 @@ from rsscloud_broker.wire import soap, xmlrpc
 
 @frozen
 class Registered:
-    """What a cloud knows of a registration.
-
-    :ivar host: where the cloud calls back.
-    """
+    """What a cloud knows of a registration."""
 
     procedure: str
     port: int
     path: str
     protocol: str
     urls: tuple[str, ...]
-    host: str
 
     def notification(self, url: str) -> tuple[dict[str, str], bytes]:
         """The headers and the body of a notification."""
@@ -42,42 +38,35 @@ class FirstCloud(Resource):
     """A cloud whose procedure takes five parameters, by XML-RPC or SOAP.
 
     :param protocol: ``xml-rpc`` or ``soap``.
-    :param name: the name of the procedure.
     :ivar faults: the sentences with which it has declined calls.
     """
 
     isLeaf = True
 
-    def __init__(self, protocol: str, name: str = "xmlStorageSystem.rssPleaseNotify") -> None:
+    def __init__(self, protocol: str) -> None:
         super().__init__()
         self._protocol = protocol
-        self._name = name
         self.registered: list[Registered] = []
         self.faults: list[str] = []
 
     def render_POST(self, request: Request) -> bytes:
         assert request.content is not None
-        return self.answer(request.content.read(), str(request.getClientAddress().host))
+        return self.answer(request.content.read())
 
-    def answer(self, body: bytes, host: str = "192.0.2.1") -> bytes:
-        """The answer to a call.
-
-        :param host: where the call comes from.
-        """
-        called: Any
+    def answer(self, body: bytes) -> bytes:
+        """The answer to a call."""
         if self._protocol == "xml-rpc":
-            called, given = xmlrpc.decode_call(body)
-            fault = self._register(called, given, host)
+            fault = self._register(*xmlrpc.decode_call(body))
             return xmlrpc.encode_fault(4, fault) if fault else xmlrpc.encode_response(True)
-        called = soap.decode_call(body)
-        name = f"{self._name.rpartition('.')[0]}.{called.operation}"
-        fault = self._register(name, list(called.parameters.values()), host)
-        return soap.encode_fault("Client", fault) if fault else soap.encode_response(called, True)
+        call = soap.decode_call(body)
+        name = f"xmlStorageSystem.{call.operation}"
+        fault = self._register(name, list(call.parameters.values()))
+        return soap.encode_fault("Client", fault) if fault else soap.encode_response(call, True)
 
-    def _register(self, name: str, given: list[Any], host: str) -> str:
+    def _register(self, name: str, given: list[Any]) -> str:
         """Why a call is declined; empty if it is not."""
         fault = ""
-        if name != self._name:
+        if name != "xmlStorageSystem.rssPleaseNotify":
             fault = f"There is no procedure {name}"
         elif len(given) != 5:
             fault = "The procedure takes five parameters"
@@ -85,9 +74,7 @@ class FirstCloud(Resource):
             fault = f"The protocol {given[3]} is unknown"
         else:
             procedure, port, path, protocol, urls = given
-            self.registered.append(
-                Registered(procedure, int(port), path, protocol, tuple(urls), host)
-            )
+            self.registered.append(Registered(procedure, int(port), path, protocol, tuple(urls)))
         self.faults += [fault] if fault else []
         return fault
 

@@ -61,12 +61,10 @@ class PingFeedTests(PublisherTests):
             ("POST", "/rsscloud/ping", "broker.example:5337", {"url": FEED}),
         )
 
-    def test_by_xmlrpc(self) -> None:
+    def test_by_calls(self) -> None:
         self.assertTrue(self.successResultOf(self.feed("xml-rpc", xmlrpc_answer(True))))
         self.assertEqual(self.asked.uri, "/RPC2")
         self.assertEqual(xmlrpc.decode_call(self.asked.body), ("rssCloud.ping", [FEED]))
-
-    def test_by_soap(self) -> None:
         self.assertTrue(self.successResultOf(self.feed("soap", soap_answer("ping", True))))
         self.assertEqual(self.asked.uri, "/soap")
         self.assertEqual(self.asked.headers["soapaction"], '"/rssCloud"')

@@ -14,6 +14,7 @@ from rsscloud_broker.simplefeed.documents import (
     MAX_ENTRIES,
     AtomDocument,
     NotAFeed,
+    Order,
     index_after,
     parse,
 )
@@ -21,6 +22,7 @@ from rsscloud_broker.simplefeed.entries import Entry, EntryContent, Person, enco
 from tests.simplefeed.logs import some
 
 FIXTURES = Path(__file__).parent / "fixtures"
+BASE = "http://b.example/y/"
 _FEED = '<feed xmlns="http://www.w3.org/2005/Atom" {}>{}</feed>'
 
 
@@ -38,12 +40,19 @@ def only(inside: str) -> Entry:
 
 
 class LinkTests(SynchronousTestCase):
-    def test_relative_links(self) -> None:
-        found = feed('<link rel="prev-archive" href="3#top"/>')
-        self.assertEqual(found.links.get("prev-archive"), "http://a.example/x/3")
-        self.assertIsNone(found.links.get("next-archive"))
-        base = feed('<link rel="prev-archive" href="3"/>', 'xml:base="http://b.example/y/"')
-        self.assertEqual(base.links.get("prev-archive"), "http://b.example/y/3")
+    def test_links(self) -> None:
+        """Some are relative, and some relations are URIs."""
+        uri = "http://www.iana.org/assignments/relation/prev-archive"
+        for link, attributes, expected in (
+            ('rel="prev-archive" href="3#top"', "", "http://a.example/x/3"),
+            ('rel="prev-archive" href="3"', f'xml:base="{BASE}"', f"{BASE}3"),
+            (f'rel="{uri}" href="/3"', "", "http://a.example/3"),
+            ('rel="prev-archive"', "", None),
+            ('rel="prev-archive" href="http://[/"', "", None),
+        ):
+            links = feed(f"<link {link}/>", attributes).links
+            self.assertEqual(links.get("prev-archive"), expected)
+            self.assertIsNone(links.get("next-archive"))
 
     def test_relative_links_of_entries(self) -> None:
         """They are relative to the base of the feed, of the entry or of themselves."""
@@ -51,7 +60,7 @@ class LinkTests(SynchronousTestCase):
         inside = entry("x", more=f'{link}<content type="image/png" src="3"/>')
         for attributes, base in (
             ("", "http://a.example/x"),
-            ('xml:base="http://b.example/y/"', "http://b.example/y"),
+            (f'xml:base="{BASE}"', "http://b.example/y"),
         ):
             (found,) = feed(inside, attributes).found
             site = base.rpartition("/")[0]
@@ -63,11 +72,8 @@ class LinkTests(SynchronousTestCase):
         """It is within that of the feed, and those of the links are within it."""
         link = '<link href="1"/><link xml:base="w/" href="2"/>'
         inside = f'<entry xml:base="z/">{link}</entry>'
-        (found,) = feed(inside, 'xml:base="http://b.example/y/"').found
-        self.assertEqual(
-            [each.href for each in found.links],
-            ["http://b.example/y/z/1", "http://b.example/y/z/w/2"],
-        )
+        (found,) = feed(inside, f'xml:base="{BASE}"').found
+        self.assertEqual([each.href for each in found.links], [f"{BASE}z/1", f"{BASE}z/w/2"])
 
     def test_very_long_bases(self) -> None:
         """The time that they take does not grow with the links, but for that of reading them."""
@@ -76,15 +82,6 @@ class LinkTests(SynchronousTestCase):
         began_at = process_time()
         feed(inside, f'xml:base="http://b.example/{path}"')
         self.assertLess(process_time() - began_at, 5.0)
-
-    def test_relations_as_uris(self) -> None:
-        rel = "http://www.iana.org/assignments/relation/prev-archive"
-        links = feed(f'<link rel="{rel}" href="/3"/>').links
-        self.assertEqual(links["prev-archive"], "http://a.example/3")
-
-    def test_links_that_are_none(self) -> None:
-        for inside in ('<link rel="prev-archive"/>', '<link rel="prev-archive" href="http://[/"/>'):
-            self.assertIsNone(feed(inside).links.get("prev-archive"))
 
     def test_permanent_url(self) -> None:
         archive = '<a:archive xmlns:a="http://purl.org/syndication/history/1.0"/>'
@@ -98,19 +95,27 @@ class LinkTests(SynchronousTestCase):
 
 
 class EntryTests(SynchronousTestCase):
-    def test_order_is_told_by_the_times(self) -> None:
-        one, two = entry("1", "2013-01-01T00:00:00Z"), entry("2", "2013-01-02T00:00:00Z")
-        for inside, newest_first in ((two + one, True), (one + two, False)):
-            for assumed in (True, False):
-                found, order = feed(inside).entries(assumed)
-                self.assertEqual([each.id for each in found], ["1", "2"])
-                self.assertEqual((order.newest_first, order.known), (newest_first, True))
-
-    def test_times_that_do_not_tell(self) -> None:
-        for assumed, expected in ((True, ["2", "1"]), (False, ["1", "2"])):
-            found, order = feed(entry("1") + entry("2")).entries(assumed)
-            self.assertEqual([each.id for each in found], expected)
-            self.assertEqual((order.newest_first, order.known), (assumed, False))
+    def test_order(self) -> None:
+        """It is told by the times, if they tell; what stands there twice counts once."""
+        one, two, three, _, five = (
+            entry(f"{day}", f"2013-01-0{day}T00:00:00Z") for day in range(1, 6)
+        )
+        later = entry("1", "2013-01-02T00:00:00Z")
+        no_times = entry("1") + entry("2")
+        for inside, assumed, ids, order in (
+            (two + one, True, "12", Order(newest_first=True, known=True)),
+            (two + one, False, "12", Order(newest_first=True, known=True)),
+            (one + two, True, "12", Order(newest_first=False, known=True)),
+            (one + two, False, "12", Order(newest_first=False, known=True)),
+            (no_times, True, "21", Order(newest_first=True, known=False)),
+            (no_times, False, "12", Order(newest_first=False, known=False)),
+            (two + five + one, True, "152", Order(newest_first=True, known=False, mixed=True)),
+            (three + five + two + one, False, "1253", Order(True, known=True, mixed=True)),
+            (no_times + entry("1"), True, "12", Order(True, known=False, repeated="1")),
+            (later + one, True, "11", Order(newest_first=True, known=True)),  # two versions
+        ):
+            found, told = feed(inside).entries(assumed)
+            self.assertEqual(("".join(each.id for each in found), told), (ids, order))
 
     def test_times_at_the_ends_of_the_calendar(self) -> None:
         for text, expected in (
@@ -122,23 +127,6 @@ class EntryTests(SynchronousTestCase):
             updated, published = f"<updated>{text}</updated>", f"<published>{text}</published>"
             written = json.loads(encode_json(only(updated + published), "http://a.example/3"))
             self.assertEqual((written["updated"], written["published"]), (expected, expected))
-
-    def test_mixed_times(self) -> None:
-        days = (4, 3, 5, 2, 1)
-        inside = "".join(entry(str(day), f"2013-01-0{day}T00:00:00Z") for day in days)
-        found, order = feed(inside).entries(True)
-        self.assertEqual([each.id for each in found], ["1", "2", "5", "3", "4"])
-        self.assertTrue(order.mixed)
-
-    def test_repeated_entries(self) -> None:
-        found, order = feed(entry("1") + entry("2") + entry("1")).entries(True)
-        self.assertEqual([each.id for each in found], ["1", "2"])
-        self.assertEqual(order.repeated, "1")
-
-    def test_an_entry_and_its_later_version_are_two(self) -> None:
-        inside = entry("1", "2013-01-02T00:00:00Z") + entry("1", "2013-01-01T00:00:00Z")
-        found, order = feed(inside).entries(True)
-        self.assertEqual((len(found), order.repeated), (2, ""))
 
     def test_contents_of_each_form(self) -> None:
         for content, expected in (

@@ -77,14 +77,6 @@ class HubTests(HubCase):
         self.assertEqual(feed.verified_at, About(now))
         self.assertIn(f"notified by the hub {HUB}; next renewal 2026-10-07T", feed.status)
 
-    def test_a_hub_that_redirects_to_another_one(self) -> None:
-        there = "http://there.example/hub"
-        self.house.hubs.answers[HUB] = reply(307, location=there)
-        self.house.follow()
-        form = self.house.asked(there)[-1]
-        self.assertEqual(self.house.verify(form).body, b"x91")
-        self.assertEqual(self.house.feed().how, "websub")
-
     def test_confirms_nothing_else(self) -> None:
         self.house.follow()
         (form,) = self.house.asked()
