@@ -190,8 +190,7 @@ class Accounts:
         """
         secret, now = new_secret(), self._clock.wall_seconds()
         expires_at = now + self._options.session_life
-        # How many characters of a browser's name are kept.
-        browser = clean(attempt.browser)[:200]
+        browser = clean(attempt.browser)[:200]  # they call themselves by long names
         former = digest_of(attempt.former)
         result = await begin(
             digest_of(secret), now, expires_at, attempt.source, browser, former, MAX_SESSIONS
@@ -210,12 +209,7 @@ class Accounts:
     async def _check_and_record(
         self, name: str, password: str, source: str, known: str
     ) -> StoredPassword:
-        """Check the password of an attempt to sign in; remember the attempt if it is refused.
-
-        :param known: the mark in the browser's cookie.
-        :returns: the account, with the hash of the password.
-        :raises SignInFailed, TooMany: it is wrong, or there were too many attempts.
-        """
+        """Check an attempt as ``_check_attempt`` does; remember it if it is refused."""
         try:
             return await self._check_attempt(name, password, source, known)
         except (SignInFailed, TooMany):
@@ -234,19 +228,25 @@ class Accounts:
         """Check the password of an attempt to sign in, within the limits for its source and name.
 
         :param known: the mark in the browser's cookie.
+        :returns: the account, with the hash of the password.
         :raises SignInFailed, TooMany: it is wrong, or there were too many attempts.
         """
         self._limit(self._take_source(bucket_of(source)), "from your address")
         if is_too_long(password):
             raise SignInFailed
-        browser = await self._browser_of(known, name)
-        self._limit(self._take_name(f"{name[:32]} {browser}"), "for this name")
         before = await self._store.stored_password(name) if is_name(name) else None
+        browser = known_browser(known, name, before.hash) if before else ""
+        self._limit(self._take_name(f"{name[:32]} {browser}"), "for this name")
         while True:
             try:
                 account = await self._account_of(name, password)
             except UnauthorizedLogin:
-                self._log_failure(name, source)
+                shown = name if is_name(name) else "a name that nobody can have"
+                self.log.info(
+                    "An attempt to sign in as {name} from {source} failed.",
+                    name=shown,
+                    source=source,
+                )
                 raise SignInFailed from None
             stored = await self._store.stored_password(account.name)
             if stored is None:  # the account was removed a moment ago
@@ -257,33 +257,13 @@ class Accounts:
             # password is checked once more.
             before = stored
 
-    def _log_failure(self, name: str, source: str) -> None:
-        shown = name if is_name(name) else "a name that nobody can have"
-        self.log.info(
-            "An attempt to sign in as {name} from {source} failed.", name=shown, source=source
-        )
-
     async def _account_of(self, name: str, password: str) -> Account:
-        """The account with a name and a password.
-
-        :raises UnauthorizedLogin: there is none.
-        """
-        credentials = UsernamePassword(
-            *(text.encode("utf-8", "replace") for text in (name, password))
-        )
+        """The account with a name and a password; raises ``UnauthorizedLogin`` if there is none."""
+        sent = (text.encode("utf-8", "replace") for text in (name, password))
+        credentials = UsernamePassword(*sent)
         _, account, _ = await self._portal.login(credentials, None, IAccount)
         assert isinstance(account, Account)
         return account
-
-    async def _browser_of(self, known: str, name: str) -> str:
-        """The key of a browser in which somebody has signed in to an account; else empty.
-
-        :param known: the mark in the browser's cookie.
-        """
-        if not known or not is_name(name):
-            return ""
-        stored = await self._store.stored_password(name)
-        return known_browser(known, name, stored.hash) if stored else ""
 
     def _limit(self, pause: int, where: str) -> None:
         """Raise ``TooMany`` if there is a pause to wait for, in seconds."""
@@ -300,15 +280,13 @@ class Accounts:
         digest = digest_of(secret)
         found = await self._store.session(digest) if digest else None
         if found is not None:
-            account, session = found
-            await self._store.end_session(account.id, session.id)
+            await self._store.end_session(found[0].id, found[1].id)
 
     # what belongs to an account
 
     async def sessions(self, caller: Caller) -> Sequence[Session]:
-        return [
-            each for each in await self._store.sessions(caller.account.id) if self._is_alive(each)
-        ]
+        found = await self._store.sessions(caller.account.id)
+        return [each for each in found if self._is_alive(each)]
 
     async def end_session(self, caller: Caller, session: int) -> bool:
         return await self._store.end_session(caller.account.id, session)
@@ -378,9 +356,8 @@ class Accounts:
         return {scope: help_ for scope, help_ in SCOPES.items() if scope in allowed}
 
     async def tokens(self, caller: Caller) -> Sequence[Token]:
-        return [
-            each for each in await self._store.tokens(caller.account.id) if self._is_valid(each)
-        ]
+        found = await self._store.tokens(caller.account.id)
+        return [each for each in found if self._is_valid(each)]
 
     async def add_token(
         self,
