@@ -24,7 +24,7 @@ from rsscloud_broker.accounts import (
 )
 from rsscloud_broker.config import AccountsConfig as AccountOptions
 from rsscloud_broker.config import NoOptions
-from rsscloud_broker.interfaces import Caller, CheckerParts
+from rsscloud_broker.interfaces import Caller, CheckerParts, StoredPassword
 from rsscloud_broker.policy.rate_limits import RateLimit
 from rsscloud_broker.storage import AccountStore
 from rsscloud_broker.testing import Clock
@@ -91,9 +91,17 @@ class AccountHouse:
 
     def caller(self, name: str = "dave") -> Caller:
         """Somebody who has an account, and who may publish."""
+        return Caller(self.stored(name).account, frozenset({"publish"}))
+
+    def stored(self, name: str = "dave") -> StoredPassword:
+        """An account, with the hash of its password."""
         stored = self._case.successResultOf(self.store.stored_password(name))
         assert stored is not None
-        return Caller(stored.account, frozenset({"publish"}))
+        return stored
+
+    def forget_password(self, name: str = "dave") -> None:
+        """Leave an account without a password."""
+        self._case.successResultOf(self.store.rehash(name, self.stored(name).hash, ""))
 
     def token(self, *scopes: str, name: str = "dave") -> str:
         """The secret of a new API token."""

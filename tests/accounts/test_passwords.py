@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attrs import evolve
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, execute
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
@@ -31,6 +31,8 @@ class RulesTests(SynchronousTestCase):
 
 
 class HasherTests(SynchronousTestCase):
+    hasher = Hasher(QUICK)
+
     def test_argon2id_with_the_parameters_of_the_configuration(self) -> None:
         for options, said in (
             (QUICK, "$argon2id$v=19$m=8192,t=3,p=4$"),
@@ -40,30 +42,27 @@ class HasherTests(SynchronousTestCase):
 
     def test_a_password_of_a_megabyte_is_wrong_at_once(self) -> None:
         """To normalise it would take minutes, while nothing else in the process goes on."""
-        hasher = Hasher(QUICK)
-        self.assertFalse(hasher.matches(hasher.hash(PASSWORD), "a" + "\u0301\u0316" * 500_000))
+        self.assertFalse(
+            self.hasher.matches(self.hasher.hash(PASSWORD), "a" + "\u0301\u0316" * 500_000)
+        )
         self.assertTrue(is_too_long("x" * (MAX_BYTES + 1)))
 
     def test_each_hash_has_a_salt_of_its_own(self) -> None:
-        hasher = Hasher(QUICK)
-        self.assertNotEqual(hasher.hash(PASSWORD), hasher.hash(PASSWORD))
+        self.assertNotEqual(self.hasher.hash(PASSWORD), self.hasher.hash(PASSWORD))
 
     def test_matches(self) -> None:
-        hasher = Hasher(QUICK)
-        stored = hasher.hash(PASSWORD)
-        self.assertTrue(hasher.matches(stored, PASSWORD))
-        self.assertFalse(hasher.matches(stored, PASSWORD + " "))
+        stored = self.hasher.hash(PASSWORD)
+        self.assertTrue(self.hasher.matches(stored, PASSWORD))
+        self.assertFalse(self.hasher.matches(stored, PASSWORD + " "))
         for broken in ("", "x", stored[:-3], "$argon2id$", "\0"):
-            self.assertFalse(hasher.matches(broken, PASSWORD), broken)
+            self.assertFalse(self.hasher.matches(broken, PASSWORD), broken)
 
     def test_the_same_characters_typed_in_other_ways(self) -> None:
-        hasher = Hasher(QUICK)
-        self.assertTrue(hasher.matches(hasher.hash("cafe\u0301 au lait"), "café au lait"))
+        self.assertTrue(self.hasher.matches(self.hasher.hash("cafe\u0301 au lait"), "café au lait"))
 
     def test_whatever_is_typed(self) -> None:
-        hasher = Hasher(QUICK)
         for password in ("\udc80 lone", "\0" * 12, "\ufffd"):
-            self.assertTrue(hasher.matches(hasher.hash(password), password))
+            self.assertTrue(self.hasher.matches(self.hasher.hash(password), password))
 
 
 class PasswordsTests(SynchronousTestCase):
@@ -110,24 +109,16 @@ class PasswordsTests(SynchronousTestCase):
         for password in ("", "nobody has this password", PASSWORD):
             self.assertFalse(self.check("robot", password))
 
-    def stored(self) -> str:
-        stored = self.successResultOf(self.house.store.stored_password("dave"))
-        assert stored is not None
-        return stored.hash
-
     def test_hashed_again_when_the_parameters_have_changed(self) -> None:
-        before = self.stored()
+        before = self.house.stored().hash
         self.assertTrue(self.check("dave", PASSWORD))
-        self.assertEqual(self.stored(), before)
-        stronger = Passwords(
-            self.house.store,
-            Hasher(evolve(QUICK, hash_memory_kib=16_384)),
-            lambda work, *arguments: _now(work(*arguments)),
-        )
+        self.assertEqual(self.house.stored().hash, before)
+        hasher = Hasher(evolve(QUICK, hash_memory_kib=16_384))
+        stronger = Passwords(self.house.store, hasher, execute)
         self.assertFalse(self.house.result(stronger.check("dave", "wrong")))
-        self.assertEqual(self.stored(), before)
+        self.assertEqual(self.house.stored().hash, before)
         self.assertTrue(self.house.result(stronger.check("dave", PASSWORD)))
-        self.assertIn("m=16384", self.stored())
+        self.assertIn("m=16384", self.house.stored().hash)
         self.assertTrue(self.check("dave", PASSWORD))
 
     def test_only_so_many_wait(self) -> None:
@@ -145,9 +136,3 @@ class PasswordsTests(SynchronousTestCase):
             one.callback((False, ""))
         self.assertEqual([self.successResultOf(one) for one in checks], [False] * MAX_WAITING)
         self.assertNoResult(passwords.check("dave", "x"))
-
-
-def _now(value: object) -> Deferred[object]:
-    done: Deferred[object] = Deferred()
-    done.callback(value)
-    return done

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from twisted.cred.checkers import ICredentialsChecker
-from twisted.cred.credentials import IUsernamePassword, UsernamePassword
+from twisted.cred.credentials import IUsernamePassword
 from twisted.cred.error import UnauthorizedLogin
 from twisted.cred.portal import IRealm
 from twisted.internet.defer import Deferred, fail, succeed
@@ -84,5 +84,3 @@ class PortalTests(SynchronousTestCase):
         self.failureResultOf(realm.requestAvatar(b"dave", None, IOther), NotImplementedError)
         self.failureResultOf(realm.requestAvatar(b"nobody", None, IAccount), UnauthorizedLogin)
         self.failureResultOf(realm.requestAvatar((), None, IAccount), UnauthorizedLogin)
-        credentials = UsernamePassword(b"dave", PASSWORD.encode())
-        self.assertTrue(IUsernamePassword.providedBy(credentials))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Connection, Integer, Table, delete, insert, select
+from sqlalchemy import BigInteger, Column, Integer, Table, delete, insert, select
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -51,10 +51,8 @@ class RemovedAccountsTests(SynchronousTestCase):
         return made
 
     def add_note(self, account: int | None) -> None:
-        def add(conn: Connection) -> None:
-            conn.execute(insert(note).values(account_id=account))
-
-        self.successResultOf(self.database.write(add))
+        query = insert(note).values(account_id=account)
+        self.successResultOf(self.database.write(lambda conn: conn.execute(query)))
 
     def owners(self) -> list[int | None]:
         query = select(note.c.account_id).order_by(note.c.id)

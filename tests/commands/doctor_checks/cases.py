@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from attrs import evolve
 from twisted.internet import reactor
@@ -17,6 +17,8 @@ from rsscloud_broker.config import Config
 from rsscloud_broker.runtime import data_lock
 from rsscloud_broker.util.clock import SystemClock
 from tests.processes import free_port
+
+Check: TypeAlias = Callable[[CheckContext], Iterator[Result] | AsyncIterator[Result]]
 
 
 class DoctorTestCase(TestCase):
@@ -48,18 +50,32 @@ class DoctorTestCase(TestCase):
         self.addCleanup(data_lock.hold(str(self.data)).close)
 
     async def results(
-        self, found: Iterator[Result] | AsyncIterator[Result]
+        self, check: Check, patient: CheckContext | None = None
     ) -> list[tuple[str, str, str]]:
         """Level, fact and advice of the results of a check."""
+        found = check(patient or self.patient())
         if isinstance(found, AsyncIterator):
             results = [result async for result in found]
         else:
             results = list(found)
         return [(result.level, result.found, result.advice) for result in results]
 
-    async def only(self, found: Iterator[Result] | AsyncIterator[Result]) -> tuple[str, str]:
-        """The level, and the fact and the advice of the only result of a check."""
-        results = await self.results(found)
-        self.assertEqual(len(results), 1, results)
-        ((level, fact, advice),) = results
-        return level, f"{fact}; {advice}"
+    async def assert_only(
+        self, check: Check, level: str, *parts: str, patient: CheckContext | None = None
+    ) -> str:
+        """Assert that a check has one result, with a level, whose fact or advice says some words.
+
+        :returns: the fact and the advice.
+        """
+        (result,) = await self.results(check, patient)
+        text = "; ".join(result[1:])
+        self.assertEqual(result[0], level, text)
+        for part in parts:
+            self.assertIn(part, text)
+        return text
+
+    async def assert_levels(self, check: Check, *levels: str) -> list[tuple[str, str, str]]:
+        """Assert that the results of a check have these levels; the results."""
+        results = await self.results(check)
+        self.assertEqual([level for level, _, _ in results], list(levels), results)
+        return results

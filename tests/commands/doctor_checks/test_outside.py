@@ -46,9 +46,7 @@ class OutsideTestCase(DoctorTestCase):
         self.arrived: Proxy = lambda headers: {
             **DIRECT,
             "client": "198.51.100.7",
-            "forwarded_for": ", ".join(
-                filter(None, (headers.get("X-Forwarded-For"), "198.51.100.7"))
-            ),
+            "forwarded_for": ", ".join([*headers.values(), "198.51.100.7"]),
         }
         self.answer: FeedAnswer | Exception | None = None
         self.patch(outside, "_find_unreachable", lambda _: [])
@@ -69,14 +67,20 @@ class OutsideTestCase(DoctorTestCase):
         before = self.arrived
         self.arrived = lambda headers: {**before(headers), **facts}
         patient = self.patient()
-        public = await self.results(outside.public_url(patient))
-        return [*public, *await self.results(outside.proxy(patient))]
+        public = await self.results(outside.public_url, patient)
+        return [*public, *await self.results(outside.proxy, patient)]
 
-    async def problem(self, **facts: str) -> tuple[str, str]:
-        """The level and the text of the only result that is not ok."""
-        bad = [each for each in await self.through(**facts) if each[0] != "ok"]
-        self.assertEqual(len(bad), 1, bad)
-        return bad[0][0], "; ".join(bad[0][1:])
+    async def assert_fine(self, **facts: str) -> None:
+        """Assert that all is well with a request that arrives in this way."""
+        results = await self.through(**facts)
+        self.assertEqual({level for level, _, _ in results}, {"ok"}, results)
+
+    async def assert_problem(self, level: str, *parts: str, **facts: str) -> None:
+        """Assert that one result is not ok, with its level, and that it says some words."""
+        (bad,) = [each for each in await self.through(**facts) if each[0] != "ok"]
+        self.assertEqual(bad[0], level)
+        for part in parts:
+            self.assertIn(part, "; ".join(bad[1:]))
 
 
 class ArrivalTests(OutsideTestCase):
@@ -90,47 +94,42 @@ class ArrivalTests(OutsideTestCase):
     async def test_somebody_else_answers(self) -> None:
         nginx = {"server": "nginx"}
         url = f"https://broker.example{PATH}"
+        moved = {"location": f"https://www.broker.example{PATH}?x=1"}
+        redirected = "redirected to https://www.broker.example; if that is right, set public_url"
         for answer, reason in (
             (FeedAnswer(url, 404, nginx), "status 404, by nginx, so another program"),
             (FeedAnswer(url, 502, nginx), "the proxy cannot reach the broker"),
-            (
-                FeedAnswer(url, 301, {"location": f"https://www.broker.example{PATH}?x=1"}),
-                "redirected to https://www.broker.example; if that is right, set public_url",
-            ),
+            (FeedAnswer(url, 301, moved), redirected),
             (FeedAnswer(url, 200, {}, b"<html>"), "not one of a broker's self-test"),
             (ClientError("certificate verify failed"), "certificate verify failed"),
         ):
             self.answer = answer
-            level, text = await self.problem()
-            self.assertEqual(level, "fail")
-            self.assertIn(reason, text)
+            await self.assert_problem("fail", reason)
 
     async def test_another_broker_answers(self) -> None:
         other = SelfTest(str(self.home), self.clock)
         other.startService()
         self.service = other
-        self.assertIn("status 404", (await self.problem())[1])
+        await self.assert_problem("fail", "status 404")
 
     async def test_not_running(self) -> None:
         patient = self.patient()
         patient.runs = False
-        self.assertEqual(await self.results(outside.public_url(patient)), [])
-        self.assertEqual(await self.results(outside.proxy(patient)), [])
+        self.assertEqual(await self.results(outside.public_url, patient), [])
+        self.assertEqual(await self.results(outside.proxy, patient), [])
         self.assertEqual(self.asked, [])
 
     async def test_turned_off(self) -> None:
         self.doors = frozenset()
-        self.assertIn("[front_doors.doctor]", (await self.problem())[1])
+        await self.assert_problem("warn", "[front_doors.doctor]")
 
     async def test_a_key_that_is_missing(self) -> None:
         (self.data / "self-test.key").unlink()
-        level, text = await self.problem()
-        self.assertEqual(level, "warn")
-        self.assertIn("run the doctor as the broker's user", text)
+        await self.assert_problem("warn", "run the doctor as the broker's user")
 
     async def test_without_a_public_url(self) -> None:
         self.change(public_url=None)
-        results = await self.results(outside.public_url(self.patient()))
+        results = await self.results(outside.public_url)
         self.assertEqual(results[0][0], "warn")
         self.assertIn("public_url is not set", results[0][1])
 
@@ -141,35 +140,32 @@ class ChangesTests(OutsideTestCase):
         self.change(http=Http(trusted_proxies=("127.0.0.1",)))
 
     async def test_another_host(self) -> None:
-        level, text = await self.problem(host="127.0.0.1:5337")
-        self.assertEqual(level, "warn")
-        self.assertIn("arrives for the host 127.0.0.1:5337", text)
-        self.assertIn("proxy_set_header Host $host", text)
+        await self.assert_problem(
+            "warn",
+            "arrives for the host 127.0.0.1:5337",
+            "proxy_set_header Host $host",
+            host="127.0.0.1:5337",
+        )
 
     async def test_the_host_without_its_port(self) -> None:
         """So nginx passes it on, with the manual's configuration."""
         self.change(public_url="https://broker.example:8443")
-        results = await self.through()
-        self.assertEqual({level for level, _, _ in results}, {"ok"}, results)
+        await self.assert_fine()
 
     async def test_another_path(self) -> None:
-        self.assertIn("arrives as /broker/x", (await self.problem(path="/broker/x"))[1])
+        await self.assert_problem("warn", "arrives as /broker/x", path="/broker/x")
         self.change(public_url="https://broker.example/b")
         for path in (PATH, f"/b{PATH}"):
-            results = await self.through(path=path)
-            self.assertEqual({level for level, _, _ in results}, {"ok"}, results)
+            await self.assert_fine(path=path)
 
     async def test_another_scheme(self) -> None:
-        self.assertIn("set public_url to http://", (await self.problem(forwarded_proto="http"))[1])
-        results = await self.through(forwarded_proto="https")
-        self.assertEqual({level for level, _, _ in results}, {"ok"}, results)
+        await self.assert_problem("warn", "set public_url to http://", forwarded_proto="http")
+        await self.assert_fine(forwarded_proto="https")
 
 
 class ProxyTests(OutsideTestCase):
     async def test_not_trusted(self) -> None:
-        level, text = await self.problem(client="127.0.0.1")
-        self.assertEqual(level, "fail")
-        self.assertIn('trusted_proxies = ["127.0.0.1"]', text)
+        await self.assert_problem("fail", 'trusted_proxies = ["127.0.0.1"]', client="127.0.0.1")
 
     async def test_addresses_that_can_be_forged(self) -> None:
         self.change(http=Http(trusted_proxies=("127.0.0.1",)))
@@ -179,33 +175,32 @@ class ProxyTests(OutsideTestCase):
             return {**DIRECT, "client": given, "forwarded_for": given}
 
         self.arrived = passing
-        level, text = await self.problem()
-        self.assertEqual(level, "fail")
-        self.assertIn("can forge", text)
+        await self.assert_problem("fail", "can forge")
 
     async def test_a_proxy_that_replaces_the_header(self) -> None:
         self.change(http=Http(trusted_proxies=("127.0.0.1",)))
-        results = await self.through(forwarded_for="198.51.100.7")
-        self.assertEqual({level for level, _, _ in results}, {"ok"})
+        await self.assert_fine(forwarded_for="198.51.100.7")
 
     async def test_the_doctor_on_the_machine_of_the_proxy(self) -> None:
         """Its own address is among the trusted ones, so the broker looks further."""
         self.change(http=Http(trusted_proxies=("127.0.0.1",)))
 
         def adding(headers: Mapping[str, str]) -> Mapping[str, str]:
-            hops = [*filter(None, [headers.get("X-Forwarded-For")]), "127.0.0.1"]
+            hops = [*headers.values(), "127.0.0.1"]
             return {**DIRECT, "client": hops[0], "forwarded_for": ", ".join(hops)}
 
         self.arrived = adding
-        results = await self.through()
-        self.assertEqual({level for level, _, _ in results}, {"ok"}, results)
+        await self.assert_fine()
 
     async def test_a_unix_socket(self) -> None:
-        results = await self.through(peer="")
-        self.assertEqual({level for level, _, _ in results}, {"ok"}, results)
-        level, text = await self.problem(peer="", client="127.0.0.1", forwarded_for="")
-        self.assertEqual(level, "warn")
-        self.assertIn("from a UNIX socket without X-Forwarded-For", text)
+        await self.assert_fine(peer="")
+        await self.assert_problem(
+            "warn",
+            "from a UNIX socket without X-Forwarded-For",
+            peer="",
+            client="127.0.0.1",
+            forwarded_for="",
+        )
 
     async def test_directly(self) -> None:
         port = self.config.listen[0].split(":")[1]
@@ -221,14 +216,14 @@ class ProxyTests(OutsideTestCase):
         results = await self.through(forwarded_for="", client="127.0.0.1")
         self.assertIn("without a proxy", results[-1][1])
         self.change(public_url="https://broker.example")
-        level, text = await self.problem(forwarded_for="", client="127.0.0.1")
-        self.assertEqual(level, "warn")
-        self.assertIn("without X-Forwarded-For", text)
+        await self.assert_problem(
+            "warn", "without X-Forwarded-For", forwarded_for="", client="127.0.0.1"
+        )
 
     async def test_not_directly(self) -> None:
-        level, text = await self.problem(forwarded_for="", client="127.0.0.1")
-        self.assertEqual(level, "warn")
-        self.assertIn("does not itself listen on port 443", text)
+        await self.assert_problem(
+            "warn", "does not itself listen on port 443", forwarded_for="", client="127.0.0.1"
+        )
 
 
 class AddressesTests(DoctorTestCase):
@@ -276,14 +271,14 @@ class CertificatesTests(DoctorTestCase):
         """The certificate of the tests is good for a day; nobody has signed it."""
         port = self.serve()
         self.change(public_url=f"https://localhost:{port}")
-        level, text = await self.only(outside.certificates(self.patient()))
-        self.assertEqual(level, "warn")
-        self.assertIn(f"the certificate of localhost:{port} is valid only until", text)
+        await self.assert_only(
+            outside.certificates, "warn", f"the certificate of localhost:{port} is valid only until"
+        )
 
     async def test_of_endpoints(self) -> None:
         endpoint = f"ssl:443:privateKey={self.key}:certKey={self.certificate}"
         self.change(metrics=Metrics(listen=(endpoint,)), public_url="http://broker.example")
-        self.assertIn(endpoint, (await self.only(outside.certificates(self.patient())))[1])
+        await self.assert_only(outside.certificates, "warn", endpoint)
         self.change(listen=(endpoint,), metrics=Metrics())
         now = datetime.now(UTC)
         for moment, level, part in (
@@ -292,20 +287,14 @@ class CertificatesTests(DoctorTestCase):
             (now - timedelta(days=2), "fail", "not valid before"),
         ):
             self.patch(self.clock, "wall_seconds", moment.timestamp)
-            found, text = await self.only(outside.certificates(self.patient()))
-            self.assertEqual(found, level)
-            self.assertIn(part, text)
+            await self.assert_only(outside.certificates, level, part)
 
     async def test_no_certificate(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]
         self.change(public_url=f"https://localhost:{port}")
-        level, text = await self.only(outside.certificates(self.patient()))
-        self.assertEqual(level, "fail")
-        self.assertIn("cannot be read", text)
+        await self.assert_only(outside.certificates, "fail", "cannot be read")
 
     async def test_files_that_are_gone(self) -> None:
         self.change(listen=("ssl:443:privateKey=/no/such.pem",), public_url="http://b.example")
-        level, text = await self.only(outside.certificates(self.patient()))
-        self.assertEqual(level, "fail")
-        self.assertIn("/no/such.pem", text)
+        await self.assert_only(outside.certificates, "fail", "/no/such.pem")
