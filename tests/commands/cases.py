@@ -47,6 +47,12 @@ class CommandTests(SynchronousTestCase):
         self.assertTrue(result.stderr.startswith("Error: "), result.stderr)
         return result.stderr
 
+    def misuse_of(self, *arguments: str) -> str:
+        """What a command line that makes no sense is answered."""
+        result = self.run_command(*arguments)
+        self.assertEqual((result.exit_code, result.stdout), (2, ""), arguments)
+        return result.stderr
+
     def written(self, name: str, content: str) -> str:
         path = self.directory / name
         path.write_text(content)
@@ -129,6 +135,19 @@ class ProcessTests(TestCase):
         if not command.ended.called:
             command.transport.signalProcess("KILL")
             await command.ended
+
+    async def told(self, command: Command, sentence: bytes) -> None:
+        """Wait until a command has written a text to stderr."""
+        while sentence not in command.errors:
+            await command.heard_error()
+
+    async def assert_fails(self, command: Command, *said: str) -> None:
+        """Assert that a command ends with status 1, and why in one line."""
+        self.assertEqual(await command.ended, 1)
+        errors = command.errors.decode()
+        self.assertEqual(errors.count("\n"), 1, errors)
+        for part in ("Error: ", *said):
+            self.assertIn(part, errors)
 
     def interrupt(self, command: Command) -> None:
         command.transport.signalProcess("INT")

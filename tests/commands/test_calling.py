@@ -18,7 +18,7 @@ from rsscloud_broker.util.clock import SystemClock
 from rsscloud_broker.wire import soap, xmlrpc
 from rsscloud_broker.wire.cloud import Cloud, encode, from_url
 from tests.client.recording import Answer, Server, fields_of
-from tests.commands.cases import Command, ProcessTests, running
+from tests.commands.cases import ProcessTests, running
 
 
 class SmallCloud(Resource):
@@ -81,17 +81,14 @@ class PingTests(ProcessTests):
         broker = self.serve(server)
         site = ("--name", "n", "--url", "http://example.org/")
         command = self.start("ping", *site, "--broker", broker, "--protocol", "xml-rpc")
-        self.assertEqual(await command.ended, 1)
-        self.assertEqual(command.errors, b"Error: No[2J thanks.\n")
+        await self.assert_fails(command, "Error: No[2J thanks.\n")
 
     async def test_nobody_there(self) -> None:
         port = running.listenTCP(0, Site(Resource()), interface="127.0.0.1")
         closed = port.getHost().port
         await port.stopListening()
         command = self.start("ping", "http://a.example/", "--broker", f"http://127.0.0.1:{closed}")
-        self.assertEqual(await command.ended, 1)
-        self.assertIn(b"Error: http://127.0.0.1:", command.errors)
-        self.assertEqual(command.errors.count(b"\n"), 1)
+        await self.assert_fails(command, "Error: http://127.0.0.1:")
 
 
 class ResourceSyncTests(ProcessTests):
@@ -108,19 +105,21 @@ class ResourceSyncTests(ProcessTests):
         self.assertEqual((await command.ended, command.errors), (0, b""))
         self.assertEqual(server.asked[0].body, self.content)
         refused = self.start(*arguments, "--topic", "http://other.example/")
-        self.assertEqual(await refused.ended, 1)
-        self.assertEqual(
-            refused.errors, f"Error: {hub}: answered with HTTP status 403: No.\n".encode()
-        )
+        await self.assert_fails(refused, f"Error: {hub}: answered with HTTP status 403: No.\n")
 
 
 class ListenTests(ProcessTests):
+    def cloud(self) -> tuple[SmallCloud, str]:
+        """A cloud, and its feed."""
+        cloud = SmallCloud()
+        feed = f"{self.serve(cloud)}/rss.xml"
+        cloud.cloud = from_url(feed)
+        return cloud, feed
+
     async def test_from_the_feed_to_the_line(self) -> None:
         for protocol in ("http-post", "xml-rpc", "soap"):
             with self.subTest(protocol):
-                cloud = SmallCloud()
-                feed = f"{self.serve(cloud)}/rss.xml"
-                cloud.cloud = from_url(feed)
+                cloud, feed = self.cloud()
                 command = self.start("listen", feed, "--protocol", protocol)
                 # A notification during the registration is the cloud's test.
                 await self.told(command, b"It worked.")
@@ -141,9 +140,7 @@ class ListenTests(ProcessTests):
         self.assertEqual(cloud.registered["url1"], "http://no-such.example/rss.xml")
 
     async def test_a_reader_that_goes_away_ends_it(self) -> None:
-        cloud = SmallCloud()
-        feed = f"{self.serve(cloud)}/rss.xml"
-        cloud.cloud = from_url(feed)
+        cloud, feed = self.cloud()
         command = self.start("listen", feed)
         await self.told(command, b"It worked.")
         command.transport.closeStdout()
@@ -153,26 +150,14 @@ class ListenTests(ProcessTests):
         self.assertNotIn(b"BrokenPipe", command.errors)
 
     async def test_an_operation_that_cannot_be(self) -> None:
-        cloud = SmallCloud()
-        feed = f"{self.serve(cloud)}/rss.xml"
+        cloud, feed = self.cloud()
         port = from_url(feed).port
         cloud.cloud = Cloud("127.0.0.1", port, "/soap", "rssCloud.please notify", "soap")
         command = self.start("listen", feed)
-        self.assertEqual(await command.ended, 1)
-        said = command.errors.decode()
-        self.assertIn("'please notify' cannot be the name of an operation", said)
-        self.assertEqual(said.count("\n"), 1, said)
+        await self.assert_fails(command, "'please notify' cannot be the name of an operation")
 
     async def test_a_port_that_is_taken(self) -> None:
         port = self.serve(Resource()).rpartition(":")[2]
-        command = self.start(
-            "listen", "http://example.org/rss.xml", "--host", "127.0.0.1", "--port", port
-        )
-        self.assertEqual(await command.ended, 1)
-        self.assertIn(f"127.0.0.1:{port}".encode(), command.errors)
-        self.assertEqual(command.errors.count(b"\n"), 1)
-
-    async def told(self, command: Command, sentence: bytes) -> None:
-        """Wait until a command has written a text to stderr."""
-        while sentence not in command.errors:
-            await command.heard_error()
+        place = ("--host", "127.0.0.1", "--port", port)
+        command = self.start("listen", "http://example.org/rss.xml", *place)
+        await self.assert_fails(command, f"127.0.0.1:{port}")

@@ -26,8 +26,7 @@ class UsageTests(CommandTests):
         self.assertEqual(len(document["results"]), 2)
 
     def test_broker_needs_a_feed(self) -> None:
-        result = self.run_command("doctor", "--broker", "http://localhost:5337")
-        self.assertEqual(result.exit_code, 2)
+        self.misuse_of("doctor", "--broker", "http://localhost:5337")
 
     def test_the_broker_of_a_feed(self) -> None:
         usual = frozenset({"http-post", "https-post", "xml-rpc", "soap"})

@@ -41,14 +41,11 @@ class UsageTests(CommandTests):
             ("--from", "middle"),
         ):
             url = ("http://a.example/",) if arguments else ()
-            result = self.run_command("follow", *url, *arguments)
-            self.assertEqual(result.exit_code, 2, arguments)
-            self.assertIn("Usage:", result.stderr)
+            self.assertIn("Usage:", self.misuse_of("follow", *url, *arguments))
 
     def test_what_is_no_web_address(self) -> None:
-        result = self.run_command("follow", "ftp://a.example/feed", "--once")
-        self.assertEqual(result.exit_code, 2)
-        self.assertIn("must begin with http:// or https://", result.stderr)
+        told = self.misuse_of("follow", "ftp://a.example/feed", "--once")
+        self.assertIn("must begin with http:// or https://", told)
 
 
 class FollowTests(ProcessTests):
@@ -65,11 +62,6 @@ class FollowTests(ProcessTests):
     def follow(self, url: str, *options: str) -> Command:
         return self.start("follow", url, *options)
 
-    async def told(self, command: Command, sentence: bytes) -> None:
-        """Wait until a command has written a text to stderr."""
-        while sentence not in command.errors:
-            await command.heard_error()
-
     async def titles(self, command: Command) -> list[str]:
         """What a command prints until it ends, which it does without an error."""
         self.assertEqual((await command.ended, command.errors), (0, b""))
@@ -80,15 +72,9 @@ class FollowTests(ProcessTests):
         url = self.serve(Server(feed(2, 1, more=more)))
         command = self.follow(url, "--once", "--jsonl")
         first = json.loads(await command.lines.get())
-        self.assertEqual(
-            first,
-            {
-                "id": "urn:1",
-                "title": "1",
-                "updated": "2013-01-01T00:00:00.000000Z",
-                "document": url,
-            },
-        )
+        updated = "2013-01-01T00:00:00.000000Z"
+        expected = {"id": "urn:1", "title": "1", "updated": updated, "document": url}
+        self.assertEqual(first, expected)
         self.assertEqual(await self.titles(command), ["2"])
 
     async def test_marker(self) -> None:
@@ -98,18 +84,14 @@ class FollowTests(ProcessTests):
         for more, expected in (((), ["1", "2"]), ((), ["3"])):
             self.assertEqual(await self.titles(self.follow(url, *options, *more)), expected)
         gone = self.follow(url, *options)
-        self.assertEqual(await gone.ended, 1)
-        self.assertIn(b"Error: the entry that was processed last, urn:3, is not in", gone.errors)
-        self.assertIn(b"--from oldest", gone.errors)
-        self.assertEqual(gone.errors.count(b"\n"), 1)
+        why = "Error: the entry that was processed last, urn:3, is not in"
+        await self.assert_fails(gone, why, "--from oldest")
         again = self.follow(url, *options, "--from", "oldest")
         self.assertEqual(await again.ended, 0)
-        self.assertEqual(
-            [json.loads(each)["id"] for each in again.lines.pending], ["urn:4", "urn:5"]
-        )
+        ids = [json.loads(each)["id"] for each in again.lines.pending]
+        self.assertEqual(ids, ["urn:4", "urn:5"])
         other = self.follow(f"{url}/other", *options)
-        self.assertEqual(await other.ended, 1)
-        self.assertIn(b"is the marker of another feed", other.errors)
+        await self.assert_fails(other, "is the marker of another feed")
 
     async def test_exec(self) -> None:
         url = self.serve(Server(feed(2, 1)))

@@ -66,8 +66,8 @@ class ServeOptionsTests(CommandTests):
         self.assertTrue(all(getattr(each, "help", "") for each in serve.params))
 
     def test_wrong_options(self) -> None:
-        self.assertEqual(self.run_command("serve", "--lokal").exit_code, 2)
-        self.assertEqual(self.run_command("serve", "file").exit_code, 2)
+        self.misuse_of("serve", "--lokal")
+        self.misuse_of("serve", "file")
         self.assertEqual(self.started, [])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
-from twisted.internet.defer import Deferred, DeferredQueue
+from twisted.internet.defer import DeferredQueue
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.client import Agent
 from twisted.web.resource import Resource
@@ -16,7 +16,7 @@ from rsscloud_broker.commands.calling import own_address
 from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.util.clock import SystemClock
 from rsscloud_broker.wire.websub import sign
-from tests.commands.cases import Command, CommandTests, ProcessTests, running
+from tests.commands.cases import CommandTests, ProcessTests, running
 
 
 class SmallHub(Resource):
@@ -101,18 +101,11 @@ class ListenTests(ProcessTests):
         self.interrupt(command)
         self.assertEqual(await command.ended, 0)
 
-    async def told(self, command: Command, sentence: bytes) -> None:
-        """Wait until a command has written a text to stderr."""
-        while sentence not in command.errors:
-            more: Deferred[None] = command.heard_error()
-            await more
-
 
 class UsageTests(CommandTests):
     def test_a_secret_is_for_websub(self) -> None:
-        result = self.run_command("listen", "http://a.example/", "--secret", "sesame")
-        self.assertEqual(result.exit_code, 2)
-        self.assertIn("--secret needs --protocol websub", result.stderr)
+        told = self.misuse_of("listen", "http://a.example/", "--secret", "sesame")
+        self.assertIn("--secret needs --protocol websub", told)
 
 
 class OwnAddressTests(SynchronousTestCase):
