@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
-import sqlite3
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 from rsscloud_broker import storage
 from rsscloud_broker.apps.test_feed.items import TABLES, TestItem, add_item
@@ -43,24 +43,33 @@ OLD = {
 }
 
 
-class DatabaseTests(CommandTests):
+class MaintenanceTests(CommandTests):
+    def setUp(self) -> None:
+        super().setUp()
+        self.url = f"sqlite:///{self.data}/broker.sqlite"
+
+    def import_old(self, *where: str) -> str:
+        """Import the old data: into the data directory, if no other place is given."""
+        file = self.written("data.json", json.dumps(OLD))
+        return self.output_of("import", *(where or ("--data", self.data)), file)
+
+    def topics(self, *where: str) -> Any:
+        """The topics that are exported."""
+        return json.loads(self.output_of("export", *(where or ("--data", self.data))))["topics"]
+
+
+class DatabaseTests(MaintenanceTests):
     """export, import and sweep"""
 
     def test_go_by_the_clock_of_the_database(self) -> None:
         """As brokers do, which may run on other computers; this one's clock is wrong."""
         self.patch(time, "time", lambda: 5e10)  # the lease has ended by then
-        old = self.written("data.json", json.dumps(OLD))
-        output = self.output_of("import", "--data", self.data, old)
-        self.assertIn("topics: 1, subscriptions: 1", output)
-        self.assertIn(
-            "dropped subscriptions: 0 expired", self.output_of("sweep", "--data", self.data)
-        )
+        self.assertIn("topics: 1, subscriptions: 1", self.import_old())
+        swept = self.output_of("sweep", "--data", self.data)
+        self.assertIn("dropped subscriptions: 0 expired", swept)
 
     def test_there_and_back(self) -> None:
-        old = self.written("data.json", json.dumps(OLD))
-        output = self.output_of("import", "--data", self.data, old)
-        self.assertIn("topics: 1, subscriptions: 1", output)
-
+        self.import_old()
         exported = self.output_of("export", "--data", self.data)
         (topic,) = json.loads(exported)["topics"]
         self.assertEqual(topic["url"], "http://example.org/rss.xml")
@@ -69,8 +78,7 @@ class DatabaseTests(CommandTests):
 
         other = str(self.directory / "other")
         self.output_of("import", "--data", other, "-", stdin=exported)
-        (again,) = json.loads(self.output_of("export", "--data", other))["topics"]
-        self.assertEqual(again, topic)
+        self.assertEqual(self.topics("--data", other), [topic])
 
     def test_what_became_of_a_document_is_said(self) -> None:
         taken = OLD["feeds"]["http://example.org/rss.xml"]["subscriptions"][0]  # type: ignore[index] # it is there
@@ -103,12 +111,11 @@ class DatabaseTests(CommandTests):
 
     def test_protocol_whose_notifier_does_not_run(self) -> None:
         file = self.written("c.toml", "[notifiers.http_post]\nenabled = false\n")
-        old = self.written("d.json", json.dumps(OLD))
-        said = self.output_of("import", "--config", file, "--data", self.data, old)
+        said = self.import_old("--config", file, "--data", self.data)
         self.assertIn("left out because no notifier here speaks http-post: 1", said)
 
     def test_export_to_a_file(self) -> None:
-        self.output_of("import", "--data", self.data, self.written("d.json", json.dumps(OLD)))
+        self.import_old()
         file = self.directory / "export.json"
         self.assertEqual(self.output_of("export", "--data", self.data, str(file)), "")
         self.assertEqual(file.stat().st_mode & 0o777, 0o600, "there are secrets in it")
@@ -116,9 +123,8 @@ class DatabaseTests(CommandTests):
 
     def test_export_says_what_is_left_out(self) -> None:
         Path(self.data).mkdir()
-        url = f"sqlite:///{self.data}/broker.sqlite"
-        storage.migrate(url, {"test_feed": TABLES})
-        with storage.open_database(url) as connection:
+        storage.migrate(self.url, {"test_feed": TABLES})
+        with storage.open_database(self.url) as connection:
             self.assertEqual(storage.left_out(connection), [])
             add_account(connection, "dave", "", False, 1000.0)
             add_item(connection, TestItem(900, "urn:uuid:1"), 20)
@@ -132,26 +138,21 @@ class DatabaseTests(CommandTests):
     def test_the_database_of_a_configuration(self) -> None:
         database = self.directory / "elsewhere.sqlite"
         file = self.written("c.toml", f'database = "sqlite:///{database}"\n')
-        old = self.written("d.json", json.dumps(OLD))
-        self.output_of("import", "--config", file, old)
+        self.import_old("--config", file)
         self.assertTrue(database.exists())
-        self.assertEqual(len(json.loads(self.output_of("export", "--config", file))["topics"]), 1)
+        self.assertEqual(len(self.topics("--config", file)), 1)
 
     def test_backup_and_restore(self) -> None:
         file, other = self.directory / "backup", str(self.directory / "other")
         self.assertIn("does not exist", self.complaint_of("backup", "--data", self.data, str(file)))
-        self.output_of("import", "--data", self.data, self.written("d.json", json.dumps(OLD)))
+        self.import_old()
         self.output_of("backup", "--data", self.data, str(file))
         Path(other).mkdir()
         with hold(other):
             told = self.complaint_of("restore", "--data", other, str(file))
             self.assertIn(f"a broker runs with {other}: stop it", told)
         self.assertIn("1 files", self.output_of("restore", "--data", other, str(file)))
-        before, after = (
-            json.loads(self.output_of("export", "--data", each))["topics"]
-            for each in (self.data, other)
-        )
-        self.assertEqual(after, before)
+        self.assertEqual(self.topics("--data", other), self.topics())
         for again in ("backup", "restore"):
             told = self.complaint_of(again, "--data", other, str(file))
             self.assertIn("exists already, and is not overwritten", told)
@@ -164,7 +165,7 @@ class DatabaseTests(CommandTests):
 
     def test_export_to_a_pipe(self) -> None:
         """As the shell names it, for instance: export >(gzip > FILE)."""
-        self.output_of("import", "--data", self.data, self.written("d.json", json.dumps(OLD)))
+        self.import_old()
         reader, writer = os.pipe()
         self.output_of("export", "--data", self.data, f"/dev/fd/{writer}")
         os.close(writer)
@@ -189,64 +190,48 @@ class DatabaseTests(CommandTests):
         self.assertIn("target_session_attrs=read-write", told)
 
     def test_sweep(self) -> None:
-        self.output_of("import", "--data", self.data, self.written("d.json", json.dumps(OLD)))
-        self.assertIn(
-            "0 expired, 0 whose callbacks failed", self.output_of("sweep", "--data", self.data)
-        )
-        database = sqlite3.connect(Path(self.data, "broker.sqlite"))
-        self.addCleanup(database.close)
-        with database:
-            database.execute("UPDATE subscription SET expires_at = ?", (int(time.time() * 1e6),))
-        self.assertIn(
-            "1 expired, 0 whose callbacks failed", self.output_of("sweep", "--data", self.data)
-        )
-        with storage.open_database(f"sqlite:///{self.data}/broker.sqlite") as connection:
-            (count,) = connection.exec_driver_sql("SELECT count(*) FROM subscription").one()
-        self.assertEqual(count, 0)
+        self.import_old()
+        now = int(time.time() * 1e6)
+        for expired in (0, 1):
+            said = self.output_of("sweep", "--data", self.data)
+            self.assertIn(f"{expired} expired, 0 whose callbacks failed", said)
+            with storage.open_database(self.url) as connection:
+                connection.exec_driver_sql(f"UPDATE subscription SET expires_at = {now}")
+                (count,) = connection.exec_driver_sql("SELECT count(*) FROM subscription").one()
+            self.assertEqual(count, 1 - expired)
 
     def test_no_database_is_made_by_mistake(self) -> None:
         for command in ("export", "sweep"):
-            with self.subTest(command):
-                complaint = self.complaint_of(command, "--data", self.data)
-                self.assertIn("broker.sqlite does not exist", complaint)
+            complaint = self.complaint_of(command, "--data", self.data)
+            self.assertIn("broker.sqlite does not exist", complaint)
         self.assertFalse(Path(self.data).exists())
 
     def test_copy_of_a_database(self) -> None:
-        old = self.written("data.json", json.dumps(OLD))
-        self.output_of("import", "--data", self.data, old)
-        source = f"sqlite:///{self.data}/broker.sqlite"
-        database = empty_database()
-        file = self.written("c.toml", f'database = "{database}"\n')
-        said = self.output_of("import", "--config", file, "--from", source)
+        self.import_old()
+        file = self.written("c.toml", f'database = "{empty_database()}"\n')
+        copy = ("import", "--config", file, "--from", self.url)
+        said = self.output_of(*copy)
         self.assertIn("subscription: 1\ntopic: 1\n2 rows were copied.\nNot copied are files", said)
-        exports = (
-            json.loads(self.output_of("export", *where))
-            for where in (("--config", file), ("--data", self.data))
-        )
-        self.assertEqual(*(each["topics"] for each in exports))
-        self.assertIn(
-            "is not empty", self.complaint_of("import", "--config", file, "--from", source)
-        )
+        self.assertEqual(self.topics("--config", file), self.topics())
+        self.assertIn("is not empty", self.complaint_of(*copy))
 
     def test_copy_of_what_is_no_database(self) -> None:
         for source, said in (
             ("broker.sqlite", "'--from' is no SQLAlchemy URL"),
             (f"sqlite:///{self.directory}/none", "/none does not exist"),
         ):
-            with self.subTest(source):
-                complaint = self.complaint_of("import", "--data", self.data, "--from", source)
-                self.assertIn(said, complaint)
-                self.assertEqual(complaint.count("\n"), 1)
+            complaint = self.complaint_of("import", "--data", self.data, "--from", source)
+            self.assertIn(said, complaint)
+            self.assertEqual(complaint.count("\n"), 1)
         self.assertFalse(Path(self.data).exists())
         for both in ((), ("--from", "sqlite:///x", "-")):
-            self.assertEqual(self.run_command("import", "--data", self.data, *both).exit_code, 2)
+            self.misuse_of("import", "--data", self.data, *both)
 
     def test_copy_leaves_out_what_is_not_installed(self) -> None:
-        url = f"sqlite:///{self.data}/broker.sqlite"
-        storage.migrate(url, {"notes": FIRST})
-        with storage.open_database(url) as connection:
+        storage.migrate(self.url, {"notes": FIRST})
+        with storage.open_database(self.url) as connection:
             connection.exec_driver_sql("INSERT INTO notes_note (id) VALUES (7)")
-        done = self.run_command("import", "--data", str(self.directory / "new"), "--from", url)
+        done = self.run_command("import", "--data", str(self.directory / "new"), "--from", self.url)
         self.assertEqual(done.exit_code, 0)
         self.assertIn("Not copied are the tables notes_note, which belong to nothing", done.stderr)
 
@@ -258,14 +243,12 @@ class DatabaseTests(CommandTests):
             ('{"version": 99}', "version"),
             (json.dumps(OLD).replace("http-post", ""), "protocol"),
         ):
-            with self.subTest(content[:30]):
-                file = self.written("d.json", content)
-                self.assertIn(reason, self.complaint_of("import", "--data", self.data, file))
+            file = self.written("d.json", content)
+            self.assertIn(reason, self.complaint_of("import", "--data", self.data, file))
 
     def test_a_reader_that_has_had_enough(self) -> None:
         """``head`` closes the pipe, for instance."""
-        old = self.written("data.json", json.dumps(OLD))
-        self.output_of("import", "--data", self.data, old)
+        self.import_old()
         reading, writing = os.pipe()
         os.close(reading)
         command = [str(BIN / "rsscloud-broker"), "export", "--data", self.data]
@@ -274,25 +257,24 @@ class DatabaseTests(CommandTests):
         self.assertEqual((ended.returncode, ended.stderr), (0, b""))
 
 
-class NodesTests(CommandTests):
-    """nodes"""
+class NodesTests(MaintenanceTests):
+    def setUp(self) -> None:
+        super().setUp()
+        self.import_old()
+
+    def nodes(self) -> tuple[Any, str]:
+        """What the command prints: as JSON, and as text."""
+        text = self.output_of("nodes", "--data", self.data)
+        return json.loads(self.output_of("nodes", "--data", self.data, "--json")), text
 
     def test_nobody(self) -> None:
-        self.output_of("import", "--data", self.data, "-", stdin=json.dumps(OLD))
-        self.assertEqual(
-            self.output_of("nodes", "--data", self.data).strip(),
-            "No broker works on this database.",
-        )
-        self.assertEqual(json.loads(self.output_of("nodes", "--data", self.data, "--json")), [])
+        self.assertEqual(self.nodes(), ([], "No broker works on this database.\n"))
 
     def test_only_broker_on_sqlite(self) -> None:
-        self.output_of("import", "--data", self.data, "-", stdin=json.dumps(OLD))
-        url = f"sqlite:///{Path(self.data, 'broker.sqlite')}"
-        with storage.open_database(url) as connection:
+        with storage.open_database(self.url) as connection:
             ensure_registered(connection, None)
-        (node,) = json.loads(self.output_of("nodes", "--data", self.data, "--json"))
+        (node,), text = self.nodes()
         self.assertEqual((node["silent_for"], node["ping_rate"], node["jobs"]), (None, None, []))
         self.assertIn(f" {os.getpid()}", node["name"])
-        text = self.output_of("nodes", "--data", self.data)
         self.assertIn("works on      nothing", text)
         self.assertIn("writes none", text)
