@@ -77,8 +77,8 @@ BAD = {
     "too many headers": POST + b"X: y\r\n" * 600 + b"\r\n",
     "too large headers": POST + (b"X: %s\r\n" % (b"y" * 9000)) * 2 + b"\r\n",
     "two blank lines before": b"\r\n\r\n" + POST + b"\r\n",
-    "gzip": POST + b"Transfer-Encoding: gzip\r\n\r\n",
     "HTTP/2": b"GET /docs HTTP/2.0\r\n\r\n",
+    "TLS": b"\x16\x03\x01\r\n",
     "no version": b"GET /docs\r\n\r\n",
     "a method beyond ASCII": b"G\xc3\x89T /docs HTTP/1.1\r\n\r\n",
     "two spaces": b"GET  /docs HTTP/1.1\r\n\r\n",
@@ -131,7 +131,7 @@ class ChannelTests(SynchronousTestCase):
             ("too large headers", b"All headers together must not exceed 16384 bytes.\n"),
             ("no version", b"A request must begin with a line such as: GET /docs HTTP/1.1\n"),
             ("two blank lines before", b"A request must begin with a line such as: GET"),
-            ("gzip", b"The only Transfer-Encoding of a request is chunked"),
+            ("another coding", b"The only Transfer-Encoding of a request is chunked"),
             ("a sign", b"Content-Length must be a number.\n"),
             ("a space before a colon", b"A header must be a name, a colon at once, and a value."),
         ):

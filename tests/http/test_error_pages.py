@@ -7,7 +7,7 @@ from typing import Any
 from twisted.internet.defer import CancelledError
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.resource import Resource
-from twisted.web.server import NOT_DONE_YET, Request
+from twisted.web.server import Request
 
 from rsscloud_broker.config import Http
 from rsscloud_broker.errors import TooMany, Unavailable
@@ -112,9 +112,8 @@ class ErrorPagesTests(SynchronousTestCase):
                 self.assertIn("Accept", page.headers.get_all("vary"))
 
     def test_parameters_that_are_needed(self) -> None:
-        route = Route("/a", "GET", Resource(), frozenset({"x"}))
-        self.house = House(self, root=Root([Door(pages=[route])], PUBLIC_URL))
-        page, text = self.both("GET", "/a")
+        self.house = _house(self, Resource(), "x")
+        page, text = self.both("GET", "/page")
         self.assertEqual(text.text, "This address needs parameters that did not come: ?x\n")
         self.assert_page(page, 400, text.text.strip())
 
@@ -172,20 +171,15 @@ class ErrorPagesTests(SynchronousTestCase):
         self.assert_page(page, text.status, "<b>x")
 
     def test_what_comes_in_pieces_stays_as_it_is(self) -> None:
-        class Pieces(Resource):
-            isLeaf = True
+        async def pieces(request: Request) -> None:
+            request.setResponseCode(404)
+            request.setHeader("content-type", "text/plain")
+            request.write(b"There is ")
+            request.write(b"nothing.")
+            request.finish()
 
-            def render_GET(self, request: Request) -> int:
-                request.setResponseCode(404)
-                request.setHeader("content-type", "text/plain")
-                request.write(b"There is ")
-                request.write(b"nothing.")
-                request.finish()
-                return NOT_DONE_YET
-
-        door = Door(pages=[Route("/pieces", "GET", Pieces())])
-        self.house = House(self, root=Root([door], PUBLIC_URL))
-        page, text = self.both("GET", "/pieces")
+        self.house = _house(self, Answers(pieces))
+        page, text = self.both("GET", "/page")
         self.assertEqual((page.text, text.text), ("There is nothing.", "There is nothing."))
 
     def test_what_is_no_sentence_stays_as_it_is(self) -> None:
@@ -204,4 +198,10 @@ def _failing(case: SynchronousTestCase, error: BaseException) -> House:
     async def page(request: Request) -> bytes:
         raise error
 
-    return House(case, root=Root([Door(pages=[Route("/page", "GET", Answers(page))])], PUBLIC_URL))
+    return _house(case, Answers(page))
+
+
+def _house(case: SynchronousTestCase, page: Resource, *requires: str) -> House:
+    """A house with a page."""
+    route = Route("/page", "GET", page, frozenset(requires))
+    return House(case, root=Root([Door(pages=[route])], PUBLIC_URL))

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 from xmlrpc.client import Binary, Boolean, DateTime, dumps, loads
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.resource import Resource
 from twisted.web.server import Request
 from twisted.web.xmlrpc import XMLRPC
-from zope.interface import implementer
 
 from rsscloud_broker.config import Http
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import DocumentTooCostly, ParsingUnavailable
 from rsscloud_broker.http.answering import Answers
 from rsscloud_broker.http.bodies import SMALL
+from rsscloud_broker.http.connections import LimitedConnections
 from rsscloud_broker.http.large_calls import LARGE
 from rsscloud_broker.http.limits import HTTPLimits, bounded_site
 from rsscloud_broker.http.requests import body_of
 from rsscloud_broker.http.site import Root
-from rsscloud_broker.interfaces import IFrontDoor, Route, RoutesOnly, SoapOperation, SoapService
+from rsscloud_broker.interfaces import Route, SoapOperation, SoapService
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.testing.parsing import parse_here
 from rsscloud_broker.wire import soap
 from tests.front_doors.exchange import Answer, ask, connected, request_bytes
+from tests.front_doors.fixture import PUBLIC_URL
+from tests.http.test_site import Door
 
 FILES = "multipart/form-data"
 
@@ -41,27 +43,26 @@ class Echo(Resource):
         return b"%d %r" % (len(request.content.read()), sorted(request.args or {}))
 
 
-@implementer(IFrontDoor)
-class Door(RoutesOnly):
-    name = "large"
+PAGES = (
+    Route("/small", "PUT", Echo()),
+    Route("/feeds/*", "PUT", Echo(), body_limit=2000),
+    Route("/feeds/large", "PUT", Echo(), body_limit=3000),
+    Route("/feeds/*", "GET", Echo()),
+    Route("/tiny", "PUT", Echo(), body_limit=10),
+    Route("/upload", "POST", Echo(), content_types=frozenset({FILES}), body_limit=2000),
+    Route("/form", "POST", Echo()),
+)
 
-    def routes(self) -> Sequence[Route]:
-        return [
-            Route("/small", "PUT", Echo()),
-            Route("/feeds/*", "PUT", Echo(), body_limit=2000),
-            Route("/feeds/large", "PUT", Echo(), body_limit=3000),
-            Route("/feeds/*", "GET", Echo()),
-            Route("/tiny", "PUT", Echo(), body_limit=10),
-            Route("/upload", "POST", Echo(), content_types=frozenset({FILES}), body_limit=2000),
-            Route("/form", "POST", Echo()),
-        ]
+
+def site(door: Door, limits: HTTPLimits, **options: Any) -> LimitedConnections:
+    """A site with a front door."""
+    return bounded_site(Root([door], PUBLIC_URL, **options), limits, Counters())
 
 
 class LargeBodiesTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.limits = HTTPLimits(Http(body_limit=1000), Clock())
-        root = Root([Door()], "http://broker.example")
-        self.factory = bounded_site(root, self.limits, Counters())
+        self.factory = site(Door(pages=PAGES), self.limits)
 
     def ask(
         self, method: str, path: str, size: int, headers: Mapping[str, str] | None = None
@@ -122,16 +123,8 @@ class LargeBodiesTests(SynchronousTestCase):
     def test_memory_for_the_largest_body(self) -> None:
         limits = HTTPLimits(Http(body_limit=1000), Clock())
         size = 64 * 1024 * 1024
-
-        @implementer(IFrontDoor)
-        class Huge(RoutesOnly):
-            name = "huge"
-
-            def routes(self) -> Sequence[Route]:
-                return [Route("/x", "PUT", Echo(), body_limit=size)]
-
         self.assertFalse(limits.bodies.take(size, "192.0.2.7"))
-        bounded_site(Root([Huge()], "http://broker.example"), limits, Counters())
+        site(Door(pages=[Route("/x", "PUT", Echo(), body_limit=size)]), limits)
         self.assertTrue(limits.bodies.take(size, "192.0.2.7"))
 
 
@@ -150,17 +143,9 @@ class HangUpTests(SynchronousTestCase):
                 bodies.append(body_of(request))
                 return b""
 
-            @implementer(IFrontDoor)
-            class Slow(RoutesOnly):
-                name = "slow"
-                route = Route("/x", "PUT", Answers(take))
-
-                def routes(self) -> Sequence[Route]:
-                    return [self.route]
-
+            door = Door(pages=[Route("/x", "PUT", Answers(take))])
             limits = HTTPLimits(Http(body_limit=2 * SMALL), Clock())
-            factory = bounded_site(Root([Slow()], "http://broker.example"), limits, Counters())
-            exchange = connected(factory)
+            exchange = connected(site(door, limits))
             exchange.send(request_bytes("PUT", "/x", b"x" * size))
             exchange.transport.loseConnection()
             gate.callback(None)
@@ -185,55 +170,30 @@ class Keep(XMLRPC):
         return "kept"
 
 
-@implementer(IFrontDoor)
-class CallDoor:
-    name = "calls"
-
-    def __init__(self) -> None:
-        self.keep = Keep()
-
-    def routes(self) -> Sequence[Route]:
-        return []
-
-    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
-        return {"door": self.keep}
-
-    def soap_services(self) -> Sequence[SoapService]:
-        return [SoapService("/door", {"keep": SoapOperation(self.keep.operation, ("one", "two"))})]
-
-
 class LargeCallsTests(SynchronousTestCase):
     """Calls that are parsed by another process."""
 
     def setUp(self) -> None:
-        self.door = CallDoor()
+        self.keep = Keep()
+        operations = {"keep": SoapOperation(self.keep.operation, ("one", "two"))}
+        self.door = Door("calls", (), {"door": self.keep}, [SoapService("/door", operations)])
         self.owners: list[str] = []
         self.error: Exception | None = None
-        root = Root([self.door], "http://broker.example", parse=self.parse)
         limits = HTTPLimits(Http(body_limit=LARGE), Clock())
-        self.factory = bounded_site(root, limits, Counters())
+        self.factory = site(self.door, limits, parse=self.parse)
 
     def parse(self, owner: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         self.owners.append(owner)
         if self.error is not None:
-            return Deferred.fromCoroutine(self.fail_to_parse(self.error))
+            return fail(self.error)
         return parse_here(owner, function, *args)
-
-    async def fail_to_parse(self, error: Exception) -> None:
-        raise error
 
     def ask(self, body: bytes, path: str = "/RPC2") -> Answer:
         return ask(self.factory, "POST", path, body, {"content-type": "text/xml"})
 
     def test_calls_may_be_larger_than_all_routes(self) -> None:
-        @implementer(IFrontDoor)
-        class Small(RoutesOnly):
-            name = "small"
-
-            def routes(self) -> Sequence[Route]:
-                return [Route("/x", "PUT", Echo(), body_limit=LARGE + 1)]
-
-        root = Root([self.door, Small()], "http://broker.example", parse=self.parse)
+        small = Door("small", [Route("/x", "PUT", Echo(), body_limit=LARGE + 1)])
+        root = Root([self.door, small], PUBLIC_URL, parse=self.parse)
         self.assertEqual(root.largest_body, Keep.body_limit)
 
     def test_values_stay_what_they_are(self) -> None:
@@ -242,10 +202,10 @@ class LargeCallsTests(SynchronousTestCase):
         body = dumps((*values, [date]), "door.keep", allow_none=True).encode()
         self.assertEqual(loads(self.ask(body).body)[0], (8,))
         self.assertEqual(self.owners, ["192.0.2.7"])
-        large = self.door.keep.got
+        large = self.keep.got
         small = dumps((*values[1:], [date]), "door.keep", allow_none=True).encode()
         self.assertEqual(loads(self.ask(small).body)[0], (7,))
-        self.assertEqual((large[0], large[1:]), (values[0], self.door.keep.got))
+        self.assertEqual((large[0], large[1:]), (values[0], self.keep.got))
         self.assertEqual(len(self.owners), 1)
 
     def test_paths_as_people_type_them(self) -> None:
@@ -257,16 +217,15 @@ class LargeCallsTests(SynchronousTestCase):
         body = soap.encode_call("keep", {"one": "x" * LARGE, "two": "y"})
         answer = self.ask(body, "/door")
         self.assertEqual(soap.decode_response(answer.body), "kept")
-        self.assertEqual(self.door.keep.got, [{"one": "x" * LARGE, "two": "y"}, "192.0.2.7"])
+        self.assertEqual(self.keep.got, [{"one": "x" * LARGE, "two": "y"}, "192.0.2.7"])
 
     def test_what_cannot_be_read(self) -> None:
-        for body, path, said in (
-            (b"<methodCall>" + b" " * LARGE, "/RPC2", "<int>-32700</int>"),
-            (b"<methodCall>" + b" " * LARGE + b"</methodCall>", "/RPC2", "names no method"),
-            (b"<Envelope>" + b" " * LARGE + b"</Envelope>", "/door", "SOAP-ENV:Client"),
+        for document, path, said in (
+            (b"<methodCall>%b", "/RPC2", "<int>-32700</int>"),
+            (b"<methodCall>%b</methodCall>", "/RPC2", "names no method"),
+            (b"<Envelope>%b</Envelope>", "/door", "SOAP-ENV:Client"),
         ):
-            answer = self.ask(body, path)
-            self.assertIn(said, answer.text)
+            self.assertIn(said, self.ask(document % (b" " * LARGE), path).text)
 
     def test_no_parser(self) -> None:
         body = dumps(("x" * LARGE,), "door.keep").encode()
@@ -276,4 +235,4 @@ class LargeCallsTests(SynchronousTestCase):
         answer = self.ask(body)
         self.assertEqual(answer.status, 503)
         self.assertIn("too much to read right now", answer.text)
-        self.assertEqual(self.door.keep.got, [])
+        self.assertEqual(self.keep.got, [])

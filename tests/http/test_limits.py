@@ -6,8 +6,8 @@ import gzip
 import zlib
 from collections.abc import Mapping
 
+from attrs import evolve
 from twisted.internet.address import UNIXAddress
-from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -26,6 +26,7 @@ LIMITS = Http(
     max_connections_per_address=3,
     trusted_proxies=("10.0.0.0/8", "2001:db8:1::/48"),
 )
+FEWER = Http(max_connections=4, max_connections_per_address=1)
 PING = request_bytes("POST", "/rsscloud/ping", b"url=" + FEED.encode(), {"Content-Type": FORM})
 PAGE = request_bytes("GET", "/docs")
 TOO_LARGE = "The body must not be larger than 1000 bytes.\n"
@@ -36,6 +37,12 @@ class _LimitsTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.house = House(self, http=LIMITS)
         self.clock = self.house.clock
+
+    def begin(self, rest: bytes) -> Exchange:
+        """A connection on which the head of a call has begun, with the rest that is given."""
+        exchange = self.house.connect()
+        exchange.send(b"POST /RPC2 HTTP/1.1\r\nHost: b\r\n" + rest)
+        return exchange
 
     def assert_refused(self, exchange: Exchange, status: int, text: str) -> None:
         answer = exchange.answer()
@@ -65,21 +72,18 @@ class BodyTests(_LimitsTests):
         self.assertTrue(self.house.limits.bodies.take(LIMIT, "192.0.2.1"))  # of two such bodies
 
     def test_length_over_the_limit_is_refused_before_the_body_comes(self) -> None:
-        exchange = self.house.connect()
-        exchange.send(b"POST /RPC2 HTTP/1.1\r\nHost: b\r\nContent-Length: 1001\r\n\r\n")
+        exchange = self.begin(b"Content-Length: 1001\r\n\r\n")
         self.assert_refused(exchange, 413, TOO_LARGE)
 
     def test_chunks_over_the_limit_are_refused_as_they_come(self) -> None:
-        exchange = self.house.connect()
-        exchange.send(b"POST /RPC2 HTTP/1.1\r\nHost: b\r\nTransfer-Encoding: chunked\r\n\r\n")
+        exchange = self.begin(b"Transfer-Encoding: chunked\r\n\r\n")
         exchange.send(b"3e8\r\n" + b"x" * 1000 + b"\r\n")
         self.assertEqual(exchange.answers(), [])
         exchange.send(b"1\r\nx")
         self.assert_refused(exchange, 413, TOO_LARGE)
 
     def test_the_answer_can_be_read_by_a_client_that_still_sends(self) -> None:
-        exchange = self.house.connect()
-        exchange.send(b"POST /RPC2 HTTP/1.1\r\nHost: b\r\nContent-Length: 5000\r\n\r\n")
+        exchange = self.begin(b"Content-Length: 5000\r\n\r\n")
         for _ in range(5):
             exchange.send(b"x" * 1000)
         exchange.send(PAGE)
@@ -90,18 +94,13 @@ class BodyTests(_LimitsTests):
         self.assert_refused(exchange, 413, TOO_LARGE)
 
     def test_a_client_that_hangs_up_after_the_answer(self) -> None:
-        exchange = self.house.connect()
-        exchange.send(b"POST /RPC2 HTTP/1.1\r\nHost: b\r\nContent-Length: 5000\r\n\r\n")
+        exchange = self.begin(b"Content-Length: 5000\r\n\r\n")
         exchange.transport.loseConnection()
         self.advance(2.0 + 1)
         self.assertFalse(exchange.open)
 
     def test_nothing_is_asked_for_after_the_refusal(self) -> None:
-        exchange = self.house.connect()
-        exchange.send(
-            b"POST /RPC2 HTTP/1.1\r\nHost: b\r\nContent-Length: 5000\r\n"
-            b"Expect: 100-continue\r\n\r\n"
-        )
+        exchange = self.begin(b"Content-Length: 5000\r\nExpect: 100-continue\r\n\r\n")
         self.assert_refused(exchange, 413, TOO_LARGE)
 
     def test_what_may_be_sent_is_asked_for(self) -> None:
@@ -254,8 +253,7 @@ class MemoryTests(SynchronousTestCase):
 
 class DeadlineTests(_LimitsTests):
     def test_a_body_that_drips(self) -> None:
-        exchange = self.house.connect()
-        exchange.send(b"POST /RPC2 HTTP/1.1\r\nHost: b\r\nContent-Length: 100\r\n\r\n")
+        exchange = self.begin(b"Content-Length: 100\r\n\r\n")
         for _ in range(29):
             self.clock.advance(1)
             exchange.send(b"x")
@@ -266,8 +264,7 @@ class DeadlineTests(_LimitsTests):
         self.assertFalse(exchange.open)
 
     def test_headers_that_drip(self) -> None:
-        exchange = self.house.connect()
-        exchange.send(b"POST /RPC2 HTTP/1.1\r\n")
+        exchange = self.begin(b"")
         for number in range(29):
             self.clock.advance(1)
             exchange.send(b"X-%d: y\r\n" % number)
@@ -275,8 +272,7 @@ class DeadlineTests(_LimitsTests):
         self.assert_refused(exchange, 408, TOO_SLOW)
 
     def test_one_answer_is_enough(self) -> None:
-        exchange = self.house.connect()
-        exchange.send(b"POST /RPC2 HTTP/1.1\r\nHost: b\r\n")
+        exchange = self.begin(b"")
         self.advance(30)
         exchange.send(b"Content-Length: 5000\r\n\r\n" + b"x" * 5000)
         self.assert_refused(exchange, 408, TOO_SLOW)
@@ -388,14 +384,6 @@ class KeepAliveTests(_LimitsTests):
         self.assertEqual(exchange.answer().status, 200)
         self.assertFalse(exchange.open)
 
-    def test_what_is_no_http(self) -> None:
-        for data in (b"\x16\x03\x01\r\n", b"HELO\r\n", b"GET / HTTP/1.1\r\nno header\r\n\r\n"):
-            exchange = self.house.connect()
-            exchange.send(data)
-            self.assertEqual(exchange.answer().status, 400)
-            self.house.clock.advance(2.0)
-            self.assertFalse(exchange.open)
-
 
 class ConnectionsTests(_LimitsTests):
     def test_for_each_address(self) -> None:
@@ -415,13 +403,7 @@ class ConnectionsTests(_LimitsTests):
 
     def test_the_numbers_can_change(self) -> None:
         early = [self.house.connect("192.0.2.1") for _ in range(3)]
-        self.house.limits.change(
-            Http(
-                max_connections=4,
-                max_connections_per_address=1,
-                trusted_proxies=("192.0.2.1",),
-            )
-        )
+        self.house.limits.change(evolve(FEWER, trusted_proxies=("192.0.2.1",)))
         self.assertTrue(self.house.connect("192.0.2.1").open)  # it is a proxy now
         self.assertFalse(self.house.connect("192.0.2.2").open)
         for exchange in early:
@@ -430,26 +412,23 @@ class ConnectionsTests(_LimitsTests):
         self.assertTrue(self.house.connect("10.1.2.3").open)
         self.assertFalse(self.house.connect("10.1.2.3").open)
 
-    def test_a_trusted_proxy_stands_for_many(self) -> None:
-        for _ in range(5):
-            self.assertTrue(self.house.connect("10.1.2.3").open)
-        self.assertFalse(self.house.connect("10.1.2.3").open)
-
-    def test_a_unix_socket_stands_for_many(self) -> None:
-        for _ in range(5):
-            self.assertTrue(self.house.connect(UNIXAddress(None)).open)
-        self.assertFalse(self.house.connect(UNIXAddress(None)).open)
+    def test_a_trusted_proxy_and_a_unix_socket_stand_for_many(self) -> None:
+        for peer in ("10.1.2.3", UNIXAddress(None)):
+            open_ = [self.house.connect(peer) for _ in range(6)]
+            self.assertEqual([each.open for each in open_], [True] * 5 + [False])
+            for each in open_[:5]:
+                each.transport.loseConnection()
 
 
 class CallerTests(_LimitsTests):
     """The address of the caller, for which registrations without a domain are."""
 
+    FIELDS = b"port=80&path=/&protocol=http-post&url1=" + FEED.encode()
+
     def caller(self, peer: str | UNIXAddress, headers: Mapping[str, str]) -> str:
         """The host of the callback of a registration from an address."""
-        fields = b"port=80&path=/&protocol=http-post&url1=" + FEED.encode()
-        answer = self.house.ask(
-            "POST", "/pleaseNotify", fields, {"Content-Type": FORM, **headers}, peer
-        )
+        named = {"Content-Type": FORM, **headers}
+        answer = self.house.ask("POST", "/pleaseNotify", self.FIELDS, named, peer)
         self.assertEqual(answer.xml.get("success"), "true", answer.text)
         url = self.house.subscribers.calls[-1].url
         return url.removeprefix("http://").removesuffix(":80/")
@@ -489,27 +468,25 @@ class CallerTests(_LimitsTests):
         ]
         for peer, forwarded, caller in table:
             headers = {} if forwarded is None else {"X-Forwarded-For": forwarded}
-            exchange_caller = self.caller(peer, {**headers, "Connection": "close"})
-            self.assertEqual(exchange_caller, caller, (peer, forwarded))
+            found = self.caller(peer, {**headers, "Connection": "close"})
+            self.assertEqual(found, caller, (peer, forwarded))
 
     def test_proxies_can_change_while_a_connection_is_open(self) -> None:
         exchange = self.house.connect("10.1.2.3")
         for trusted, caller in (("10.0.0.0/8", "5"), ("10.2.0.0/16", "3"), ("10.1.0.0/16", "5")):
             self.house.limits.change(Http(trusted_proxies=(trusted,)))
-            fields = b"port=80&path=/&protocol=http-post&url1=" + FEED.encode()
             headers = {"Content-Type": FORM, "X-Forwarded-For": "198.51.100.5"}
-            exchange.send(request_bytes("POST", "/pleaseNotify", fields, headers))
+            exchange.send(request_bytes("POST", "/pleaseNotify", self.FIELDS, headers))
             host = self.house.subscribers.calls[-1].url.split("/")[2]
             self.assertTrue(host.endswith(f".{caller}:80"), host)
 
     def test_several_headers(self) -> None:
-        fields = b"port=80&path=/&protocol=http-post&url1=" + FEED.encode()
         exchange = self.house.connect("10.1.2.3")
         exchange.send(
             b"POST /pleaseNotify HTTP/1.1\r\nX-Forwarded-For: 198.51.100.4\r\n"
             b"X-Forwarded-For: 198.51.100.5\r\nX-Forwarded-For: 10.9.9.9\r\n"
             b"Content-Type: application/x-www-form-urlencoded\r\n"
-            b"Content-Length: %d\r\n\r\n%s" % (len(fields), fields)
+            b"Content-Length: %d\r\n\r\n%s" % (len(self.FIELDS), self.FIELDS)
         )
         self.assertEqual(exchange.answer().xml.get("success"), "true")
         self.assertEqual(self.house.subscribers.calls[-1].url, "http://198.51.100.5:80/")
@@ -518,11 +495,10 @@ class CallerTests(_LimitsTests):
 class GoneTests(_LimitsTests):
     def test_a_client_that_goes_while_the_answer_is_made(self) -> None:
         self.house.topics.silent = True
-        waiting: list[Deferred[Content]] = self.house.topics.waiting
         exchange = self.house.connect()
         exchange.send(PING)
         exchange.transport.loseConnection()
-        waiting[0].callback(Content(b"<rss/>"))
+        self.house.topics.waiting[0].callback(Content(b"<rss/>"))
         self.assertEqual(exchange.transport.value(), b"")
         self.assertEqual([ping.url for ping in self.house.pings()], [FEED])
         self.assertEqual(self.flushLoggedErrors(), [])
@@ -544,7 +520,7 @@ class UnnamedProxyTests(_LimitsTests):
             headers = {"X-Forwarded-For": forwarded, "Connection": "close"}
             self.house.ask("GET", "/no-such-page", b"", headers, peer)
 
-    def test_peers_that_may_be_a_proxy_of_ours(self) -> None:
+    def test_peers_that_may_be_a_proxy(self) -> None:
         near = ["127.0.0.1", "::1", "192.168.1.2", "172.16.0.9", "100.64.3.4", "fd00::1"]
         self.ask(*near)
         self.assertEqual(self.warned_of(), near)
@@ -565,12 +541,10 @@ class UnnamedProxyTests(_LimitsTests):
 
     def test_what_is_said(self) -> None:
         self.ask("192.168.1.2")
-        said = [formatEvent(event) for event in self._events if "peer" in event]
+        (said,) = [formatEvent(event) for event in self._events if "peer" in event]
         self.assertEqual(
             said,
-            [
-                "X-Forwarded-For comes from 192.168.1.2, which is not named in trusted_proxies, so "
-                "the broker takes all callers behind it for one; if it is your reverse proxy, set "
-                'trusted_proxies = ["192.168.1.2"] in [http].'
-            ],
+            "X-Forwarded-For comes from 192.168.1.2, which is not named in trusted_proxies, so "
+            "the broker takes all callers behind it for one; if it is your reverse proxy, set "
+            'trusted_proxies = ["192.168.1.2"] in [http].',
         )

@@ -39,8 +39,11 @@ class Client(Protocol):
         self.ended: Deferred[None] = Deferred()
 
     def connectionMade(self) -> None:
+        self.write(self._data)
+
+    def write(self, data: bytes) -> None:
         assert self.transport is not None
-        self.transport.write(self._data)
+        self.transport.write(data)
 
     def dataReceived(self, data: bytes) -> None:
         self.received += data

@@ -44,13 +44,8 @@ class CheckedTests(SynchronousTestCase):
 
     def test_a_line_for_each(self) -> None:
         said = self.refusal("tcp:notaport", "tcp:80", "nonsense:1").splitlines()
-        self.assertEqual(
-            [line.partition(" to use")[0] for line in said],
-            [
-                "listen: 'tcp:notaport' is no endpoint",
-                "listen: 'nonsense:1' is no endpoint",
-            ],
-        )
+        faults = [line.partition(" is no endpoint to use")[0] for line in said]
+        self.assertEqual(faults, ["listen: 'tcp:notaport'", "listen: 'nonsense:1'"])
 
     def test_two_at_one_port(self) -> None:
         """Each alone could listen, so nobody but the start would notice."""
@@ -84,21 +79,15 @@ class CheckedTests(SynchronousTestCase):
         self.assertEqual(error is not None, listening._takes_ipv4())
 
     def test_sockets_of_systemd_that_are_not_there_yet(self) -> None:
-        check_endpoints(
-            ["systemd:domain=INET:index=0", "systemd:UNIX:name=web", "systemd:domain=INET6:name=a"],
-            reactor,
-        )
+        for about in ("domain=INET:index=0", "UNIX:name=web", "domain=INET6:name=a"):
+            check_endpoints([f"systemd:{about}"], reactor)
 
     def test_what_systemd_can_pass_to_nobody(self) -> None:
-        for description in (
-            "systemd:nonsense",
-            "systemd:domain=INET",
-            "systemd:domain=INET:index=first",
-            "systemd:domain=INET:index=0:name=web",
-            "systemd:domain=NONSENSE:index=0",
-            "systemd:index=0",
-            "systemd:domain=INET:index=0:colour=red",
+        for about in (
+            *("nonsense", "domain=INET", "domain=INET:index=first", "domain=INET:index=0:name=web"),
+            *("domain=NONSENSE:index=0", "index=0", "domain=INET:index=0:colour=red"),
         ):
+            description = f"systemd:{about}"
             self.assertIn(f"listen: {description!r} is no", self.refusal(description))
 
 
@@ -190,9 +179,7 @@ class TLSFilesTests(SynchronousTestCase):
 
     def test_other_files_that_hold_something_else(self) -> None:
         other = self.directory / "other.pem"
-        other.write_text(
-            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", encoding="utf-8"
-        )
+        other.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "utf-8")
         for name in ("extraCertChain", "dhParameters"):
             said = self.refusal(f":{name}={other}")
             self.assertIn("OpenSSL refuses its files: ", said)
@@ -273,28 +260,28 @@ class UnixTests(TryingTests):
         error = listening_error(f"unix:{self.path}")
         assert error is not None
         self.assertTrue(is_busy(error))
-        self.assertEqual(
-            sentence(error),
-            f"cannot listen: {self.path}: Address already in use; --listen names another address",
-        )
+        why = "Address already in use; --listen names another address"
+        self.assertEqual(sentence(error), f"cannot listen: {self.path}: {why}")
+
+    def leave_lock(self) -> None:
+        """Leave the lock of a broker that has ended."""
+        lock = Path(f"{self.path}.lock")
+        lock.symlink_to("1")
+        self.addCleanup(lock.unlink)
 
     def test_left_over(self) -> None:
         """A killed broker leaves its socket file; the lock beside it shows that it has ended."""
         self.listening(socket.AF_UNIX, str(self.path)).close()
         self.addCleanup(self.path.unlink)
         self.assertIn("in use", self.refusal(f"unix:{self.path}"))
-        lock = Path(f"{self.path}.lock")
-        lock.symlink_to("1")
-        self.addCleanup(lock.unlink)
+        self.leave_lock()
         self.assertIsNone(listening_error(f"unix:{self.path}"))
         self.assertIn("in use", self.refusal(f"unix:{self.path}:lockfile=0"))
 
     def test_another_file_in_its_place(self) -> None:
         self.path.write_text("Somebody's letters.", encoding="utf-8")
         self.addCleanup(self.path.unlink)
-        lock = Path(f"{self.path}.lock")
-        lock.symlink_to("1")
-        self.addCleanup(lock.unlink)
+        self.leave_lock()
         said = (
             f"cannot listen: {self.path} is a file and no socket: remove it, or name another "
             "address with --listen"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Mapping, Sequence
 from typing import Any
-from xmlrpc.client import Fault, loads
+from xmlrpc.client import Fault, dumps, loads
 
 from attrs import field, frozen
 from twisted.internet.defer import CancelledError
@@ -31,7 +31,7 @@ from rsscloud_broker.http.site import Root
 from rsscloud_broker.http.xmlrpc import procedure
 from rsscloud_broker.interfaces import IFrontDoor, Route, SoapOperation, SoapService
 from rsscloud_broker.wire.negotiation import preferred
-from tests.front_doors.exchange import Answer
+from tests.front_doors.exchange import Answer, call
 from tests.front_doors.fixture import FEED, HOME, OTHER_FEED, PUBLIC_URL, House
 
 
@@ -130,9 +130,8 @@ class RoutesTests(SynchronousTestCase):
         house = House(self)
         for path in ("/nothing", "/soap/x", "/2026", "/rsscloud/x"):
             answer = house.get(path)
-            self.assertEqual(
-                (answer.status, answer.headers.get_content_type()), (404, "text/plain")
-            )
+            found = (answer.status, answer.headers.get_content_type())
+            self.assertEqual(found, (404, "text/plain"), path)
 
     def test_methods_that_are_not_allowed(self) -> None:
         house = House(self)
@@ -268,6 +267,9 @@ class RoutesTests(SynchronousTestCase):
                 self.assertEqual(answer.headers[name.decode()], value.decode())
 
 
+TROUBLE = call("trouble.make").encode()
+
+
 class Trouble(XMLRPC):
     """Procedures that fail."""
 
@@ -323,16 +325,11 @@ class FailuresTests(SynchronousTestCase):
 
     def test_an_unavailable_store(self) -> None:
         house = self.serve(Unavailable("the disk is full"))
-        call = b"<methodCall><methodName>trouble.make</methodName></methodCall>"
-        several = (
-            b"<methodCall><methodName>system.multicall</methodName><params><param><value><array>"
-            b"<data><value><struct><member><name>methodName</name><value>trouble.make</value>"
-            b"</member><member><name>params</name><value><array><data/></array></value></member>"
-            b"</struct></value></data></array></value></param></params></methodCall>"
-        )
+        calls = [{"methodName": "trouble.make", "params": []}]
+        several = dumps((calls,), "system.multicall").encode()
         for answer in (
             house.get("/page"),
-            house.ask("POST", "/RPC2", call),
+            house.ask("POST", "/RPC2", TROUBLE),
             house.ask("POST", "/RPC2", several),
             house.soap("make", {}),
         ):
@@ -349,8 +346,7 @@ class FailuresTests(SynchronousTestCase):
             (Unavailable("secret.example"), "cannot do this"),
         ):
             house = self.serve(error)
-            call = b"<methodCall><methodName>trouble.make</methodName></methodCall>"
-            by_xmlrpc, by_soap = house.ask("POST", "/RPC2", call), house.soap("make", {})
+            by_xmlrpc, by_soap = house.ask("POST", "/RPC2", TROUBLE), house.soap("make", {})
             for answer in (house.get("/page"), by_xmlrpc, by_soap):
                 self.assert_unavailable(answer, 503)
                 self.assertIn(told, answer.text)
@@ -364,8 +360,7 @@ class FailuresTests(SynchronousTestCase):
         house = self.serve(CancelledError())
         answer = house.get("/page")
         self.assertEqual((answer.status, answer.text), (503, "The broker is stopping.\n"))
-        call = b"<methodCall><methodName>trouble.make</methodName></methodCall>"
-        for each in (answer, house.ask("POST", "/RPC2", call), house.soap("make", {})):
+        for each in (answer, house.ask("POST", "/RPC2", TROUBLE), house.soap("make", {})):
             self.assertIn("The broker is stopping.", each.text)
             self.assertEqual((each.status, each.headers["retry-after"]), (503, str(RETRY_AFTER)))
 
@@ -375,10 +370,6 @@ class FailuresTests(SynchronousTestCase):
         house.break_store()
         registration = {"port": "80", "path": "/", "protocol": "http-post", "url1": FEED}
         weblog = {"weblogname": "A", "weblogurl": HOME}
-        ping = (
-            "<methodCall><methodName>{}</methodName><params><param><value>{}</value></param>"
-            "<param><value>http://a.example/</value></param></params></methodCall>"
-        )
         answers = [
             house.form("/rsscloud/pleaseNotify", registration),
             house.form("/rsscloud/ping", {"url": FEED}),
@@ -386,14 +377,8 @@ class FailuresTests(SynchronousTestCase):
             house.get("/pingSiteForm", name="A", url=HOME),
             house.get("/", name="A", url=HOME),
             house.get("/rss/ping", u=FEED),
-            house.ask("POST", "/RPC2", ping.format("weblogUpdates.ping", "A").encode()),
-            house.ask(
-                "POST",
-                "/RPC2",
-                ping.format("rssCloud.ping", FEED)
-                .replace("<param><value>http://a.example/</value></param>", "")
-                .encode(),
-            ),
+            house.ask("POST", "/RPC2", call("weblogUpdates.ping", "A", HOME).encode()),
+            house.ask("POST", "/RPC2", call("rssCloud.ping", FEED).encode()),
             house.soap("ping", weblog, action='"/weblogUpdates"'),
             house.soap("ping", {"url": FEED}),
             house.soap("pleaseNotify", {**registration, "urlList": [FEED]}),
