@@ -18,6 +18,12 @@ FEED = "http://feeds.example/rss.xml"
 CALLBACK = "http://reader.example/notify?token=s3cret"
 
 
+def about_reader(kind: str, outcome: str, **more: str) -> LogEntry:
+    """An entry about a subscriber."""
+    about = {"topic": FEED, "host": "reader.example", "callback": CALLBACK, **more}
+    return LogEntry(kind, outcome, NOON, **about)  # type: ignore[arg-type] # these are texts
+
+
 class LogCase(SynchronousTestCase):
     """A site with an event log in memory."""
 
@@ -30,9 +36,8 @@ class LogCase(SynchronousTestCase):
         self.successResultOf(self.house.store.add_log_entries(entries))
 
     def ping(self, number: int = 1) -> LogEntry:
-        return LogEntry(
-            "ping", "accepted", NOON, topic=f"http://site{number}.example/", host="site.example"
-        )
+        topic = f"http://site{number}.example/"
+        return LogEntry("ping", "accepted", NOON, topic=topic, host="site.example")
 
 
 class PageTests(LogCase):
@@ -56,14 +61,10 @@ class PageTests(LogCase):
     def test_newest_first_with_links(self) -> None:
         self.add(self.ping(1), self.ping(2))
         page = self.page()
-        self.assertEqual(
-            self.lines(page),
-            [f"A ping for http://site{n}.example/ was accepted." for n in (2, 1)],
-        )
-        self.assertEqual(
-            page.xpath("//ol//a/@href"),
-            [f"/topic?url=http%3A%2F%2Fsite{n}.example%2F" for n in (2, 1)],
-        )
+        lines = [f"A ping for http://site{n}.example/ was accepted." for n in (2, 1)]
+        self.assertEqual(self.lines(page), lines)
+        links = [f"/topic?url=http%3A%2F%2Fsite{n}.example%2F" for n in (2, 1)]
+        self.assertEqual(page.xpath("//ol//a/@href"), links)
         self.assertEqual(page.xpath("//ol/li[1]/time/@datetime"), ["2026-09-29T12:00:00Z"])
         self.assertEqual(page.xpath("//ol/@data-stream"), ["/log/events?after=2"])
         self.assertEqual(page.xpath("//main//script/@src"), ["/log.js"])
@@ -78,24 +79,20 @@ class PageTests(LogCase):
             if older:
                 page = self.page(older[0])
                 self.assertEqual(page.xpath("//ol/@data-stream | //main//script"), [])
-                self.assertEqual(
-                    page.xpath("//a[text()='Newest entries']/@href"), ["/log?kind=ping"]
-                )
+                newest = page.xpath("//a[text()='Newest entries']/@href")
+                self.assertEqual(newest, ["/log?kind=ping"])
         self.assertEqual((seen, older), (2 * ON_PAGE + 1, []))
 
     def test_filters_are_in_the_url_and_the_form(self) -> None:
         self.add(self.ping(), LogEntry("notification", "given up", NOON, topic=FEED, host="b"))
-        page = self.page(
-            topic="HTTP://Feeds.example:80/rss.xml", kind="notification", outcome="given up"
-        )
+        typed = "HTTP://Feeds.example:80/rss.xml"
+        page = self.page(topic=typed, kind="notification", outcome="given up")
         self.assertEqual(len(self.lines(page)), 1)
         self.assertEqual(page.xpath("//input[@name='topic']/@value"), [FEED])
         self.assertEqual(page.xpath("//option[@selected]/@value"), ["notification", "given up"])
         query = parse_qs(urlsplit(page.xpath("string(//ol/@data-stream)")).query)
-        self.assertEqual(
-            query,
-            {"topic": [FEED], "kind": ["notification"], "outcome": ["given up"], "after": ["2"]},
-        )
+        wanted = {"topic": FEED, "kind": "notification", "outcome": "given up", "after": "2"}
+        self.assertEqual(query, {name: [value] for name, value in wanted.items()})
         # The stream goes on after the newest entry, also if that does not pass the filter.
         for kind in ("ping", "host"):
             stream = self.page(kind=kind).xpath("string(//ol/@data-stream)")
@@ -116,16 +113,10 @@ class PageTests(LogCase):
 
     def test_parameters_that_cannot_be_used_are_named(self) -> None:
         self.add(self.ping())
-        numbers = [{"before": number} for number in ("0" * 20 + "9" * 9, "9" * 5000, "٣", "-1")]
-        for query in (
-            {"kind": "x"},
-            {"outcome": "x"},
-            {"before": "x"},
-            {"before": "9" * 30},
-            *numbers,
-        ):
-            page = self.page(**query)
-            (name,) = query
+        numbers = ("x", "9" * 30, "0" * 20 + "9" * 9, "9" * 5000, "٣", "-1")
+        pairs = [("kind", "x"), ("outcome", "x"), *(("before", each) for each in numbers)]
+        for name, value in pairs:
+            page = self.page(**{name: value})
             self.assertIn(f" {name} is ", page.xpath("string(//p[@role='alert'])"))
             self.assertEqual(len(self.lines(page)), 1)
 
@@ -138,17 +129,7 @@ class PageTests(LogCase):
         self.assertIn(bad, self.lines(self.page())[0])
 
     def test_callbacks_are_shown_in_part(self) -> None:
-        self.add(
-            LogEntry(
-                "subscription",
-                "verified",
-                NOON,
-                topic=FEED,
-                host="reader.example",
-                callback=CALLBACK,
-                source="192.0.2.7",
-            )
-        )
+        self.add(about_reader("subscription", "verified", source="192.0.2.7"))
         text = self.house.get("/log").text
         self.assertIn("reader.example", text)
         for secret in ("notify", "s3cret", "192.0.2.7"):
@@ -176,27 +157,15 @@ class HiddenTests(LogCase):
     mode: Mode = "none"
 
     def test_nothing_of_callbacks_is_shown_or_found(self) -> None:
-        self.add(
-            LogEntry(
-                "notification", "delivered", NOON, topic=FEED, host="reader.example",
-                callback=CALLBACK, reason="reader.example",
-            )
-        )  # fmt: skip
+        self.add(about_reader("notification", "delivered", reason="reader.example"))
         self.assertNotIn("reader.example", self.house.get("/log", topic=FEED).text.split("<ol")[1])
         text = self.house.get("/log", host="reader.example").text
         self.assertIn("There is nothing here yet.", text)
 
     def test_the_number_of_entries_does_not_say_what_is_hidden(self) -> None:
         """The page for a host with hidden entries is the page for any other host."""
-        self.add(
-            *[
-                LogEntry(
-                    "notification", "delivered", NOON, topic=FEED, host="reader.example",
-                    callback=CALLBACK,
-                )
-            ] * (ON_PAGE + 1),
-            LogEntry("host", "unreachable", NOON, host="reader.example"),
-        )  # fmt: skip
+        self.add(*[about_reader("notification", "delivered")] * (ON_PAGE + 1))
+        self.add(LogEntry("host", "unreachable", NOON, host="reader.example"))
         texts = [
             self.house.get("/log", host=host).text.replace(host, "HOST")
             for host in ("reader.example", "nobody.example")

@@ -17,7 +17,7 @@ from rsscloud_broker.web.pages import PageRenderer
 from rsscloud_broker.web.public_lists import PublicListsDoor, PublicListsOptions
 from tests.front_doors.exchange import Answer
 from tests.front_doors.fixture import FEED, NOON, PUBLIC_URL, House
-from tests.web.test_topic_page import BAD, FakeLog
+from tests.web.test_topic_page import BAD, FakeLog, entry
 
 
 def known(*topics: tuple[str, str], changes: int = 0) -> dict[str, TopicOverview]:
@@ -92,18 +92,8 @@ class LookUpTests(SynchronousTestCase):
 
     def test_a_host_of_a_subscriber(self) -> None:
         """It is found by its whole name, as far as strangers see hosts of subscribers."""
-        self.log.kept = [
-            LogEntry(
-                "notification",
-                "failed",
-                NOON - 60,
-                topic=FEED,
-                host="reader.example",
-                protocol="websub",
-                callback="http://reader.example/secret-path",
-                source="192.0.2.99",
-            )
-        ]
+        secret = {"callback": "http://reader.example/secret-path", "source": "192.0.2.99"}
+        self.log.kept = [entry("notification", "failed", 60, host="reader.example", **secret)]
         self.assertEqual(self.links("/search", q="reader.ex"), [])
         self.assertEqual(self.links("/search", q="reader.example"), ["/host?name=reader.example"])
         page = self.get("/host", name="READER.example").text
@@ -123,16 +113,12 @@ class LookUpTests(SynchronousTestCase):
             self.assertIn("Books", self.page("/host", name=name).xpath("string(//main)"))
 
     def test_a_search_for_a_host_as_people_write_it(self) -> None:
+        reader = ("reader.example:8080", "Reader.example.", "http://reader.example:1/n")
         for host, *queries in (
-            (
-                "reader.example",
-                "reader.example:8080",
-                "Reader.example.",
-                "http://reader.example:1/n",
-            ),
+            ("reader.example", *reader),
             ("2001:db8::1", "2001:DB8::0:1", "[2001:db8::1]", "http://[2001:db8::1]:81/n"),
         ):
-            self.log.kept = [LogEntry("notification", "failed", NOON - 60, topic=FEED, host=host)]
+            self.log.kept = [entry("notification", "failed", 60, host=host)]
             for query in queries:
                 link = f"/host?name={quote(host, safe='')}"
                 self.assertIn(link, self.links("/search", q=query), query)
@@ -141,19 +127,18 @@ class LookUpTests(SynchronousTestCase):
     def test_a_host_that_is_not_called(self) -> None:
         """That stands first, as long as it is so."""
 
-        def entry(outcome: str, ago: float, **numbers: float) -> LogEntry:
+        def host(outcome: str, ago: float, **numbers: float) -> LogEntry:
             return LogEntry("host", outcome, NOON - ago, host="r.example", numbers=numbers)
 
-        silent = entry("unreachable", 60, port=81, retry_at=NOON + 60)
-        back = entry("reachable", 30, port=81)
-        heard = LogEntry("notification", "delivered", NOON - 30, topic=FEED, host="r.example")
+        silent = host("unreachable", 60, port=81, retry_at=NOON + 60)
+        heard = entry("notification", "delivered", 30, host="r.example")
         for entries, shown in (
             ([silent], 1),
-            ([entry("reachable", 30, port=80), silent], 1),
-            ([entry("unreachable", 90, port=80, retry_at=NOON + 30), silent], 2),
-            ([back, silent], 0),
+            ([host("reachable", 30, port=80), silent], 1),
+            ([host("unreachable", 90, port=80, retry_at=NOON + 30), silent], 2),
+            ([host("reachable", 30, port=81), silent], 0),
             ([heard, silent], 0),
-            ([entry("unreachable", 60, retry_at=NOON - 1)], 0),
+            ([host("unreachable", 60, retry_at=NOON - 1)], 0),
         ):
             self.log.kept = entries
             found = self.page("/host", name="r.example").xpath("//p[@class='notice']")
@@ -165,7 +150,7 @@ class LookUpTests(SynchronousTestCase):
         off = PublicListsOptions(topics=False)
         self.assertEqual(self.links("/search", q="feeds.ex", options=off), [])
         self.assertEqual(self.links("/host", name="feeds.example", options=off), [])
-        self.log.kept = [LogEntry("ping", "accepted", NOON - 60, topic=FEED, host="feeds.example")]
+        self.log.kept = [entry("ping", "accepted", 60, host="feeds.example")]
         self.assertIn(FEED, self.get("/host", name="feeds.example", options=off).text)
         self.running -= {"event_log"}
         self.assertNotIn(FEED, self.get("/host", name="feeds.example", options=off).text)

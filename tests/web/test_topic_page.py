@@ -31,13 +31,8 @@ SAID: dict[str, Any] = {
     "self_link": FEED,
     "hubs": [f"{PUBLIC_URL}/websub"],
     "clouds": [
-        {
-            "domain": "Broker.Example",
-            "port": 5337,
-            "path": "/rsscloud/pleaseNotify",
-            "register_procedure": "",
-            "protocol": "http-post",
-        }
+        {"domain": "Broker.Example", "port": 5337, "path": "/rsscloud/pleaseNotify"}
+        | {"register_procedure": "", "protocol": "http-post"}
     ],
     "entry_ids": ["a"],
     "hints": {"ttl_minutes": 60, "skip_hours": [0, 1], "skip_days": [6], "update_seconds": 7200.0},
@@ -66,6 +61,11 @@ class FakeLog:
         return []
 
 
+def entry(kind: str, outcome: str, ago: float = 0.0, **more: Any) -> LogEntry:
+    """An entry about the feed, of so many seconds ago."""
+    return LogEntry(kind, outcome, NOON - ago, **{"topic": FEED, **more})
+
+
 class TopicPageTestCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.house = House(self)
@@ -89,18 +89,9 @@ class SentencesTests(TopicPageTestCase):
         if overview is not None:
             self.view.overviews[url] = overview
         running = frozenset({"rsscloud", "topic_page"})
-        given = front_door_parts(
-            **{
-                "topics": self.view,
-                "pages": PageRenderer(),
-                "public_url": PUBLIC_URL,
-                "running": running,
-                "has_hub": True,
-                "event_log": self.log,
-                "clock": Clock(NOON),
-                **parts,
-            }
-        )
+        usual: dict[str, Any] = {"topics": self.view, "pages": PageRenderer(), "has_hub": True}
+        usual |= {"public_url": PUBLIC_URL, "running": running, "clock": Clock(NOON)}
+        given = front_door_parts(**usual | {"event_log": self.log} | parts)
         door = TopicPageDoor(NoOptions(), given)
         self.assertTrue(verifyObject(IFrontDoor, door))
         self.answer = House(self, root=Root([door], PUBLIC_URL)).get("/topic", url=url)
@@ -168,10 +159,8 @@ class SentencesTests(TopicPageTestCase):
         facts = self.facts(self.shown(TopicOverview(self.status())))
         self.assertEqual(facts["Feed"], "The broker has not read its content as a feed yet.")
         unreadable = TopicOverview(self.status(feed={"unreadable": "it is empty"}))
-        facts = self.facts(self.shown(unreadable))
-        self.assertEqual(
-            facts["Feed"], "The broker cannot read its content as a feed: it is empty."
-        )
+        fact = self.facts(self.shown(unreadable))["Feed"]
+        self.assertEqual(fact, "The broker cannot read its content as a feed: it is empty.")
 
     def test_an_ended_topic(self) -> None:
         status = self.status(topic=Topic(FEED, ended="it is gone for good"))
@@ -193,10 +182,8 @@ class SentencesTests(TopicPageTestCase):
         status = self.status(topic=Topic(FEED, subscribers=10_000))
         page = self.shown(TopicOverview(status, {"http-post": 9_000, "soap": 1_000}))
         self.assertIn("At least 10,000 subscribers", page.xpath("string(//*[@class='lead'])"))
-        self.assertEqual(
-            self.facts(page)["Subscriptions"],
-            "at least 10,000; of the first 10,000: 9,000 by http-post, 1,000 by soap",
-        )
+        said = "at least 10,000; of the first 10,000: 9,000 by http-post, 1,000 by soap"
+        self.assertEqual(self.facts(page)["Subscriptions"], said)
 
     def test_a_topic_that_has_moved(self) -> None:
         page = self.shown(TopicOverview(self.status()), url="http://old.example/feed")
@@ -211,23 +198,19 @@ class SentencesTests(TopicPageTestCase):
         self.assertEqual(page.xpath("//form[@method='post']/input/@value"), [FEED])
 
     def test_the_event_log(self) -> None:
+        failure = {
+            "host": "reader.example",
+            "protocol": "http-post",
+            "callback": "http://reader.example/secret-path",
+            "source": "192.0.2.99",
+            "reason": "the connection was refused",
+        }
         self.log = FakeLog(
             [
-                LogEntry(
-                    "notification",
-                    "given up",
-                    NOON - 60,
-                    topic=FEED,
-                    host="reader.example",
-                    protocol="http-post",
-                    callback="http://reader.example/secret-path",
-                    source="192.0.2.99",
-                    reason="the connection was refused",
-                    numbers={"attempts": 6},
-                ),
-                LogEntry("notification", "delivered", NOON - 60, topic=FEED, host="good.example"),
-                LogEntry("ping", "accepted", NOON - 120, topic=FEED, protocol="rsscloud"),
-                LogEntry("fetch", "failed", NOON - 180, topic="http://other.example/"),
+                entry("notification", "given up", 60, **failure),
+                entry("notification", "delivered", 60, host="good.example"),
+                entry("ping", "accepted", 120, protocol="rsscloud"),
+                entry("fetch", "failed", 180, topic="http://other.example/"),
             ]
         )
         page = self.shown(TopicOverview(self.status()))
@@ -235,37 +218,26 @@ class SentencesTests(TopicPageTestCase):
             [" ".join(part.xpath("string()").split()) for part in item]
             for item in page.xpath("//ol[@class='timeline']/li")
         ]
-        self.assertEqual(
-            lines,
-            [
-                [
-                    "1 minute ago",
-                    "notification given up by http-post",
-                    "reader.example was not notified of this topic: the connection was refused; "
-                    "the broker makes no further attempt.",
-                ],
-                [
-                    "2 minutes ago",
-                    "ping accepted by rsscloud",
-                    "A ping for this topic was accepted.",
-                ],
-            ],
+        failed = (
+            "reader.example was not notified of this topic: the connection was refused; the broker "
+            "makes no further attempt."
         )
+        accepted = "A ping for this topic was accepted."
+        expected = [
+            ["1 minute ago", "notification given up by http-post", failed],
+            ["2 minutes ago", "ping accepted by rsscloud", accepted],
+        ]
+        self.assertEqual(lines, expected)
         text = page.text_content()
         for hidden in ("secret-path", "192.0.2.99"):
             self.assertNotIn(hidden, text)
 
     def test_ways_of_pings(self) -> None:
         """Those that are no protocols are said in words."""
-        ways = {
-            "WebSub": "by WebSub",
-            "published": "and published here",
-            "page": "on a page",
-            "list": "from a list",
-            "ping": "",
-        }
+        ways = {"WebSub": "by WebSub", "published": "and published here", "ping": ""}
+        ways |= {"page": "on a page", "list": "from a list"}
         for way, words in ways.items():
-            self.log = FakeLog([LogEntry("ping", "accepted", NOON, topic=FEED, protocol=way)])
+            self.log = FakeLog([entry("ping", "accepted", protocol=way)])
             page = self.shown(TopicOverview(self.status()))
             text = " ".join(page.xpath("string(//span[@class='what'])").split())
             self.assertEqual(text, f"ping accepted {words}".strip())
@@ -277,31 +249,25 @@ class SentencesTests(TopicPageTestCase):
         numbers = {"delivered": 2, "last_seconds": 1.5}
         self.log = FakeLog(
             [
-                LogEntry("ping", "accepted", NOON - 9, topic=FEED),
-                LogEntry("fan-out", "begun", NOON - 7, topic=FEED),
-                LogEntry("fan-out", "ended", NOON - 6, topic=FEED, numbers=numbers),
-                LogEntry("fetch", "changed", NOON - 8, topic=FEED),
-                LogEntry("fan-out", "begun", NOON - 1, topic=FEED),
-                LogEntry("topic", "ended", NOON - 3, topic=FEED),
-                LogEntry("subscription", "verified", NOON - 2, topic=FEED),
+                entry("ping", "accepted", 9),
+                entry("fan-out", "begun", 7),
+                entry("fan-out", "ended", 6, numbers=numbers),
+                entry("fetch", "changed", 8),
+                entry("fan-out", "begun", 1),
+                entry("topic", "ended", 3),
+                entry("subscription", "verified", 2),
             ]
         )
         page = self.shown(TopicOverview(self.status()))
         badges = page.xpath("//ol[@class='timeline']//*[contains(@class, 'badge')]/text()")
-        expected = (
-            "subscribers being notified",
-            "topic ended",
-            "subscribers notified",
-            "fetch changed",
-            "ping accepted",
-        )
-        self.assertEqual(badges, list(expected))
+        expected = ["subscribers being notified", "topic ended", "subscribers notified"]
+        self.assertEqual(badges, [*expected, "fetch changed", "ping accepted"])
         self.assertIn("This topic has ended.", page.text_content())
         self.assertNotIn("fan-out", page.xpath("string(//main)"))
 
     def test_whom_the_last_change_reached(self) -> None:
         """What a publisher wants to know first stands first."""
-        old = LogEntry("fan-out", "ended", NOON - 600, topic=FEED, numbers={"delivered": 9})
+        old = entry("fan-out", "ended", 600, numbers={"delivered": 9})
         took = {"last_seconds": 60.0}
         for numbers, said in (
             ({"delivered": 2}, "reached 2 of 2 subscribers at once."),
@@ -312,12 +278,12 @@ class SentencesTests(TopicPageTestCase):
             ),
             ({"delivered": 0}, ""),
         ):
-            new = LogEntry("fan-out", "ended", NOON - 240, topic=FEED, numbers=numbers | took)
+            new = entry("fan-out", "ended", 240, numbers=numbers | took)
             self.log = FakeLog([old, new])
             page = self.shown(TopicOverview(self.status()))
             whole = f"The last change, 5 minutes ago, {said}" if said else ""
             self.assertEqual(page.xpath("string(//*[@class='lead']/p[2])"), whole)
-        self.log = FakeLog([old, LogEntry("fan-out", "begun", NOON, topic=FEED)])
+        self.log = FakeLog([old, entry("fan-out", "begun")])
         page = self.shown(TopicOverview(self.status()))
         self.assertIn("are being notified", page.xpath("string(//*[@class='lead'])"))
 
@@ -333,7 +299,7 @@ class SentencesTests(TopicPageTestCase):
 
     def test_what_is_folded(self) -> None:
         """The earlier entries, and what the feed says of itself."""
-        self.log = FakeLog([LogEntry("fetch", "unchanged", NOON - n, topic=FEED) for n in range(9)])
+        self.log = FakeLog([entry("fetch", "unchanged", n) for n in range(9)])
         page = self.shown(TopicOverview(self.status(feed={**SAID, "problems": ["It is old"]})))
         self.assertEqual(len(page.xpath("//ol[@class='timeline']/li[not(@class)]")), 6)
         earlier, feed = page.xpath("//main//details")
@@ -341,7 +307,7 @@ class SentencesTests(TopicPageTestCase):
         self.assertEqual(len(earlier.xpath("ol/li")), 3)
         self.assertEqual(feed.xpath("string(summary)"), "What its feed says, and 1 problem in it")
         self.assertIn("It is old.", feed.text_content())
-        self.log = FakeLog([LogEntry("fetch", "unchanged", NOON, topic=FEED)])
+        self.log = FakeLog([entry("fetch", "unchanged")])
         (feed,) = self.shown(TopicOverview(self.status())).xpath("//main//details")
         self.assertEqual(feed.xpath("string(summary)"), "What its feed says")
 
@@ -390,9 +356,9 @@ class SentencesTests(TopicPageTestCase):
         """If there are entries, and the page of the event log is served."""
         link = "/log?topic=http%3A%2F%2Ffeeds.example%2Frss.xml"
         for doors, entries, links in (
-            ({"topic_page", "event_log"}, [LogEntry("ping", "accepted", NOON, topic=FEED)], [link]),
+            ({"topic_page", "event_log"}, [entry("ping", "accepted")], [link]),
             ({"topic_page", "event_log"}, [], []),
-            ({"topic_page"}, [LogEntry("ping", "accepted", NOON, topic=FEED)], []),
+            ({"topic_page"}, [entry("ping", "accepted")], []),
         ):
             self.log = FakeLog(entries)
             page = self.shown(None, running=frozenset(doors))
@@ -419,10 +385,7 @@ class SentencesTests(TopicPageTestCase):
         overview = TopicOverview(
             self.status(topic=topic, feed=feed, result=BAD, moved_from=(BAD,)), {BAD: 1}
         )
-        entry = LogEntry(
-            "notification", "failed", NOON, topic=FEED, host=BAD, protocol=BAD, reason=BAD
-        )
-        self.log = FakeLog([entry])
+        self.log = FakeLog([entry("notification", "failed", host=BAD, protocol=BAD, reason=BAD)])
         page = self.shown(overview)
         self.assertEqual(page.xpath("//main//script | //img | //@style"), [])
         self.assertEqual([name for name in page.xpath("//@*") if name.attrname[:2] == "on"], [])
@@ -437,7 +400,7 @@ class SentencesTests(TopicPageTestCase):
         link = f"http://a.example/{long}"
         feed = {**SAID, "title": long, "link": link, "self_link": link, "problems": [long]}
         entries = [
-            LogEntry(kind, "failed", NOON, topic=FEED, host=long, reason=long)
+            entry(kind, "failed", host=long, reason=long)
             for kind in ("notification", "ping", "fetch", "fan-out", "subscription")
             for _ in range(20)
         ]
@@ -500,10 +463,8 @@ class TryItTests(TopicPageTestCase):
 
     def test_a_topic_that_cannot_be_read(self) -> None:
         page = self.press("http://feeds.example/missing.xml")
-        self.assertEqual(
-            page.xpath("string(//*[@role='alert'])"),
-            "The broker tried to fetch it, and could not: its server answered with status 404.",
-        )
+        said = "The broker tried to fetch it, and could not: its server answered with status 404."
+        self.assertEqual(page.xpath("string(//*[@role='alert'])"), said)
 
     def test_a_topic_that_has_ended(self) -> None:
         self.press()
