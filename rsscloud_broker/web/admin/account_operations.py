@@ -16,23 +16,25 @@ _MEGABYTE: Final = 1_000_000
 
 
 @operation("/accounts", limit=10)
-async def accounts(by: Administrator, given: asked.PageByName) -> shapes.Accounts:
+async def accounts(
+    by: Administrator, after: asked.AfterText = "", limit: asked.Limit = 50
+) -> shapes.Accounts:
     """List the accounts."""
-    found = await by.verbs.accounts.accounts(clean(given.after), given.limit)
-    following = found[-1].name if len(found) == given.limit else None
+    found = await by.verbs.accounts.accounts(clean(after), limit)
+    following = found[-1].name if len(found) == limit else None
     return shapes.Accounts(items=[shape_of(shapes.Account, one) for one in found], next=following)
 
 
 @operation("/account", name="anna")
-async def account(by: Administrator, given: asked.ByName) -> shapes.Account:
+async def account(by: Administrator, name: asked.Name) -> shapes.Account:
     """Show an account."""
-    return shape_of(shapes.Account, await by.verbs.accounts.account(given.name))
+    return shape_of(shapes.Account, await by.verbs.accounts.account(name))
 
 
 @operation("/account/published", name="anna")
-async def published(by: Administrator, given: asked.ByName) -> shapes.Works:
+async def published(by: Administrator, name: asked.Name) -> shapes.Works:
     """List the newest that an account publishes, and what was taken down of it."""
-    owner = await by.verbs.accounts.account(given.name)
+    owner = await by.verbs.accounts.account(name)
     works = await by.verbs.published(owner.name)
     removed = await by.verbs.taken_down(owner.name, owner.created_at)
     return shapes.Works(
@@ -42,10 +44,12 @@ async def published(by: Administrator, given: asked.ByName) -> shapes.Works:
 
 
 @operation("/accounts", OperationForm(PAGE, "Invite", "The account is made."), name="berta")
-async def invite(by: Administrator, given: asked.Invite) -> shapes.Invitation:
+async def invite(
+    by: Administrator, name: asked.NewName, role: asked.Role = "member", reason: asked.Why = ""
+) -> shapes.Invitation:
     """Make an account, and a link by which its owner signs in once and chooses a password."""
-    is_admin = given.role == "administrator"
-    made = await by.verbs.accounts.invite(by.name, given.name, is_admin, given.reason)
+    is_admin = role == "administrator"
+    made = await by.verbs.accounts.invite(by.name, name, is_admin, reason)
     return shape_of(shapes.Invitation, made)
 
 
@@ -61,11 +65,9 @@ async def invite(by: Administrator, given: asked.Invite) -> shapes.Invitation:
     name="anna",
     reason="the password is lost",
 )
-async def reset(by: Administrator, given: asked.ByNameWithReason) -> shapes.Invitation:
+async def reset(by: Administrator, name: asked.Name, reason: asked.Why = "") -> shapes.Invitation:
     """Replace the password of an account by a new link to sign in."""
-    return shape_of(
-        shapes.Invitation, await by.verbs.accounts.reset(by.name, given.name, given.reason)
-    )
+    return shape_of(shapes.Invitation, await by.verbs.accounts.reset(by.name, name, reason))
 
 
 @operation(
@@ -78,17 +80,17 @@ async def reset(by: Administrator, given: asked.ByNameWithReason) -> shapes.Invi
     name="anna",
     reason="it sends spam",
 )
-async def disable(by: Administrator, given: asked.Disable) -> None:
+async def disable(by: Administrator, name: asked.Name, reason: asked.PublicReason) -> None:
     """Keep everybody out of an account; what it has published stays."""
-    await by.verbs.accounts.disable(by.name, given.name, given.reason)
+    await by.verbs.accounts.disable(by.name, name, reason)
 
 
 @operation(
     "/accounts/enable", OperationForm(PAGE, "Enable it", "The account is enabled."), name="anna"
 )
-async def enable(by: Administrator, given: asked.ByNameWithReason) -> None:
+async def enable(by: Administrator, name: asked.Name, reason: asked.Why = "") -> None:
     """Let the owner of a disabled account in again."""
-    await by.verbs.accounts.enable(by.name, given.name, given.reason)
+    await by.verbs.accounts.enable(by.name, name, reason)
 
 
 @operation(
@@ -96,9 +98,9 @@ async def enable(by: Administrator, given: asked.ByNameWithReason) -> None:
     OperationForm(PAGE, "Make it an administrator", "The account is an administrator's now."),
     name="anna",
 )
-async def promote(by: Administrator, given: asked.ByNameWithReason) -> None:
+async def promote(by: Administrator, name: asked.Name, reason: asked.Why = "") -> None:
     """Make an account an administrator's."""
-    await by.verbs.accounts.set_role(by.name, given.name, is_admin=True, reason=given.reason)
+    await by.verbs.accounts.set_role(by.name, name, is_admin=True, reason=reason)
 
 
 @operation(
@@ -106,9 +108,9 @@ async def promote(by: Administrator, given: asked.ByNameWithReason) -> None:
     OperationForm(PAGE, "Make it an ordinary account", "The account is an ordinary one now."),
     name="anna",
 )
-async def demote(by: Administrator, given: asked.ByNameWithReason) -> None:
+async def demote(by: Administrator, name: asked.Name, reason: asked.Why = "") -> None:
     """Make an administrator's account an ordinary one."""
-    await by.verbs.accounts.set_role(by.name, given.name, is_admin=False, reason=given.reason)
+    await by.verbs.accounts.set_role(by.name, name, is_admin=False, reason=reason)
 
 
 @operation(
@@ -117,10 +119,12 @@ async def demote(by: Administrator, given: asked.ByNameWithReason) -> None:
     name="anna",
     megabytes=500,
 )
-async def set_limit(by: Administrator, given: asked.Limit) -> None:
+async def set_limit(
+    by: Administrator, name: asked.Name, megabytes: asked.Megabytes, reason: asked.Why = ""
+) -> None:
     """Set how much each application may store for an account."""
-    max_bytes = given.megabytes * _MEGABYTE or None
-    await by.verbs.accounts.set_limit(by.name, given.name, max_bytes, given.reason)
+    max_bytes = megabytes * _MEGABYTE or None
+    await by.verbs.accounts.set_limit(by.name, name, max_bytes, reason)
 
 
 @operation(
@@ -134,6 +138,6 @@ async def set_limit(by: Administrator, given: asked.Limit) -> None:
     name="anna",
     reason="its owner given for it",
 )
-async def remove_account(by: Administrator, given: asked.ByNameWithReason) -> None:
+async def remove_account(by: Administrator, name: asked.Name, reason: asked.Why = "") -> None:
     """Remove an account, with all that it has published."""
-    await by.verbs.accounts.remove(by.name, given.name, given.reason)
+    await by.verbs.accounts.remove(by.name, name, reason)

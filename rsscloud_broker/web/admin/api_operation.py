@@ -7,12 +7,13 @@ the console are made from an ``Operation``.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from inspect import getdoc
+from inspect import getdoc, signature
 from types import NoneType
 from typing import Any, get_type_hints
 
 import msgspec
 from attrs import field, frozen
+from msgspec import NODEFAULT, structs
 
 from rsscloud_broker.interfaces import IAdministration
 from rsscloud_broker.web.admin import shapes
@@ -32,12 +33,8 @@ class Administrator:
     now: float
 
 
-#: Does an operation, given what is asked; what returns nothing answers that it is done.
-Run = Callable[[Administrator, Any], Awaitable[shapes.Shape | None]]
-
-
-class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an operation takes, from the path, and from the query or the body."""
+#: Does an operation for an administrator, given what it takes; what returns nothing is done then.
+Run = Callable[..., Awaitable[shapes.Shape | None]]
 
 
 @frozen
@@ -62,7 +59,8 @@ class Operation:
     :ivar name: its name, which is also that of the command.
     :ivar path: below ``/api/v1``; ``{id}`` stands for the id in ``asks``.
     :ivar help: what it does, in a sentence.
-    :ivar asks, answers: the classes of what it takes and what it answers.
+    :ivar asks, answers: the classes of what it takes, from the path, and from the query or the
+        body, and of what it answers.
     :ivar example: an example of what it takes.
     :ivar form: how the console offers a change; None for what changes nothing.
     """
@@ -70,7 +68,7 @@ class Operation:
     name: str
     path: str
     help: str
-    asks: type[Asked]
+    asks: type[msgspec.Struct]
     answers: type[shapes.Shape]
     _run: Run = field(repr=False)
     example: Mapping[str, Any] = field(factory=dict)
@@ -78,7 +76,7 @@ class Operation:
 
     async def run(self, by: Administrator, asked: Any) -> shapes.Shape:
         """Do it; the answer."""
-        return await self._run(by, asked) or shapes.Done()
+        return await self._run(by, *structs.astuple(asked)) or shapes.Done()
 
     @property
     def method(self) -> str:
@@ -96,15 +94,29 @@ def operation(
     """Make an operation of a function.
 
     Its name is that of the function, its help is the docstring, and what it takes and answers are
-    the types of the second argument and of the result.
+    the arguments after the first, and the result.  A ``_`` at the end of an argument's name tells
+    it from a name of Python.
 
     :param example: an example of what it takes.
     """
 
     def make(run: Run) -> Operation:
-        _, asks, answers = get_type_hints(run).values()
-        answers = shapes.Done if answers is NoneType else answers
+        types = get_type_hints(run, include_extras=True)
+        answers = shapes.Done if types["return"] is NoneType else types["return"]
         name = run.__name__.replace("_", "-")
+        _, *takes = signature(run).parameters.values()
+        asks = msgspec.defstruct(
+            name,
+            [
+                (each.name.rstrip("_"), types[each.name], NODEFAULT)
+                if each.default is each.empty
+                else (each.name.rstrip("_"), types[each.name], each.default)
+                for each in takes
+            ],
+            frozen=True,
+            kw_only=True,
+            forbid_unknown_fields=True,
+        )
         return Operation(name, path, getdoc(run) or "", asks, answers, run, example, form)
 
     return make

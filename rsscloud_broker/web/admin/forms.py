@@ -12,7 +12,7 @@ import msgspec
 from twisted.web.template import Tag, tags
 
 from rsscloud_broker.errors import Unadministrable
-from rsscloud_broker.web.admin.api_operation import Asked, Operation
+from rsscloud_broker.web.admin.api_operation import Operation
 from rsscloud_broker.web.admin.openapi import fields_of
 from rsscloud_broker.web.log_lines import options
 from rsscloud_broker.web.words import hidden
@@ -106,7 +106,7 @@ def _find_fault(operations: Sequence[Operation], filled_in: Callable[[str], str]
     return InvalidField("", "", "", "")
 
 
-def read_form(operation: Operation, filled_in: Callable[[str], str]) -> Asked:
+def read_form(operation: Operation, filled_in: Callable[[str], str]) -> msgspec.Struct:
     """Make the request for an operation from a form that was sent.
 
     :param filled_in: what somebody has filled in, by the name of the field.
@@ -119,10 +119,9 @@ def read_form(operation: Operation, filled_in: Callable[[str], str]) -> Asked:
         if (text := filled_in(name)) or name in required
     }
     try:
-        asked: Asked = msgspec.convert(values, operation.asks, strict=False)
+        return msgspec.convert(values, operation.asks, strict=False)
     except msgspec.ValidationError as error:
         raise _invalid_field(str(error), fields) from None
-    return asked
 
 
 def _invalid_field(error: str, fields: Mapping[str, Any]) -> InvalidField:

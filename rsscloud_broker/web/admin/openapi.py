@@ -13,7 +13,7 @@ import msgspec
 
 from rsscloud_broker import __version__
 from rsscloud_broker.web.admin import shapes
-from rsscloud_broker.web.admin.api_operation import Asked, Operation
+from rsscloud_broker.web.admin.api_operation import Operation
 from rsscloud_broker.web.admin.operations import OPERATIONS
 
 #: Where the API is.  A change that breaks clients gets another number.
@@ -71,14 +71,13 @@ def document(public_url: str) -> dict[str, Any]:
 
 def fields_of(operation: Operation) -> tuple[Mapping[str, Any], frozenset[str]]:
     """The JSON schemas of what an operation takes, by name; and the names that are required."""
-    return _fields_of(operation.asks)
+    return _schema_of(operation.asks)
 
 
 @cache  # each page of the console asks several times
-def _fields_of(asks: type[Asked]) -> tuple[Mapping[str, Any], frozenset[str]]:
-    """The JSON schemas of a class's fields, by name; and the names that are required."""
+def _schema_of(asks: type[msgspec.Struct]) -> tuple[Mapping[str, Any], frozenset[str]]:
     _, schemas = msgspec.json.schema_components([asks], ref_template=_REF)
-    schema = schemas[asks.__name__]
+    (schema,) = schemas.values()
     return schema["properties"], frozenset(schema.get("required", ()))
 
 

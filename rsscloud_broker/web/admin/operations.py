@@ -1,7 +1,7 @@
 """The operations of administrators: what each takes, and what it does.
 
-An operation takes an instance of an ``Asked`` class, calls the verbs of administrators, and returns
-a JSON object of ``shapes``, or nothing if there is nothing to say but that it is done.
+An operation takes what ``asked`` describes, calls the verbs of administrators, and returns a JSON
+object of ``shapes``, or nothing if there is nothing to say but that it is done.
 
 The API routes and checks requests by ``OPERATIONS``; the document at ``/api``, the commands
 ``rsscloud-broker admin`` and the forms of the console are made from it too.  So they cannot differ.
@@ -35,24 +35,32 @@ _FEED: Final = "http://feeds.example/rss.xml"
 
 
 @operation("/state")
-async def state(by: Administrator, given: asked.Nothing) -> shapes.State:
+async def state(by: Administrator) -> shapes.State:
     """Show how busy the broker is, and its processes."""
     return shapes.state(await by.verbs.state())
 
 
 @operation("/subscriptions", topic=_FEED, state="active", limit=10)
-async def subscriptions(by: Administrator, given: asked.Find) -> shapes.Subscriptions:
+async def subscriptions(
+    by: Administrator,
+    topic: asked.Topic = "",
+    host: asked.Host = "",
+    protocol: asked.Protocol = "",
+    state: asked.State = "",
+    after: asked.After = 0,
+    limit: asked.Limit = 50,
+) -> shapes.Subscriptions:
     """Find subscriptions by topic, host, protocol and state."""
-    wanted = SubscriptionFilter(given.topic, given.host, clean(given.protocol), given.state)
-    page = await by.verbs.find_subscriptions(wanted, given.after, given.limit)
+    wanted = SubscriptionFilter(topic, host, clean(protocol), state)
+    page = await by.verbs.find_subscriptions(wanted, after, limit)
     items = [shapes.subscription(one, by.now) for one in page.subscriptions]
     return shapes.Subscriptions(items=items, next=page.after)
 
 
 @operation("/subscriptions/{id}", id=1)
-async def subscription(by: Administrator, given: asked.ById) -> shapes.SubscriptionDetails:
+async def subscription(by: Administrator, id_: asked.Id) -> shapes.SubscriptionDetails:
     """Show a subscription with its last failures."""
-    return shapes.details(await by.verbs.subscription(given.id), by.now)
+    return shapes.details(await by.verbs.subscription(id_), by.now)
 
 
 @operation(
@@ -66,9 +74,11 @@ async def subscription(by: Administrator, given: asked.ById) -> shapes.Subscript
     id=1,
     reason="its server is back",
 )
-async def redeliver(by: Administrator, given: asked.ByIdWithReason) -> shapes.SubscriptionDetails:
+async def redeliver(
+    by: Administrator, id_: asked.Id, reason: asked.Why = ""
+) -> shapes.SubscriptionDetails:
     """Notify a subscriber now."""
-    return shapes.details(await by.verbs.redeliver(by.name, given.id, given.reason), by.now)
+    return shapes.details(await by.verbs.redeliver(by.name, id_, reason), by.now)
 
 
 @operation(
@@ -80,10 +90,12 @@ async def redeliver(by: Administrator, given: asked.ByIdWithReason) -> shapes.Su
     ),
     id=1,
 )
-async def mark(by: Administrator, given: asked.ByIdWithReason) -> shapes.SubscriptionDetails:
+async def mark(
+    by: Administrator, id_: asked.Id, reason: asked.Why = ""
+) -> shapes.SubscriptionDetails:
     """Mark a subscription: the next sweep, at the top of the hour, removes it."""
-    await by.verbs.mark(by.name, given.id, given.reason)
-    return shapes.details(await by.verbs.subscription(given.id), by.now)
+    await by.verbs.mark(by.name, id_, reason)
+    return shapes.details(await by.verbs.subscription(id_), by.now)
 
 
 @operation(
@@ -93,10 +105,12 @@ async def mark(by: Administrator, given: asked.ByIdWithReason) -> shapes.Subscri
     ),
     id=1,
 )
-async def unmark(by: Administrator, given: asked.ByIdWithReason) -> shapes.SubscriptionDetails:
+async def unmark(
+    by: Administrator, id_: asked.Id, reason: asked.Why = ""
+) -> shapes.SubscriptionDetails:
     """Take the mark from a subscription, which then stays, and forget its failures."""
-    await by.verbs.unmark(by.name, given.id, given.reason)
-    return shapes.details(await by.verbs.subscription(given.id), by.now)
+    await by.verbs.unmark(by.name, id_, reason)
+    return shapes.details(await by.verbs.subscription(id_), by.now)
 
 
 @operation(
@@ -110,15 +124,15 @@ async def unmark(by: Administrator, given: asked.ByIdWithReason) -> shapes.Subsc
     id=2,
     reason="a test",
 )
-async def remove(by: Administrator, given: asked.ByIdWithReason) -> None:
+async def remove(by: Administrator, id_: asked.Id, reason: asked.Why = "") -> None:
     """Remove a subscription; the subscriber is not notified."""
-    await by.verbs.remove_subscription(by.name, given.id, given.reason)
+    await by.verbs.remove_subscription(by.name, id_, reason)
 
 
 @operation("/topic", url=_FEED)
-async def topic(by: Administrator, given: asked.ByUrl) -> shapes.Topic:
+async def topic(by: Administrator, url: asked.Url) -> shapes.Topic:
     """Show a topic: its fetches, its polls and what its feed says."""
-    return shapes.topic(await by.verbs.topic(given.url))
+    return shapes.topic(await by.verbs.topic(url))
 
 
 @operation(
@@ -126,9 +140,9 @@ async def topic(by: Administrator, given: asked.ByUrl) -> shapes.Topic:
     OperationForm("/admin/topic", "Fetch it now", "The topic has been fetched."),
     url=_FEED,
 )
-async def read(by: Administrator, given: asked.ByUrlWithReason) -> shapes.Reading:
+async def read(by: Administrator, url: asked.Url, reason: asked.Why = "") -> shapes.Reading:
     """Fetch a topic now; its subscribers are notified if it has changed."""
-    found = await by.verbs.read_topic(by.name, given.url, given.reason)
+    found = await by.verbs.read_topic(by.name, url, reason)
     status = None if found.status is None else shapes.status(found.status)
     return shape_of(shapes.Reading, found, status=status)
 
@@ -144,10 +158,10 @@ async def read(by: Administrator, given: asked.ByUrlWithReason) -> shapes.Readin
     url="http://feeds.example/old.xml",
     reason="its site is gone",
 )
-async def end(by: Administrator, given: asked.End) -> shapes.Topic:
+async def end(by: Administrator, url: asked.Url, reason: asked.PublicReason) -> shapes.Topic:
     """End a topic: its subscribers are notified, with the reason, and it is fetched no more."""
-    await by.verbs.end_topic(by.name, given.url, given.reason)
-    return shapes.topic(await by.verbs.topic(given.url))
+    await by.verbs.end_topic(by.name, url, reason)
+    return shapes.topic(await by.verbs.topic(url))
 
 
 @operation(
@@ -162,9 +176,9 @@ async def end(by: Administrator, given: asked.End) -> shapes.Topic:
     url="http://feeds.example/spam.xml",
     reason="it is spam",
 )
-async def take_down(by: Administrator, given: asked.End) -> None:
+async def take_down(by: Administrator, url: asked.Url, reason: asked.PublicReason) -> None:
     """Delete what somebody has published with an application of this broker."""
-    await by.verbs.take_down(by.name, given.url, given.reason)
+    await by.verbs.take_down(by.name, url, reason)
 
 
 @operation(
@@ -176,10 +190,10 @@ async def take_down(by: Administrator, given: asked.End) -> None:
     ),
     url="http://feeds.example/ended.xml",
 )
-async def revive(by: Administrator, given: asked.ByUrlWithReason) -> shapes.Topic:
+async def revive(by: Administrator, url: asked.Url, reason: asked.Why = "") -> shapes.Topic:
     """Revive an ended topic."""
-    await by.verbs.revive_topic(by.name, given.url, given.reason)
-    return shapes.topic(await by.verbs.topic(given.url))
+    await by.verbs.revive_topic(by.name, url, reason)
+    return shapes.topic(await by.verbs.topic(url))
 
 
 @operation(
@@ -193,17 +207,21 @@ async def revive(by: Administrator, given: asked.ByUrlWithReason) -> shapes.Topi
     url="http://feeds.example/moving.xml",
     to="http://feeds.example/moved.xml",
 )
-async def move(by: Administrator, given: asked.Move) -> shapes.Topic:
+async def move(
+    by: Administrator, url: asked.Url, to: asked.NewUrl, reason: asked.Why = ""
+) -> shapes.Topic:
     """Move a topic with its subscriptions to another URL."""
-    await by.verbs.move_topic(by.name, given.url, given.to, given.reason)
-    return shapes.topic(await by.verbs.topic(given.to))
+    await by.verbs.move_topic(by.name, url, to, reason)
+    return shapes.topic(await by.verbs.topic(to))
 
 
 @operation("/hosts", limit=10)
-async def hosts(by: Administrator, given: asked.PageByName) -> shapes.Breakers:
+async def hosts(
+    by: Administrator, after: asked.AfterText = "", limit: asked.Limit = 50
+) -> shapes.Breakers:
     """List the hosts whose circuit breakers are open."""
-    found = await by.verbs.hosts(clean(given.after), given.limit)
-    following = found[-1].host if len(found) == given.limit else None
+    found = await by.verbs.hosts(clean(after), limit)
+    following = found[-1].host if len(found) == limit else None
     return shapes.Breakers(items=[shape_of(shapes.Breaker, one) for one in found], next=following)
 
 
@@ -214,17 +232,22 @@ async def hosts(by: Administrator, given: asked.PageByName) -> shapes.Breakers:
     ),
     host="reader.example",
 )
-async def close_breaker(by: Administrator, given: asked.CloseBreaker) -> None:
+async def close_breaker(by: Administrator, host: asked.HostName, reason: asked.Why = "") -> None:
     """Call a host again at once, although it did not answer before."""
-    await by.verbs.close_breaker(by.name, given.host, given.reason)
+    await by.verbs.close_breaker(by.name, host, reason)
 
 
 @operation("/blocks", kind="host")
-async def blocks(by: Administrator, given: asked.BlockPage) -> shapes.Blocks:
+async def blocks(
+    by: Administrator,
+    kind: asked.OnlyKind = "",
+    after: asked.AfterText = "",
+    limit: asked.Limit = 50,
+) -> shapes.Blocks:
     """List the blocks."""
-    kind, _space, name = clean(given.after).partition(" ")
-    found = await by.verbs.blocks(given.kind, (kind, name), given.limit)
-    last = found[-1] if len(found) == given.limit else None
+    kind_after, _, name = clean(after).partition(" ")
+    found = await by.verbs.blocks(kind, (kind_after, name), limit)
+    last = found[-1] if len(found) == limit else None
     following = None if last is None else f"{last.kind} {last.object}"
     return shapes.Blocks(items=[shape_of(shapes.Block, one) for one in found], next=following)
 
@@ -236,11 +259,11 @@ async def blocks(by: Administrator, given: asked.BlockPage) -> shapes.Blocks:
     object="spam.example",
     reason="it sends spam",
 )
-async def block(by: Administrator, given: asked.NewBlock) -> shapes.Block:
+async def block(
+    by: Administrator, kind: asked.Kind, object_: asked.Object, reason: asked.PublicReason
+) -> shapes.Block:
     """Block a host, a topic or a source, or replace the reason of a block."""
-    return shape_of(
-        shapes.Block, await by.verbs.block(by.name, given.kind, given.object, given.reason)
-    )
+    return shape_of(shapes.Block, await by.verbs.block(by.name, kind, object_, reason))
 
 
 @operation(
@@ -249,16 +272,20 @@ async def block(by: Administrator, given: asked.NewBlock) -> shapes.Block:
     kind="source",
     object="192.0.2.0/24",
 )
-async def unblock(by: Administrator, given: asked.LiftBlock) -> None:
+async def unblock(
+    by: Administrator, kind: asked.Kind, object_: asked.Object, reason: asked.Why = ""
+) -> None:
     """Lift a block."""
-    await by.verbs.unblock(by.name, given.kind, given.object, given.reason)
+    await by.verbs.unblock(by.name, kind, object_, reason)
 
 
 @operation("/announcements")
-async def announcements(by: Administrator, given: asked.Page) -> shapes.Announcements:
+async def announcements(
+    by: Administrator, after: asked.After = 0, limit: asked.Limit = 50
+) -> shapes.Announcements:
     """List the announcements."""
-    found = await by.verbs.announcements(given.after, given.limit)
-    following = found[-1].id if len(found) == given.limit else None
+    found = await by.verbs.announcements(after, limit)
+    following = found[-1].id if len(found) == limit else None
     return shapes.Announcements(
         items=[shape_of(shapes.Announcement, one) for one in found], next=following
     )
@@ -270,10 +297,12 @@ async def announcements(by: Administrator, given: asked.Page) -> shapes.Announce
     text="The broker moves on Sunday.",
     until="2099-11-22T10:30:00Z",
 )
-async def announce(by: Administrator, given: asked.Announce) -> shapes.Announcement:
+async def announce(
+    by: Administrator, text: asked.Text, since: asked.Since = None, until: asked.Until = None
+) -> shapes.Announcement:
     """Show a text on all pages."""
-    times = (seconds_of(given.since), seconds_of(given.until))
-    return shape_of(shapes.Announcement, await by.verbs.announce(by.name, given.text, *times))
+    times = (seconds_of(since), seconds_of(until))
+    return shape_of(shapes.Announcement, await by.verbs.announce(by.name, text, *times))
 
 
 @operation(
@@ -281,16 +310,18 @@ async def announce(by: Administrator, given: asked.Announce) -> shapes.Announcem
     OperationForm("/admin/announcements", "Withdraw", "The announcement is withdrawn."),
     id=1,
 )
-async def withdraw(by: Administrator, given: asked.ByIdWithReason) -> None:
+async def withdraw(by: Administrator, id_: asked.Id, reason: asked.Why = "") -> None:
     """Remove an announcement."""
-    await by.verbs.withdraw(by.name, given.id, given.reason)
+    await by.verbs.withdraw(by.name, id_, reason)
 
 
 @operation("/changes", limit=10)
-async def changes(by: Administrator, given: asked.Page) -> shapes.Changes:
+async def changes(
+    by: Administrator, after: asked.After = 0, limit: asked.Limit = 50
+) -> shapes.Changes:
     """List what administrators did, the newest first."""
-    found = await by.verbs.changes(given.after or None, given.limit)
-    following = found[-1].id if len(found) == given.limit else None
+    found = await by.verbs.changes(after or None, limit)
+    following = found[-1].id if len(found) == limit else None
     return shapes.Changes(items=[shape_of(shapes.Change, one) for one in found], next=following)
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from attrs import frozen
-from msgspec import structs
+from msgspec import Struct, structs
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
 
@@ -32,7 +32,7 @@ from rsscloud_broker.interfaces import (
     IStatistics,
     Route,
 )
-from rsscloud_broker.web.admin.api_operation import Administrator, Asked, Operation
+from rsscloud_broker.web.admin.api_operation import Administrator, Operation
 from rsscloud_broker.web.admin.elements import path
 from rsscloud_broker.web.admin.forms import form, objects, read_form
 from rsscloud_broker.web.admin.operations import OPERATIONS
@@ -249,7 +249,7 @@ class AdminPage:
             {"error": error, "success": success, **content.slots},
         )
 
-    async def _ask_again(self, caller: Caller, operation: Operation, asked: Asked) -> Answer:
+    async def _ask_again(self, caller: Caller, operation: Operation, asked: Struct) -> Answer:
         """The page that asks whether to run an operation that nobody can undo."""
         fields = {name: str(value) for name, value in structs.asdict(asked).items()}
         assert operation.form is not None
