@@ -1,8 +1,8 @@
 """Says the entries of the event log in sentences, for the page and for its event stream.
 
 A line names its topic once, and links to the page of the topic.  So its sentence comes in three
-parts: what stands before the topic, the topic, and what stands after it.  The functions that
-``_SENTENCES`` names return the first and the last part.
+parts: what stands before the topic, the topic, and what stands after it.  ``_SENTENCES`` has the
+sentences; a function of that table returns the first and the last part.
 """
 
 from __future__ import annotations
@@ -91,16 +91,35 @@ def line_of(entry: LogEntry) -> Line:
     """
     # Subscribers and servers write the reasons: theirs must not turn the rest of the sentence.
     entry = evolve(entry, reason=_DIRECTIONS.sub("\N{REPLACEMENT CHARACTER}", entry.reason))
-    say = _SENTENCES.get((entry.kind, entry.outcome), _unknown_entry)
-    before, after = say(entry)
+    # What has no sentence of its own is of a later version.
+    say = _SENTENCES.get((entry.kind, entry.outcome), "{kind} {outcome} {topic}{reason}")
+    before, after = _filled(say, entry) if isinstance(say, str) else say(entry)
     topic = entry.topic
     if not (topic and after):  # there is no topic, or the sentence has no place for it
         before, topic, after = f"{before.strip()}{after}", "", ""
     return Line(entry.id, iso_time(entry.at), entry.kind, entry.outcome, before, topic, after)
 
 
-#: Takes an entry, and returns what stands before and after its topic.
-_Sentence = Callable[[LogEntry], tuple[str, str]]
+#: A sentence with names in braces; or what takes an entry, and returns the two parts.
+_Sentence = str | Callable[[LogEntry], tuple[str, str]]
+
+
+def _filled(sentence: str, entry: LogEntry) -> tuple[str, str]:
+    """What stands before and after the topic in a sentence of the table."""
+    words = {
+        "kind": entry.kind,
+        "outcome": entry.outcome,
+        "subscriber": _subscriber(entry),
+        "reason": _reason(entry),
+        "source": _source(entry),
+        "fetch": _fetch_details(entry),
+        "host": _host_name(entry),
+        "server": entry.host or "another server",
+        "pings": f"{count_of(entry, 'pings'):,}",
+        "moved_to": entry.reason,
+    }
+    before, _, after = sentence.partition("{topic}")
+    return before.format_map(words), after.format_map(words)
 
 
 def _subscriber(entry: LogEntry) -> str:
@@ -120,11 +139,13 @@ def _source(entry: LogEntry) -> str:
 
 
 def _fetch_details(entry: LogEntry) -> str:
-    """What a fetch brought and how long it took, in parentheses; empty if neither is known."""
-    details = [entry.reason] if entry.reason and entry.outcome != "failed" else []
+    """What a fetch brought, or why it failed, and how long it took; empty if nothing is known."""
+    failed = entry.outcome == "failed"
+    details = [entry.reason] if entry.reason and not failed else []
     if milliseconds := entry.numbers.get("milliseconds"):  # 0 for what was published here
         details.append(f"after {milliseconds:,.0f} ms")
-    return f" ({', '.join(details)})" if details else ""
+    said = _reason(entry).rstrip(".") if failed else ""
+    return f"{said} ({', '.join(details)})" if details else said
 
 
 def count_of(entry: LogEntry, name: str) -> int:
@@ -229,68 +250,36 @@ def _administration_done(entry: LogEntry) -> tuple[str, str]:
     return (f"{who} {before}", after) if topic else (f"{who} {did}", "")
 
 
-def _unknown_entry(entry: LogEntry) -> tuple[str, str]:
-    """A sentence for what has none of its own, such as kinds of a later version."""
-    return f"{entry.kind} {entry.outcome} ", _reason(entry)
-
-
 _SENTENCES: Final[Mapping[tuple[str, str], _Sentence]] = {
     ("ping", "accepted"): _ping_accepted,
-    ("ping", "repeated"): lambda entry: (
-        "A ping for ",
-        f" was accepted, and not recorded again: the same one came a moment ago.{_source(entry)}",
-    ),
+    (
+        "ping",
+        "repeated",
+    ): "A ping for {topic} was accepted, and not recorded again: the same one came "
+    "a moment ago.{source}",
     ("ping", "refused"): _ping_refused,
-    ("fetch", "changed"): lambda entry: (
-        "The broker fetched ",
-        f": it has changed{_fetch_details(entry)}.",
-    ),
-    ("fetch", "unchanged"): lambda entry: (
-        "The broker fetched ",
-        f": it has not changed{_fetch_details(entry)}.",
-    ),
-    ("fetch", "failed"): lambda entry: (
-        "The broker could not fetch ",
-        f"{_reason(entry).rstrip('.')}{_fetch_details(entry)}.",
-    ),
-    ("topic", "ended"): lambda entry: ("", f" has ended{_reason(entry)}"),
-    ("topic", "revived"): lambda entry: ("", " had ended, and is fetched again."),
-    ("topic", "moved"): lambda entry: ("", f" has moved to {entry.reason}, with its subscribers."),
+    ("fetch", "changed"): "The broker fetched {topic}: it has changed{fetch}.",
+    ("fetch", "unchanged"): "The broker fetched {topic}: it has not changed{fetch}.",
+    ("fetch", "failed"): "The broker could not fetch {topic}{fetch}.",
+    ("topic", "ended"): "{topic} has ended{reason}",
+    ("topic", "revived"): "{topic} had ended, and is fetched again.",
+    ("topic", "moved"): "{topic} has moved to {moved_to}, with its subscribers.",
     ("subscription", "requested"): _subscription_requested,
     ("subscription", "verified"): _subscription_granted,
     ("subscription", "renewed"): _subscription_granted,
-    ("subscription", "denied"): lambda entry: (
-        f"The request of {_subscriber(entry)} about ",
-        f" failed{_reason(entry)}{_source(entry)}",
-    ),
-    ("subscription", "unsubscribed"): lambda entry: (
-        f"{_subscriber(entry)} unsubscribed from ",
-        ".",
-    ),
+    ("subscription", "denied"): "The request of {subscriber} about {topic} failed{reason}{source}",
+    ("subscription", "unsubscribed"): "{subscriber} unsubscribed from {topic}.",
     ("subscription", "expired"): _subscription_removed,
     ("subscription", "dropped"): _subscription_removed,
-    ("fan-out", "begun"): lambda entry: (
-        "The broker begins to notify the subscribers of ",
-        ".",
-    ),
+    ("fan-out", "begun"): "The broker begins to notify the subscribers of {topic}.",
     ("fan-out", "ended"): _fan_out_ended,
-    ("notification", "delivered"): lambda entry: (f"{_subscriber(entry)} was notified of ", "."),
+    ("notification", "delivered"): "{subscriber} was notified of {topic}.",
     ("notification", "failed"): _notification_failed,
     ("notification", "given up"): _notification_failed,
     ("host", "unreachable"): _host_unreachable,
-    ("host", "reachable"): lambda entry: (f"{_host_name(entry)} answers again.", ""),
-    ("relay", "delivered"): lambda entry: (
-        "The broker passed a ping for ",
-        f" on to {entry.host or 'another server'}.",
-    ),
-    ("relay", "failed"): lambda entry: (
-        "The broker could not pass a ping for ",
-        f" on to {entry.host or 'another server'}{_reason(entry)}",
-    ),
-    ("relay", "skipped"): lambda entry: (
-        f"The broker did not pass {int(entry.numbers.get('pings', 0)):,} pings on to "
-        f"{entry.host or 'another server'}{_reason(entry)}",
-        "",
-    ),
+    ("host", "reachable"): "{host} answers again.",
+    ("relay", "delivered"): "The broker passed a ping for {topic} on to {server}.",
+    ("relay", "failed"): "The broker could not pass a ping for {topic} on to {server}{reason}",
+    ("relay", "skipped"): "The broker did not pass {pings} pings on to {server}{reason}",
     ("administration", "done"): _administration_done,
 }
