@@ -35,10 +35,7 @@ COMMANDS = {
         "accounts:account",
         "Manage the accounts of people and programs that look after a broker.",
     ),
-    "admin": (
-        "admin:admin",
-        "Look after a running broker, by its administration API.",
-    ),
+    "admin": ("admin:admin", "Look after a running broker, by its administration API."),
     "backup": (
         "maintenance:backup",
         "Save all that a broker has stored to FILE, which must not exist; it may run meanwhile.",
@@ -47,10 +44,7 @@ COMMANDS = {
         "check_config:check_config",
         "Check whether a broker would start, and show what would run.",
     ),
-    "doctor": (
-        "doctor:examine",
-        "Check a broker on this machine, or the feed at FEED_URL.",
-    ),
+    "doctor": ("doctor:examine", "Check a broker on this machine, or the feed at FEED_URL."),
     "export": ("maintenance:export", "Write topics, subscriptions and blocks to FILE, as JSON."),
     "feed-state": (
         "calling:show_feed_state",
@@ -71,10 +65,7 @@ COMMANDS = {
         "check_config:plugins",
         "List all installed plugins, and show which of them a configuration enables.",
     ),
-    "publish": (
-        "calling:publish",
-        "Tell a WebSub hub that the topic at each URL has changed.",
-    ),
+    "publish": ("calling:publish", "Tell a WebSub hub that the topic at each URL has changed."),
     "resourcesync": (
         "calling:resourcesync",
         "Tell a hub what has changed in a ResourceSync source.",

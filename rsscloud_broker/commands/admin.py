@@ -51,7 +51,6 @@ def admin() -> None:
 
 
 def _make_command(operation: Operation) -> click.Command:
-    """The command for an operation."""
     takes, required = fields_of(operation)
     parameters = [
         _make_parameter(name, schema, required=name in required) for name, schema in takes.items()
@@ -126,7 +125,7 @@ def _make_parameter(name: str, schema: Mapping[str, Any], *, required: bool) -> 
 
 def _example(operation: Operation, parameters: Iterable[click.Parameter]) -> str:
     """How the operation's example is written as a command."""
-    words = ["rsscloud-broker", "admin", operation.name]
+    words = ["admin", operation.name]
     for parameter in parameters:
         if parameter.name in operation.example:
             value = str(operation.example[parameter.name])
@@ -153,7 +152,6 @@ def _read_token(file: str | None) -> str:
 
 
 def _warn_if_readable(broker: str) -> None:
-    """Warn if others can read the token on its way."""
     try:
         parts = urlsplit(broker)
     except ValueError:  # nothing is sent there; the call says what is wrong with it

@@ -131,7 +131,10 @@ def listen(
         callback = RegisteredCallback(protocol, bound, procedure=procedure, domain=domain)
         try:
             for feed_url in feed_urls:
-                found = _cloud_at(broker) if broker else await find_cloud(web, feed_url)
+                if broker:
+                    found = cloud.from_url(f"{broker.rstrip('/')}/rsscloud/pleaseNotify")
+                else:
+                    found = await find_cloud(web, feed_url)
                 answer = await subscriber.subscribe(found, feed_url, callback)
                 tell(f"{feed_url}: {answer}")
             await nobody_reads
@@ -207,11 +210,6 @@ def own_address(hub: str) -> str:
     except (OSError, ValueError) as error:
         raise ClientError(f"{hub}: {error}") from error
     return f"[{host}]" if ":" in host else host
-
-
-def _cloud_at(broker: str) -> cloud.Cloud:
-    """The cloud of a broker with the paths of rsscloud-broker."""
-    return cloud.from_url(f"{broker.rstrip('/')}/rsscloud/pleaseNotify")
 
 
 def _make_printer(nobody_reads: Deferred[None]) -> Callable[[str], None]:

@@ -108,7 +108,6 @@ def _without_systemd(settings: config.Config) -> config.Config:
 
 
 def _metrics_in_words(settings: config.Metrics) -> str:
-    """Where the metrics are, in words."""
     if not settings.enabled:
         return "(none)"
     where = ", ".join(settings.listen) or "as above"

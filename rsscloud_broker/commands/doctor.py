@@ -66,7 +66,13 @@ def examine(
         raise click.UsageError("--broker needs FEED_URL")
     if feed_url:
         own = _named_broker(config_file, public_url, broker, **others)
-        run(lambda reactor: _examine_feed(reactor, feed_url, own, as_json))
+
+        async def examine_feed(reactor: Any) -> None:
+            clock = SystemClock(reactor)
+            ask = make_ask(outbound(reactor), clock)
+            _finish(results.of_feed(await feed_doctor.examine(ask, clock, feed_url, own)), as_json)
+
+        run(examine_feed)
         return
     try:
         makers = plugin_discovery.discover()
@@ -97,14 +103,6 @@ def examine(
         _finish([first, *await checks.examine(patient)], as_json)
 
     run(work)
-
-
-async def _examine_feed(reactor: Any, url: str, own: OwnBroker | None, as_json: bool) -> None:
-    """Examine a feed, which should name the broker ``own``, and show what was found."""
-    clock = SystemClock(reactor)
-    ask = make_ask(outbound(reactor), clock)
-    report = await feed_doctor.examine(ask, clock, url, own)
-    _finish(results.of_feed(report), as_json)
 
 
 def _named_broker(

@@ -109,11 +109,14 @@ def follow(
         handler: IEntryHandler = (
             JsonLines(nobody_reads) if command is None else Exec(reactor, command)
         )
+        position: IMarker = MemoryMarker()
+        if marker is not None:
+            position = FileMarker(FilePath(marker), url, deferToThread)
         follower = Follower(
             client,
             url,
             handler,
-            _make_marker(marker, url),
+            position,
             clock,
             parse=parse_directly,
             begin=Begin(begin) if begin else None,
@@ -130,13 +133,6 @@ def follow(
             raise ClientError(str(error)) from error
 
     run(work)
-
-
-def _make_marker(file: str | None, url: str) -> IMarker:
-    """Make what remembers the position: in a file, or only in memory if no file is named."""
-    if file is None:
-        return MemoryMarker()
-    return FileMarker(FilePath(os.path.abspath(file)), url, deferToThread)
 
 
 async def _subscribe_at_hub(

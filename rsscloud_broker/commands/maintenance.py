@@ -149,7 +149,6 @@ def import_(place: Place, source: str | None, file: IO[bytes] | None) -> None:
 
 
 def _copy_database(source: str, settings: Config) -> None:
-    """Copy a database into that of a configuration."""
     try:
         check_database("--from", source)
     except ValueError as error:

@@ -200,7 +200,6 @@ def client_has(request: Request, etag: str) -> bool:
 
 
 def _send_body(request: Request, status: int, body: bytes) -> None:
-    """Send the body with its length, and end the request."""
     if status not in NO_BODY_CODES:  # such an answer must not have a Content-Length
         request.setHeader("content-length", str(len(body)))
     request.write(body)

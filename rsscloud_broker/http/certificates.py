@@ -145,7 +145,6 @@ def _check_files(options: Mapping[str, str]) -> None:
 
 
 def _read_file(file: str) -> bytes:
-    """The bytes of a file; ConfigError if it cannot be read."""
     try:
         return Path(file).read_bytes()
     except OSError as error:

@@ -14,8 +14,7 @@ from typing import Any, Final
 from typing import Protocol as TypingProtocol
 from urllib.parse import urlsplit
 
-from attrs import Factory as Default
-from attrs import define, field
+from attrs import define
 from twisted.application.service import Service
 from twisted.internet.interfaces import (
     IAddress,
@@ -55,7 +54,6 @@ _REASONS = {
 #: Seconds after which what there was no memory for should be sent again.
 PAUSE: Final = 3
 
-
 #: What the words of ``local_programs`` mean; None: it depends on ``public_url``.
 _LOCAL_PROGRAMS: Final = {"always": True, "never": False, "auto": None}
 
@@ -70,7 +68,6 @@ class _Transport(TypingProtocol):
     def getHost(self) -> IAddress: ...
 
 
-@define(eq=False)
 class HTTPLimits:
     """The limits of the HTTP server, shared by all its connections.  A reload changes them.
 
@@ -82,18 +79,15 @@ class HTTPLimits:
     :ivar closing: whether connections are closed after the next answer, since the broker stops.
     """
 
-    http: Http
-    clock: IReactorTime
-    public_url: str = ""
-    trusted: tuple[Network, ...] = field(
-        init=False, default=Default(lambda self: self.http.proxy_networks, takes_self=True)
-    )
-    bodies: BodyBudget = field(
-        init=False, default=Default(lambda self: BodyBudget(self.http.body_limit), takes_self=True)
-    )
-    largest_body: int = field(init=False, default=0)
-    proxies: UnnamedProxies = field(init=False, factory=UnnamedProxies)
-    closing: bool = field(init=False, default=False)
+    def __init__(self, http: Http, clock: IReactorTime, public_url: str = "") -> None:
+        self.http = http
+        self.clock = clock
+        self.public_url = public_url
+        self.trusted = http.proxy_networks
+        self.bodies = BodyBudget(http.body_limit)
+        self.largest_body = 0
+        self.proxies = UnnamedProxies()
+        self.closing = False
 
     @property
     def trusts_loopback(self) -> bool | None:

@@ -101,18 +101,13 @@ class BoundedRequest(TracedRequest):
             timeout, self._refuse, 408, f"The whole request must arrive within {timeout:g} seconds."
         )
 
-    def _find_body_limit(self) -> int:
-        """How many bytes the body may have."""
-        larger = 0
-        if self.routes is not None and self.channel is not None:
-            larger = self.routes.body_limit(_path(self.channel.target), media_type(self))
-        return max(larger, self.limits.http.body_limit)
-
     def gotLength(self, length: int | None) -> None:
         """Find the limit of the body, and refuse a longer one, when all headers are there."""
         self._body = BytesIO()  # not a temporary file, as Twisted would use: the limit is low
         self.content = self._body
-        self._limit = self._find_body_limit()
+        if self.routes is not None and self.channel is not None:
+            larger = self.routes.body_limit(_path(self.channel.target), media_type(self))
+            self._limit = max(larger, self.limits.http.body_limit)
         if length is not None and length > self._limit:
             self.requestHeaders.removeHeader(b"expect")  # or Twisted asks for the body
             self.refuse_body()

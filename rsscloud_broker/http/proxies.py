@@ -86,7 +86,9 @@ class UnnamedProxies:
         :param peer: the peer, for which `is_near` is true.
         """
         host = str(getattr(peer, "host", ""))
-        network = _network_of(host)
+        address = address_of(host)  # of IPv4 the network /24 counts, and of IPv6 the network /64
+        is_ipv4 = isinstance(address, IPv4Address)
+        network = str(address).rpartition(".")[0] if is_ipv4 else bucket_of(host)
         # At most ten networks are warned of, since strangers could fill the log.
         if network in self._warned or len(self._warned) >= 10:
             return
@@ -97,9 +99,3 @@ class UnnamedProxies:
             'trusted_proxies = ["{peer}"] in [http].',
             peer=host,
         )
-
-
-def _network_of(host: str) -> str:
-    """The /24 network of an IPv4 address, or the /64 network of an IPv6 address."""
-    address = address_of(host)
-    return str(address).rpartition(".")[0] if isinstance(address, IPv4Address) else bucket_of(host)

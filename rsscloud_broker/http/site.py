@@ -209,7 +209,6 @@ class Root(Resource):
         return path if path in self._methods_at else self._known_as.get(_folded(path), path)
 
     def _headers_of(self, path: str) -> tuple[tuple[bytes, bytes], ...]:
-        """The headers of every answer at a path."""
         more = FOR_EVERYBODY if self._is_for_everybody(path) else {}
         return tuple((SECURITY_HEADERS | more).items())
 

@@ -169,7 +169,6 @@ class AccountPage:
         return await self._page(caller, made=token.name, secret=secret)
 
     async def _remove_token(self, request: Request, caller: Caller) -> Answer:
-        """Remove an API token of the account, and lead back to the page."""
         token = number_parameter(request, "id")
         if token:
             await self._accounts.remove_token(caller, token)
@@ -249,7 +248,6 @@ def _taken_down_item(change: Change) -> Iterator[Flattenable]:
 
 
 def _session_item(session: Session, caller: Caller) -> Tag:
-    """An item of the list of sessions."""
     is_this = caller.session is not None and session.id == caller.session.id
     button = "Sign out" if is_this else "End this session"
     return tags.li(
@@ -280,7 +278,6 @@ def browser_name(text: str) -> str:
 
 
 def _token_item(token: Token, caller: Caller) -> Tag:
-    """An item of the list of API tokens."""
     never: Flattenable = "never"
     return tags.li(
         tags.span(tags.bdi(token.name)),
@@ -299,7 +296,6 @@ def _token_item(token: Token, caller: Caller) -> Tag:
 
 
 def _scope_box(scope: str, help_: str, *, is_chosen: bool) -> Tag:
-    """A box to tick for a scope."""
     ticked = {"checked": "checked"} if is_chosen else {}
     box = tags.input(type="checkbox", name="scope", value=scope, **ticked)
     return tags.label(box, tags.span(tags.code(scope), f": {help_}"), class_="tick")

@@ -97,6 +97,8 @@ class DoctorDoor(RoutesOnly):
     ) -> Answer:
         """The page: the form, why nothing was examined, or the findings."""
         groups = {kind: report.of(kind) if report else () for kind in ("wrong", "missing", "good")}
+        wrong, missing, good = map(len, groups.values())
+        summary = f"{wrong} to correct, {missing} to consider, {good} in order."
         page = await self._parts.pages.render(
             "Doctor for feeds",
             "doctor.html",
@@ -105,7 +107,7 @@ class DoctorDoor(RoutesOnly):
             message=clean(message),
             url=url,
             examined=clean(report.url) if report else "",
-            summary=_summary(report) if report else "",
+            summary=summary if report else "",
             **{kind: _list_of(found) if found else "" for kind, found in groups.items()},
         )
         return Answer(page, status=status, headers=NO_STORE | dict(headers or {}))
@@ -131,12 +133,6 @@ def _arrival(request: Request) -> Mapping[str, str]:
         "client": client_address(request),
         **{fact: header(request, name) for fact, name in _OF_PROXIES.items()},
     }
-
-
-def _summary(report: FeedReport) -> str:
-    """How many findings of each kind there are."""
-    wrong, missing, good = (len(report.of(kind)) for kind in ("wrong", "missing", "good"))
-    return f"{wrong} to correct, {missing} to consider, {good} in order."
 
 
 def _list_of(findings: Sequence[Finding]) -> Tag:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlencode
 
-from attrs import define, frozen
+from attrs import frozen
 from twisted.web.resource import IResource
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
@@ -30,7 +30,6 @@ from rsscloud_broker.http.answering import Answer, Answers, plain, viewer_of
 from rsscloud_broker.interfaces import (
     Caller,
     FrontDoorParts,
-    IEventLog,
     IFrontDoor,
     Route,
     RoutesOnly,
@@ -65,11 +64,9 @@ class EventLogDoor(RoutesOnly):
         event_log = parts.event_log
         if event_log is None:
             return
-
-        def disclosed(entry: LogEntry) -> LogEntry:
-            return parts.disclosure.entry(entry)
-
-        source = LogSource(event_log, disclosed, lambda entry: line_of(entry).as_json())
+        source = LogSource(
+            event_log, parts.disclosure.entry, lambda entry: line_of(entry).as_json()
+        )
         broadcast = Broadcast(
             source,
             parts.clock,
@@ -77,81 +74,22 @@ class EventLogDoor(RoutesOnly):
             "the event log",
             "As many people watch the log as may. Please reload it later.",
         )
-        page = _LogPages(event_log, broadcast, parts)
+        self._event_log, self._broadcast, self._parts = event_log, broadcast, parts
         self._resources = {
-            "/log": Answers(page.show),
-            "/log/events": Answers(page.follow),
+            "/log": Answers(self._show),
+            "/log/events": Answers(self._follow),
             "/viewLog": Redirect(b"/log"),
         }
 
     def routes(self) -> Sequence[Route]:
         return [Route(path, "GET", resource) for path, resource in self._resources.items()]
 
-
-@frozen
-class LogQuery:
-    """What a request for the log asks for.
-
-    :ivar number: the parameter ``before`` or ``after``; None if there is none.
-    :ivar fault: what is wrong with the parameters, in sentences; empty if nothing is.
-    """
-
-    wanted: LogFilter
-    number: int | None
-    fault: str
-
-    @classmethod
-    def of(cls, request: Request, number: str) -> LogQuery:
-        """Read the parameters of a request.  What cannot be used is left out.
-
-        :param number: the name of the parameter with an id.
-        """
-        values = {
-            name: clean(decode(found[0]))
-            for name in (*_FILTER, number)
-            if (found := (request.args or {}).get(name.encode("ascii")))
-        }
-        faults = []
-        key = values.pop(number, "")
-        if key and parse_number(key) is None:
-            faults.append(
-                f"The parameter {number} is the number of an entry, of 18 digits at most."
-            )
-        for name, words in (("kind", tuple(KINDS)), ("outcome", OUTCOMES)):
-            if values.get(name, "") not in ("", *words):
-                faults.append(f"The {name} is one of {', '.join(words)}.")
-                del values[name]
-        wanted = LogFilter(
-            topic=normal_form(values.get("topic", "")),
-            # An IPv6 address may be in brackets, as in a URL.
-            host=canonical_host(values.get("host", "").strip("[]")[:255]),
-            kind=values.get("kind", ""),
-            outcome=values.get("outcome", ""),
-        )
-        return cls(wanted, parse_number(key), " ".join(faults))
-
-
-def query_of(wanted: LogFilter, **more: object) -> str:
-    """The query of a URL with this filter; empty or with ``?`` before it."""
-    fields: dict[str, object] = {name: getattr(wanted, name) for name in _FILTER} | more
-    fields = {name: value for name, value in fields.items() if value != ""}
-    return f"?{urlencode(fields)}" if fields else ""
-
-
-@define(eq=False)
-class _LogPages:
-    """The page ``/log``, and its event stream."""
-
-    _event_log: IEventLog
-    _broadcast: Broadcast[int, LogFilter]
-    _parts: FrontDoorParts
-
-    async def show(self, request: Request) -> Answer:
+    async def _show(self, request: Request) -> Answer:
         viewer = await viewer_of(self._parts.callers, request)
         page = await self._page(LogQuery.of(request, "before"), viewer)
         return Answer(page, headers={"cache-control": "no-store"})
 
-    async def follow(self, request: Request) -> Answer | None:
+    async def _follow(self, request: Request) -> Answer | None:
         asked = LogQuery.of(request, "after")
         if asked.fault:
             return plain(400, asked.fault)
@@ -214,6 +152,56 @@ class _LogPages:
         items = [line_of(entry).as_item() for entry in entries]
         nothing = "" if items else tags.p("There is nothing here yet.", id="nothing")
         return [nothing, tags.ol(items, id="entries", class_="log", **more)]
+
+
+@frozen
+class LogQuery:
+    """What a request for the log asks for.
+
+    :ivar number: the parameter ``before`` or ``after``; None if there is none.
+    :ivar fault: what is wrong with the parameters, in sentences; empty if nothing is.
+    """
+
+    wanted: LogFilter
+    number: int | None
+    fault: str
+
+    @classmethod
+    def of(cls, request: Request, number: str) -> LogQuery:
+        """Read the parameters of a request.  What cannot be used is left out.
+
+        :param number: the name of the parameter with an id.
+        """
+        values = {
+            name: clean(decode(found[0]))
+            for name in (*_FILTER, number)
+            if (found := (request.args or {}).get(name.encode("ascii")))
+        }
+        faults = []
+        key = values.pop(number, "")
+        if key and parse_number(key) is None:
+            faults.append(
+                f"The parameter {number} is the number of an entry, of 18 digits at most."
+            )
+        for name, words in (("kind", tuple(KINDS)), ("outcome", OUTCOMES)):
+            if values.get(name, "") not in ("", *words):
+                faults.append(f"The {name} is one of {', '.join(words)}.")
+                del values[name]
+        wanted = LogFilter(
+            topic=normal_form(values.get("topic", "")),
+            # An IPv6 address may be in brackets, as in a URL.
+            host=canonical_host(values.get("host", "").strip("[]")[:255]),
+            kind=values.get("kind", ""),
+            outcome=values.get("outcome", ""),
+        )
+        return cls(wanted, parse_number(key), " ".join(faults))
+
+
+def query_of(wanted: LogFilter, **more: object) -> str:
+    """The query of a URL with this filter; empty or with ``?`` before it."""
+    fields: dict[str, object] = {name: getattr(wanted, name) for name in _FILTER} | more
+    fields = {name: value for name, value in fields.items() if value != ""}
+    return f"?{urlencode(fields)}" if fields else ""
 
 
 def select(name: str, words: Sequence[str], chosen: str, everything: str) -> Tag:

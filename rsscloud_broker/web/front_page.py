@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -21,9 +22,8 @@ from rsscloud_broker.wire import cloud
 from rsscloud_broker.wire.rsscloud import REST_PATHS
 from rsscloud_broker.wire.units import DAY, HOUR
 
-#: The names of the statistics of delivered notifications, with their protocol in between.
-_DELIVERIES: Final = "deliveries."
-_DELIVERED: Final = ".delivered"
+#: The names of the statistics of delivered notifications, by protocol.
+_DELIVERED: Final = re.compile(r"deliveries\..*\.delivered")
 
 
 @frozen
@@ -65,11 +65,9 @@ class FrontPageDoor(RoutesOnly):
 
     async def _docs(self, request: Request) -> Answer:
         """Answer ``/docs``: how to use this broker."""
-        title = "How to use this broker"
         viewer = await viewer_of(self._parts.callers, request)
-        page = await self._parts.pages.render(
-            title, "docs.html", viewer, here="/docs", **self._slots
-        )
+        about = ("How to use this broker", "docs.html", viewer)
+        page = await self._parts.pages.render(*about, here="/docs", **self._slots)
         return Answer(page, headers=private(viewer))
 
     async def _front_page(self, request: Request) -> Answer:
@@ -97,11 +95,7 @@ class FrontPageDoor(RoutesOnly):
         except Unavailable:
             return ""
         totals = {name: sum(steps.values()) for name, steps in found.items()}
-        notified = (
-            total
-            for name, total in totals.items()
-            if name.startswith(_DELIVERIES) and name.endswith(_DELIVERED)
-        )
+        notified = (total for name, total in totals.items() if re.fullmatch(_DELIVERED, name))
         numbers = {
             "ping": totals.get("pings", 0),
             "change": totals.get("fetches.changed", 0),
@@ -121,14 +115,10 @@ class FrontPageDoor(RoutesOnly):
 
 def _list_of(pings: Sequence[Ping], now: float) -> Flattenable:
     """The list of recent pings."""
-    if not pings:
-        return tags.p("There was no ping yet.")
-    return tags.ul(*(_item(ping, now) for ping in pings), class_="pings")
-
-
-def _item(ping: Ping, now: float) -> Flattenable:
-    """A ping as an item of the list."""
-    parts = [linked(ping.url, strangers_text(ping.name)), moment(ping.received_at, now)]
-    if ping.name != ping.url:
-        parts.append(tags.span(strangers_text(ping.url), class_="where"))
-    return tags.li(*parts)
+    items = []
+    for ping in pings:
+        parts = [linked(ping.url, strangers_text(ping.name)), moment(ping.received_at, now)]
+        if ping.name != ping.url:
+            parts.append(tags.span(strangers_text(ping.url), class_="where"))
+        items.append(tags.li(*parts))
+    return tags.ul(*items, class_="pings") if items else tags.p("There was no ping yet.")

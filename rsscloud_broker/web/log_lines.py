@@ -123,7 +123,6 @@ def _filled(sentence: str, entry: LogEntry) -> tuple[str, str]:
 
 
 def _subscriber(entry: LogEntry) -> str:
-    """The subscriber of an entry."""
     return entry.callback or entry.host or HIDDEN
 
 

@@ -89,13 +89,18 @@ class LookUp:
             )
         elif not topics and not hosts:
             hint = "The broker knows no host of that name, and no topic whose address begins so."
+        host_items = [
+            tags.li(tags.a(strangers_text(host, _SHOWN), href=f"/host?name={quote(host, safe='')}"))
+            for host in hosts
+            if host
+        ]
         return await self._page(
             viewer,
             "Look up",
             hint,
             _section("Topics", [self._topic_item(each) for each in topics]),
             tags.p(f"These are the first {FOUND}.", class_="quiet") if len(topics) == FOUND else "",
-            _section("Hosts", [_host_item(host) for host in hosts if host]),
+            _section("Hosts", host_items),
             link,
             wanted=wanted,
         )
@@ -203,10 +208,6 @@ def beginning_of(wanted: str) -> str:
 
 def _topic_page(url: str) -> str:
     return f"/topic?url={quote(url, safe='')}"
-
-
-def _host_item(host: str) -> Tag:
-    return tags.li(tags.a(strangers_text(host, _SHOWN), href=f"/host?name={quote(host, safe='')}"))
 
 
 def _section(heading: str, items: Sequence[Tag]) -> Flattenable:

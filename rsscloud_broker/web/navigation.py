@@ -57,7 +57,11 @@ def navigation(paths: Set[str], here: str = "") -> list[Tag]:
     """
     items = []
     for heading, places in HEADINGS:
-        links = [_item(path, text, is_here=path == here) for path, text in places if path in paths]
+        links = [
+            tags.li(link(text, path, is_here=path == here))
+            for path, text in places
+            if path in paths
+        ]
         if len(places) == 1:
             items += links
         elif links:
@@ -73,6 +77,6 @@ def menu(heading: str, items: list[Tag], *, is_here: bool = False) -> Tag:
     return tags.details(tags.summary(heading, **marked), tags.ul(*items), name="menu")
 
 
-def _item(path: str, text: str, *, is_here: bool) -> Tag:
-    link = tags.a(text, href=path)
-    return tags.li(link(**{"aria-current": "page"}) if is_here else link)
+def link(text: str, path: str, *, is_here: bool) -> Tag:
+    """A link, which says for screen readers whether it leads to the page that it is on."""
+    return tags.a(text, href=path, **({"aria-current": "page"} if is_here else {}))

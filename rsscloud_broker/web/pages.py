@@ -157,11 +157,6 @@ class PageRenderer:
     ) -> bytes:
         return self._render_now(title, template, viewer, **slots)
 
-    def _current_announcements(self) -> list[Tag]:
-        """The announcements that are shown now, a paragraph for each."""
-        current = self._announcements.current() if self._announcements is not None else ()
-        return [tags.p(one.text, class_="notice") for one in current]
-
     def error(self, status: int, message: str) -> bytes:
         """Render the page that says what went wrong, with links to the front page and ``/docs``,
         if there are these.
@@ -185,6 +180,7 @@ class PageRenderer:
     ) -> bytes:
         """A page in its frame; a failure to render it is raised."""
         served = self._paths()
+        announced = self._announcements.current() if self._announcements is not None else ()
         paths = served - (FOR_STRANGERS if viewer else FOR_MEMBERS)
         frame = {
             "title": title,
@@ -195,6 +191,6 @@ class PageRenderer:
             "search": "shown" if "/search" in served else "",
             "alternates": slots.pop("alternates", ""),
             "content": _Page(template, dict(slots)),
-            "announcements": self._current_announcements(),
+            "announcements": [tags.p(one.text, class_="notice") for one in announced],
         }
         return b"<!DOCTYPE html>\n" + flattened(_Page("frame.html", frame))

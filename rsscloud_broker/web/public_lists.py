@@ -131,7 +131,6 @@ class PublicListsDoor(RoutesOnly):
         )
 
     def _pings_table(self, pings: Sequence[Ping]) -> Tag:
-        """A table of pings: when, the site, and links to what is known of it."""
         rows = (
             (dated(ping.received_at), _site_cell(ping), self._further_links(ping)) for ping in pings
         )
@@ -153,14 +152,12 @@ class PublicListsDoor(RoutesOnly):
     # topics
 
     async def _show_feeds(self, request: Request) -> Answer:
-        """Answer ``/feeds.opml`` with a part of the list of topics."""
         topics, more = await self._read_part("/feeds.opml", request)
         title = f"Feeds that {urlsplit(self._parts.public_url).netloc} watches"
         document = opml.encode(title, ((topic.url, topic.title) for topic in topics), more)
         return Answer(document, "text/x-opml; charset=utf-8", headers=_headers(more))
 
     async def _show_subscriptions(self, request: Request) -> Answer:
-        """Answer ``/subscriptions.json`` with a part of the list of topics."""
         topics, more = await self._read_part("/subscriptions.json", request)
         listed = [
             {"url": topic.url, "title": topic.title, "subscriptions": dict(topic.subscriptions)}
@@ -187,7 +184,6 @@ class PublicListsDoor(RoutesOnly):
 
 
 def _bad_position(name: str, rule: str) -> RequestError:
-    """The error for a request with a parameter that is no position."""
     text = f"The parameter {name} is not a position in this list: {rule}, or leave it out."
     return RequestError(400, text)
 

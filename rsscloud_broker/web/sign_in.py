@@ -13,7 +13,6 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from attrs import define
 from twisted.web.server import Request
 from zope.interface import implementer
 
@@ -22,14 +21,7 @@ from rsscloud_broker.config import NoOptions
 from rsscloud_broker.errors import ForgedForm, SignInFailed, TooMany
 from rsscloud_broker.http.answering import Answer, Answers
 from rsscloud_broker.http.requests import parameter
-from rsscloud_broker.interfaces import (
-    FrontDoorParts,
-    IAccounts,
-    ICallers,
-    IFrontDoor,
-    Route,
-    RoutesOnly,
-)
+from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.web import callers
 from rsscloud_broker.web.account_page import AccountPage
 from rsscloud_broker.web.sign_in_link import LINK_PATH, SignInLink
@@ -52,19 +44,21 @@ class AccountsDoor(RoutesOnly):
     def __init__(self, options: NoOptions, parts: FrontDoorParts) -> None:
         if parts.accounts is None or parts.callers is None:
             raise ValueError("this front door needs accounts, and the broker has none")
-        cookies = callers.Cookies(parts.public_url)
-        pages = SignInPages(parts, parts.accounts, parts.callers, cookies)
+        self._parts = parts
+        self._accounts = parts.accounts
+        self._callers = parts.callers
+        self._cookies = cookies = callers.Cookies(parts.public_url)
         account = AccountPage(parts, parts.accounts, parts.callers, cookies)
         link = SignInLink(parts, parts.accounts, cookies)
         invitation = SignInLink(parts, parts.accounts, cookies, "invitation")
         self._routes = [
-            Route("/signin", "GET", Answers(pages.form)),
-            Route("/signin", "POST", Answers(pages.sign_in)),
+            Route("/signin", "GET", Answers(self._show)),
+            Route("/signin", "POST", Answers(self._sign_in)),
             Route(LINK_PATH, "GET", Answers(link.show)),
             Route(LINK_PATH, "POST", Answers(link.use)),
             Route(INVITED_PATH, "GET", Answers(invitation.show)),
             Route(INVITED_PATH, "POST", Answers(invitation.use)),
-            Route("/signout", "POST", Answers(pages.sign_out)),
+            Route("/signout", "POST", Answers(self._sign_out)),
             Route("/account", "GET", callers.for_signed_in(parts.callers, account.show)),
             Route("/account", "POST", callers.for_signed_in(parts.callers, account.act)),
             Route("/account/export", "GET", callers.for_signed_in(parts.callers, account.export)),
@@ -73,23 +67,13 @@ class AccountsDoor(RoutesOnly):
     def routes(self) -> Sequence[Route]:
         return self._routes
 
-
-@define(eq=False)
-class SignInPages:
-    """Answers requests to sign in and out."""
-
-    _parts: FrontDoorParts
-    _accounts: IAccounts
-    _callers: ICallers
-    _cookies: callers.Cookies
-
-    async def form(self, request: Request) -> Answer:
+    async def _show(self, request: Request) -> Answer:
         """The form to sign in; who has signed in already is led on."""
         if await self._callers.caller(request) is not None:
             return callers.redirect(_path_in_next(request))
         return await self._form(request, 200)
 
-    async def sign_in(self, request: Request) -> Answer:
+    async def _sign_in(self, request: Request) -> Answer:
         """Begin a session, and lead on; or the form with what was wrong."""
         name, password = parameter(request, "name"), parameter(request, "password")
         attempt = callers.attempt_of(request, self._cookies, name, password)
@@ -97,15 +81,14 @@ class SignInPages:
             callers.check_first_form(request, self._cookies, self._parts.public_url)
             signed_in = await self._accounts.sign_in(attempt)
         except TooMany as error:
-            return await self._form(
-                request, 429, str(error), {"retry-after": str(error.retry_after)}
-            )
+            later = {"retry-after": str(error.retry_after)}
+            return await self._form(request, 429, str(error), later)
         except (ForgedForm, SignInFailed) as error:
             return await self._form(request, 403, str(error))
         callers.begin_session(request, self._cookies, signed_in, self._parts.clock.wall_seconds())
         return callers.redirect(_path_in_next(request))
 
-    async def sign_out(self, request: Request) -> Answer:
+    async def _sign_out(self, request: Request) -> Answer:
         """End the session, and lead to the front page.
 
         A browser sends no cookie with a form of another site.  It would obey an answer that
@@ -122,8 +105,6 @@ class SignInPages:
     async def _form(
         self, request: Request, status: int, message: str = "", headers: Mapping[str, str] = {}
     ) -> Answer:
-        """The page with the form, and with what was wrong."""
-        is_readable = _others_can_read(self._parts.public_url)
         page = await self._parts.pages.render(
             "Sign in",
             "sign_in.html",
@@ -133,7 +114,8 @@ class SignInPages:
             uses=_uses_sentence(self._parts.running),
             next=_path_in_next(request),
             csrf=callers.form_token(request, self._cookies),
-            open="open" if is_readable else "",  # a warning, about the password
+            # A warning, about the password.
+            open="open" if _others_can_read(self._parts.public_url) else "",
         )
         return Answer(page, status=status, headers={**callers.NO_STORE, **headers})
 

@@ -73,14 +73,14 @@ class SignInLink:
     async def show(self, request: Request) -> Answer:
         """The page with the button, or what is wrong with the link."""
         if not (self._is_invitation or callers.seems_local(request)):
-            return _not_here()
+            return Answer(_NOT_HERE.encode(), PLAIN, 403, callers.NO_STORE)
         account = await self._accounts.account_of_link(parameter(request, "key"), self._kind)
         return await self._page(request, account.name if account else "")
 
     async def use(self, request: Request) -> Answer:
         """Use the link up, begin a session, and lead on; or say what is wrong with the link."""
         if not (self._is_invitation or callers.seems_local(request)):
-            return _not_here()
+            return Answer(_NOT_HERE.encode(), PLAIN, 403, callers.NO_STORE)
         callers.check_first_form(request, self._cookies, self._parts.public_url)
         key, attempt = parameter(request, "key"), callers.attempt_of(request, self._cookies)
         try:
@@ -111,7 +111,3 @@ class SignInLink:
             csrf=callers.form_token(request, self._cookies),
         )
         return Answer(page, status=200 if name else 410, headers=callers.NO_STORE)
-
-
-def _not_here() -> Answer:
-    return Answer(_NOT_HERE.encode(), PLAIN, 403, callers.NO_STORE)

@@ -21,6 +21,7 @@ from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import Caller, FrontDoorParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.util.caches import TimedCache
 from rsscloud_broker.web import plots
+from rsscloud_broker.web.navigation import link
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.statistics import PERIODS, Period, Statistics, read
 
@@ -93,8 +94,7 @@ class StatsDoor(RoutesOnly):
 
     async def _read(self, period: Period) -> Statistics:
         now = self._parts.clock.wall_seconds()
-        view, busiest = self._parts.statistics, self._shows_busiest
-        return await read(view, period, now, with_topics=busiest)
+        return await read(self._parts.statistics, period, now, with_topics=self._shows_busiest)
 
     async def _make_json(self, period: Period) -> Answer:
         document = json.dumps((await self._read(period)).as_json(), indent=1)
@@ -107,17 +107,27 @@ class StatsDoor(RoutesOnly):
     async def _make_page(self, period: Period, viewer: Caller | None = None) -> Answer:
         """The page of a period, with the plots that are kept."""
         statistics, drawn = await self._plots_of[period.name].get(period)
+        periods = [
+            tags.li(link(each.text, f"/stats?period={each.name}", is_here=each is period))
+            for each in PERIODS.values()
+        ]
         page = await self._parts.pages.render(
             "Statistics",
             "stats.html",
             viewer,
             here="/stats",
             period=period.text,
-            periods=[_choice(each, is_shown=each is period) for each in PERIODS.values()],
+            periods=periods,
             empty="yes" if statistics.is_empty else "",
             facts="" if statistics.is_empty else _facts(statistics),
             plots="" if statistics.is_empty else [_figure(each) for each in drawn],
-            busiest=[_busiest_row(each.url, each.pings) for each in statistics.busiest],
+            busiest=[
+                tags.tr(
+                    tags.td(linked(each.url, tags.bdi(each.url))),
+                    tags.td(f"{each.pings:,}", class_="number"),
+                )
+                for each in statistics.busiest
+            ],
             busiest_of=_busiest_note(period),
             json=tags.a("stats.json", href=f"/stats.json?period={period.name}"),
         )
@@ -149,7 +159,9 @@ def draw(statistics: Statistics) -> list[Drawn]:
         for name, key in (("recorded", "pings"), ("repeated", "repeats"))
         if key in statistics.numbers
     }
-    fetches = _failures_last(statistics.series("fetches"))
+    # Failures come last: they are drawn on top, and in a colour of their own.
+    found = statistics.series("fetches")
+    fetches = {name: found[name] for name in ("changed", "unchanged", "failed") if name in found}
     by_protocol = {
         name.removesuffix(".delivered"): values
         for name, values in statistics.series("deliveries").items()
@@ -163,11 +175,6 @@ def draw(statistics: Statistics) -> list[Drawn]:
         _latencies(statistics),
         _levels(statistics),
     ]
-
-
-def _failures_last(series: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
-    """The series with failures last, which are then drawn on top and in a colour of their own."""
-    return {name: series[name] for name in ("changed", "unchanged", "failed") if name in series}
 
 
 def _areas(
@@ -204,9 +211,7 @@ def _levels(statistics: Statistics) -> Drawn:
     }
     named = {"topics with subscriptions": statistics.measured.get("watched_topics", [])} | named
     named = {name: values for name, values in named.items() if any(values)}
-    svg = ""
-    if named:
-        svg = plots.lines(named.values(), statistics.marks, counts=True)
+    svg = plots.lines(named.values(), statistics.marks, counts=True) if named else ""
     legend = [(name, f"{values[-1] or 0:,}") for name, values in named.items()]
     return Drawn("Topics and subscriptions", "how many there were", _parse_svg(svg), legend)
 
@@ -218,13 +223,7 @@ def _parse_svg(svg: str) -> Sequence[Flattenable]:
 # --- parts of the page --------------------------------------------------------------
 
 
-def _choice(period: Period, *, is_shown: bool) -> Tag:
-    link = tags.a(period.text, href=f"/stats?period={period.name}")
-    return tags.li(link(**{"aria-current": "page"}) if is_shown else link)
-
-
 def _figure(drawn: Drawn) -> Tag:
-    """The section of a plot, with its legend."""
     if not drawn.svg:
         return tags.section(tags.h2(drawn.heading), tags.p("None in this period.", class_="quiet"))
     legend = [
@@ -256,12 +255,8 @@ def _facts(statistics: Statistics) -> list[Tag]:
         ),
     ]
     if first["p95"] is not None:
-        pairs.append(
-            (
-                "First notification",
-                f"95 % of them within {_short_seconds(first['p95'])} of the ping",
-            )
-        )
+        within = f"95 % of them within {_short_seconds(first['p95'])} of the ping"
+        pairs.append(("First notification", within))
     if (topics := statistics.last("topics")) is not None:
         watched = statistics.last("watched_topics") or 0
         pairs.append(("Topics", f"{topics:,}; with subscriptions: {watched:,}"))
@@ -270,18 +265,10 @@ def _facts(statistics: Statistics) -> list[Tag]:
     return [tags.div(tags.dt(name), tags.dd(text)) for name, text in pairs]
 
 
-def _busiest_row(url: str, pings: int) -> Tag:
-    return tags.tr(tags.td(linked(url, tags.bdi(url))), tags.td(f"{pings:,}", class_="number"))
-
-
 def _busiest_note(period: Period) -> Flattenable:
     """What the list of the busiest topics counts, in words."""
-    if period.name == "hour":
-        return f"Pings of {period.text}."
-    return (
-        f"Pings of {period.text}. Of hours before the last two only the hundred most pinged "
-        "topics count."
-    )
+    more = " Of hours before the last two only the hundred most pinged topics count."
+    return f"Pings of {period.text}.{'' if period.name == 'hour' else more}"
 
 
 def _short_seconds(seconds: Any) -> str:

@@ -97,7 +97,6 @@ async def entries_of_topic(log: IEventLog, url: str) -> list[LogEntry]:
 
 
 def _is_fan_out(entry: LogEntry, outcome: str) -> bool:
-    """Whether an entry is of a fan-out, with this outcome."""
     return (entry.kind, entry.outcome) == ("fan-out", outcome)
 
 

@@ -66,8 +66,8 @@ class GroupTests(CommandTests):
         for name, examples in EXAMPLES.items():
             told = self.output_of(*name.split(), "--help")
             for example in examples:
-                self.assertIn(f"  {example}\n", told)
-                self.assertIn(f" {example} ", f"{manual} ")
+                self.assertIn(f"  rsscloud-broker {example}\n", told)
+                self.assertIn(f" rsscloud-broker {example} ", f"{manual} ")
 
     def assert_parses(self, words: list[str]) -> None:
         command: click.Command = main

@@ -121,7 +121,6 @@ class OneAccountPage(AdminPage):
 
 
 def _row(one: AccountSummary, now: float) -> tuple[Flattenable, ...]:
-    """A row of the table of accounts."""
     return (
         tags.a(one.name, href=path("/admin/account", name=one.name)),
         [_role(one), *([" ", tags.span("disabled", class_="badge bad")] if one.disabled else [])],

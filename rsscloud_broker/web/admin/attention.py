@@ -86,7 +86,6 @@ def _needs(found: BrokerFindings, csrf: str, now: float) -> Iterator[list[Flatte
 
 
 def _subscription_needs(found: BrokerFindings, now: float) -> Iterator[list[Flattenable]]:
-    """What needs attention of notifications and subscriptions."""
     if found.given_up >= MANY_GIVEN_UP:
         yield [
             tags.strong(counted(found.given_up, "notification"), " were given up "),

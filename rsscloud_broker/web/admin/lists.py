@@ -80,7 +80,6 @@ class BlocksPage(AdminPage):
 
 
 def _block_row(one: Block, csrf: str, now: float) -> tuple[Flattenable, ...]:
-    """The cells of a block, with a button that lifts it."""
     return (
         one.kind,
         strangers_text(one.object, MAX_URL),
@@ -117,7 +116,6 @@ class AnnouncementsPage(AdminPage):
 
 
 def _announcement_row(one: Announcement, csrf: str, now: float) -> tuple[Flattenable, ...]:
-    """The cells of an announcement, with a button that withdraws it."""
     return (
         strangers_text(one.text, 1000),  # none is longer
         moment(one.since, now),

@@ -38,6 +38,7 @@ from rsscloud_broker.web.admin.forms import form, objects, read_form
 from rsscloud_broker.web.admin.operations import OPERATIONS
 from rsscloud_broker.web.admin.shapes import Shape
 from rsscloud_broker.web.callers import NO_STORE, for_signed_in, redirect
+from rsscloud_broker.web.navigation import link
 from rsscloud_broker.web.words import hidden
 from rsscloud_broker.wire.text import sentence
 
@@ -195,7 +196,8 @@ class AdminPage:
 
         async def answer(request: Request, caller: Caller) -> Answer:
             if not caller.is_admin:
-                return _refuse_non_administrator(caller)
+                whose = f"{caller.name} is not an administrator's account"
+                return plain(403, f"This page is for administrators, and {whose}.", NO_STORE)
             return await respond(request, caller)
 
         return for_signed_in(self.console.callers, answer)
@@ -278,21 +280,10 @@ class AdminPage:
         slots: Mapping[str, Flattenable],
     ) -> Answer:
         """A page of the console, with its navigation."""
-        more: dict[str, Any] = {"heading": title, "places": _places(self.place)}
-        more |= {"csrf": caller.csrf, **slots}
+        places = [
+            tags.li(link(text, place, is_here=place == self.place))
+            for place, text in PLACES.items()
+        ]
+        more = {"heading": title, "places": places, "csrf": caller.csrf, **slots}
         page = await self.console.pages.render(f"{title}: administration", template, caller, **more)
         return Answer(page, status=status, headers=NO_STORE)
-
-
-def _places(here: str) -> list[Tag]:
-    """The links to the pages of the console."""
-    return [
-        tags.li(tags.a(text, href=place, **({"aria-current": "page"} if place == here else {})))
-        for place, text in PLACES.items()
-    ]
-
-
-def _refuse_non_administrator(caller: Caller) -> Answer:
-    """The refusal for somebody who has signed in and is no administrator."""
-    text = f"This page is for administrators, and {caller.name} is not an administrator's account."
-    return plain(403, text, NO_STORE)

@@ -53,7 +53,10 @@ def _operation(server: str, path: str, method: str, operation: Mapping[str, Any]
         for key, schema in body.get("schema", {}).get("properties", {}).items()
     ]
     takes = [
-        (tags.code(key), _about(each["schema"], _place(each["in"], is_needed)))
+        (
+            tags.code(key),
+            _about(each["schema"], f"In the {each['in']}{', required' if is_needed else ''}: "),
+        )
         for each, key, is_needed in fields
     ]
     return tags.section(
@@ -63,11 +66,6 @@ def _operation(server: str, path: str, method: str, operation: Mapping[str, Any]
         tags.pre(_curl(server, path, method, operation, body.get("example")), class_="copy"),
         **{"aria-labelledby": name},
     )
-
-
-def _place(where: str, is_needed: bool) -> str:
-    """Where a value is, and whether it is required."""
-    return f"In the {where}{', required' if is_needed else ''}: "
 
 
 def _curl(

@@ -62,11 +62,9 @@ class SubscriptionsPage(AdminPage):
         except Unadministrable as problem:
             error = sentence(str(problem))
         now = self.now()
-        nothing = (
-            "There is none on this page, and there may be some on the next."
-            if page.after is not None
-            else "There is none."
-        )
+        nothing = "There is none."
+        if page.after is not None:
+            nothing = "There is none on this page, and there may be some on the next."
         slots: dict[str, Flattenable] = {
             **asked,
             "states": _STATES,
@@ -83,7 +81,6 @@ class SubscriptionsPage(AdminPage):
 
 
 def _row(one: Subscription, now: float) -> tuple[Flattenable, ...]:
-    """A row of the table of subscriptions."""
     return (
         subscription_link(one.id, f"{one.id}"),
         topic_link(one.moved_to or one.topic),
@@ -138,6 +135,7 @@ def _facts(found: SubscriptionDetails, now: float) -> list[tuple[str, Flattenabl
     """What is known of a subscription: names, and contents, of which empty ones are not shown."""
     one = found.subscription
     errors = counted(one.consecutive_errors, "notification")
+    at_host = path("/admin/subscriptions", host=one.callback.host)
     options = [tags.li(tags.code(f"{name}={value}")) for name, value in one.options.items()]
     return [
         ("State", badges(states_of(one, now))),
@@ -145,7 +143,7 @@ def _facts(found: SubscriptionDetails, now: float) -> list[tuple[str, Flattenabl
         ("Asked for", strangers_text(one.topic, MAX_URL) if one.moved_to else ""),
         ("The topic has ended", strangers_text(one.ended, MAX_REASON) if one.ended else ""),
         ("Callback", strangers_text(one.callback.url, MAX_URL)),
-        ("Host", tags.a(strangers_text(one.callback.host), href=_host_path(one))),
+        ("Host", tags.a(strangers_text(one.callback.host), href=at_host)),
         ("Protocol", one.callback.protocol),
         ("Procedure", strangers_text(one.callback.procedure) if one.callback.procedure else ""),
         ("Options", tags.ul(*options) if options else ""),
@@ -156,11 +154,6 @@ def _facts(found: SubscriptionDetails, now: float) -> list[tuple[str, Flattenabl
         ("Waiting", _pending_sentence(found, now)),
         ("Blocked", blocked(found.block)),
     ]
-
-
-def _host_path(one: Subscription) -> str:
-    """The path of the list of subscriptions at the same host."""
-    return path("/admin/subscriptions", host=one.callback.host)
 
 
 def _pending_sentence(found: SubscriptionDetails, now: float) -> Flattenable:
