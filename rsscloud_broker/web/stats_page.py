@@ -161,7 +161,8 @@ def draw(statistics: Statistics) -> list[Drawn]:
     }
     # Failures come last: they are drawn on top, and in a colour of their own.
     found = statistics.series("fetches")
-    fetches = {name: found[name] for name in ("changed", "unchanged", "failed") if name in found}
+    results: list[str] = ["changed", "unchanged", "failed"]
+    fetches = {name: found[name] for name in results if name in found}
     by_protocol = {
         name.removesuffix(".delivered"): values
         for name, values in statistics.series("deliveries").items()

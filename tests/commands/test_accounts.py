@@ -109,11 +109,11 @@ class PeopleTests(AccountTests):
 
     def run_add(self, *options: str, **how: Any) -> str:
         """What the real program says that cannot add an account."""
-        program = [BIN / "rsscloud-broker", "account", "add", "dave", "--config", self.config]
-        done = subprocess.run([*program, *options], check=False, capture_output=True, **how)
+        program = [str(BIN / "rsscloud-broker"), "account", "add", "dave", "--config", self.config]
+        done: Any = subprocess.run([*program, *options], check=False, capture_output=True, **how)
         self.assertEqual(done.returncode, 1)
         self.assertNotIn("dave", self.account("list"))
-        return done.stderr.decode()
+        return str(done.stderr.decode())
 
     def test_password_that_is_not_utf_8(self) -> None:
         """Otherwise a question mark would be stored for a byte, and any other would fit too."""
