@@ -111,11 +111,8 @@ class AccountAdministration:
 
 
 def _check_other(account: str, name: str) -> None:
-    """Raise if administrators mean their own account.
-
-    The page of one's own account asks for the present password, which a thief of a session lacks.
-    """
-    if name == account:
+    """Raise if administrators mean their own account."""
+    if name == account:  # its page asks for the password, which a thief of a session lacks
         raise Unadministrable(
             "this is your own account: change its password, or remove it, at /account"
         )

@@ -135,10 +135,7 @@ def _example(operation: Operation, parameters: Iterable[click.Parameter]) -> str
 
 
 def _read_token(file: str | None) -> str:
-    """The API token.
-
-    :raises click.UsageError: there is none.
-    """
+    """The API token; a ``UsageError`` if there is none."""
     token = os.environ.get(TOKEN, "")
     if file:
         token = Path(file).read_text(encoding="utf-8", errors="replace").strip()

@@ -202,10 +202,7 @@ class Exec:
 
 
 class _Process(ProcessProtocol):
-    """A command that runs.
-
-    :ivar ended: fires when it has ended; fails with ``EntryFailed`` if its exit status is not 0.
-    """
+    """A command that runs; ``ended`` fails with ``EntryFailed`` if its exit status is not 0."""
 
     def __init__(self, stdin: bytes) -> None:
         self._stdin = stdin

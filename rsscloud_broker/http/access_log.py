@@ -167,10 +167,7 @@ class AccessLog(Service):
     # --- in the thread
 
     def _append(self, path: str, lines: Sequence[str], stale: bool) -> None:
-        """Write lines to the end of the file.
-
-        :param stale: whether the file must be opened again.
-        """
+        """Write lines to the end of the file, which is opened again if it is stale."""
         if stale and self._file is not None:
             self._file.close()
             self._file, self._is_cut = None, False

@@ -110,9 +110,8 @@ def tls_options(description: str, reactor: Any) -> Any:
 
 
 def _check_files(options: Mapping[str, str]) -> None:
-    """Check that the files of an ``ssl:`` endpoint hold a certificate and a key.
+    """Check that the files of an ``ssl:`` endpoint, given its arguments, hold what they must.
 
-    :param options: the arguments of the endpoint, by name.
     :raises ConfigError: a file does not; the text is a clause that names the file.
     """
     key_file = options.get("privateKey", "server.pem")
@@ -160,10 +159,7 @@ def _reasons(error: crypto.Error | SSL.Error) -> str:
 
 
 class _OptionsRecorder:
-    """A reactor that does not listen: it keeps the TLS options of the endpoint that tries to.
-
-    :ivar options: the TLS options, once ``listenSSL`` was called.
-    """
+    """A reactor that does not listen: it keeps the TLS options of the endpoint that tries to."""
 
     options: Any = None
 

@@ -227,7 +227,7 @@ class BoundedRequest(TracedRequest):
     def _error_body(self, text: bytes) -> bytes:
         """The body of an error: for a browser a page with the text, otherwise the text itself.
 
-        :param text: the text, or a part of it; a HEAD may have none.
+        The text may be a part of it, and a HEAD may have none.
         """
         headers = self.responseHeaders
         length = b"%d" % len(text)
@@ -249,10 +249,7 @@ class BoundedRequest(TracedRequest):
         return page
 
     def _count_body(self, size: int) -> bool:
-        """Count bytes of the body for as long as the request is under way.
-
-        :returns: False if there is no memory left for them.
-        """
+        """Count bytes of the body until the request is over; False if there is no memory left."""
         if size <= SMALL:
             return True
         self._source = bucket_of(str(getattr(self.getClientAddress(), "host", "")))
@@ -268,10 +265,7 @@ class BoundedRequest(TracedRequest):
             self._body.close()
 
     def _decode_body(self) -> None:
-        """Undo the Content-Encoding of the body.
-
-        :raises RequestError: the coding is unknown, or the body cannot be decoded.
-        """
+        """Undo the Content-Encoding of the body; raises ``RequestError`` if that cannot be done."""
         coding = header(self, "content-encoding").strip().lower().encode("latin-1")
         if coding in {b"", b"identity"}:
             return
@@ -297,9 +291,6 @@ class BoundedRequest(TracedRequest):
         """Put the fields of the query and the form into ``args``.
 
         A body that is XML is not a form, whatever its Content-Type says.
-
-        :raises RequestError: there are too many fields, or the form is ``multipart/form-data`` and
-            no front door takes that.
         """
         query = self.uri.partition(b"?")[2]
         if _has_many_fields(query):

@@ -107,11 +107,9 @@ class Offers:
             self.services[service.action] = _merged(self.services.get(service.action), service)
 
     def _claim(self, door: IFrontDoor, what: str, *details: Hashable) -> None:
-        """Note that a front door offers something.
+        """Note that a front door offers something; an error if it is offered already.
 
-        :param what: what it offers, in words for the message.
         :param details: what distinguishes it from another offer with the same words.
-        :raises FrontDoorsError: another front door, or this one, offers it already.
         """
         key = (what, *details)
         if key not in self._owners:

@@ -8,7 +8,7 @@ command that sends the same request with curl.  Secrets are never shown.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import quote, urlencode, urlsplit
@@ -39,7 +39,7 @@ class ShownAnswer:
     def text(self) -> str:
         """The answer as it goes over the wire."""
         phrase = HTTPStatus(self.status).phrase
-        return _message(f"HTTP/1.1 {self.status} {phrase}", self.headers, self.body)
+        return message(f"HTTP/1.1 {self.status} {phrase}", self.headers, self.body)
 
 
 def form_slots(
@@ -101,11 +101,11 @@ def _slots(
 ) -> dict[str, str]:
     """The slots of ``exchange.html``: the request, the answer and the command, as text."""
     headers = [("Host", urlsplit(public_url).netloc), ("Content-Type", kind)]
-    request = _message(f"POST {path} HTTP/1.1", headers, body)
+    request = message(f"POST {path} HTTP/1.1", headers, body)
     return {"raw_request": request, "raw_answer": answer.text, "curl": command}
 
 
-def _message(first: str, headers: Sequence[tuple[str, str]], body: str) -> str:
+def message(first: str, headers: Iterable[tuple[str, str]], body: str) -> str:
     """A request or an answer as text: its first line, its headers and its body."""
     lines = [first, *(f"{name}: {value}" for name, value in headers)]
     return "\n".join([*lines, "", body])

@@ -97,9 +97,8 @@ class Root(Resource):
             self._add_description(service, public_url)
         self._methods_at = self._find_methods()
         self._known_as = {_folded(path): path for path in self._methods_at}  # as people type them
-        self._depth = max(  # slashes in the deepest path that ends in /*
-            (at.count("/") for at in self._methods_at if at.endswith("/*")), default=0
-        )
+        wild = (at.count("/") for at in self._methods_at if at.endswith("/*"))
+        self._depth = max(wild, default=0)  # slashes in the deepest path that ends in /*
         self._headers_at = {path: self._headers_of(path) for path in self._methods_at}
         self._large_routes: dict[str, list[Route]] = {}  # those with a ``body_limit``, by path
         for route in offers.routes:
@@ -270,9 +269,8 @@ class Root(Resource):
         means_soap = means_soap or request.requestHeaders.hasHeader("soapaction")
         if len(body) > LARGE:
             failure = (soap_door if means_soap else xmlrpc_door).failure
-            return answer(
-                request, self._answer_large(request, body, means_soap=means_soap), failure
-            )
+            large = self._answer_large(request, body, means_soap=means_soap)
+            return answer(request, large, failure)
         try:
             root = xml.parse(body, encoding)
         except xml.MalformedXML as error:
@@ -282,22 +280,16 @@ class Root(Resource):
         return self._xmlrpc.render_document(request, root)
 
     async def _answer_large(self, request: Request, body: bytes, *, means_soap: bool) -> bytes:
-        """Answer a large call, which another process parses.
-
-        :param means_soap: whether a document that is neither of the two counts as SOAP.
-        """
+        """Answer a large call, which another process parses."""
         try:
-            call = unpack_call(
-                await self._parse(
-                    client_address(request), read_call, body, charset(request), means_soap
-                )
-            )
+            source, encoding = client_address(request), charset(request)
+            packed = await self._parse(source, read_call, body, encoding, means_soap)
+            call = unpack_call(packed)
         except DocumentFault as error:
             return _answer_unreadable(request, error.reason, means_soap=means_soap)
         if call.is_soap:
-            return await self._soap.answer_call(
-                request, soap.SoapCall(call.name, call.namespace, call.parameters)
-            )
+            soap_call = soap.SoapCall(call.name, call.namespace, call.parameters)
+            return await self._soap.answer_call(request, soap_call)
         return await self._xmlrpc.answer_call(request, call.name, call.parameters)
 
     def _find_methods(self) -> dict[str, Set[str]]:

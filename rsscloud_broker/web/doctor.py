@@ -11,7 +11,7 @@ nothing at that address.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from attrs import frozen
@@ -33,6 +33,7 @@ from rsscloud_broker.interfaces import (
     RoutesOnly,
 )
 from rsscloud_broker.web.callers import NO_STORE
+from rsscloud_broker.web.words import facts
 from rsscloud_broker.wire import self_test
 from rsscloud_broker.wire.text import clean
 
@@ -97,6 +98,10 @@ class DoctorDoor(RoutesOnly):
     ) -> Answer:
         """The page: the form, why nothing was examined, or the findings."""
         groups = {kind: report.of(kind) if report else () for kind in ("wrong", "missing", "good")}
+
+        def of(findings: Sequence[Finding]) -> Iterator[tuple[str, Tag]]:
+            return ((each.subject, tags.bdi(clean(each.text))) for each in findings)
+
         wrong, missing, good = map(len, groups.values())
         summary = f"{wrong} to correct, {missing} to consider, {good} in order."
         page = await self._parts.pages.render(
@@ -108,7 +113,10 @@ class DoctorDoor(RoutesOnly):
             url=url,
             examined=clean(report.url) if report else "",
             summary=summary if report else "",
-            **{kind: _list_of(found) if found else "" for kind, found in groups.items()},
+            **{
+                kind: facts(of(found), "findings") if found else ""
+                for kind, found in groups.items()
+            },
         )
         return Answer(page, status=status, headers=NO_STORE | dict(headers or {}))
 
@@ -133,12 +141,3 @@ def _arrival(request: Request) -> Mapping[str, str]:
         "client": client_address(request),
         **{fact: header(request, name) for fact, name in _OF_PROXIES.items()},
     }
-
-
-def _list_of(findings: Sequence[Finding]) -> Tag:
-    """The findings of one kind, each with its subject."""
-    items = (
-        tags.div(tags.dt(finding.subject), tags.dd(tags.bdi(clean(finding.text))))
-        for finding in findings
-    )
-    return tags.dl(*items, class_="findings")

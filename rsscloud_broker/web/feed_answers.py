@@ -150,10 +150,7 @@ class FeedAnswers:
 
 @frozen
 class _Form:
-    """A version, as it is or compressed.
-
-    :ivar whole, unchanged: the answers with and without the body.
-    """
+    """A version, as it is or compressed: the answers with and without its body."""
 
     etag: str
     whole: Answer

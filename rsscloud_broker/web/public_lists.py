@@ -169,10 +169,7 @@ class PublicListsDoor(RoutesOnly):
         )
 
     async def _read_part(self, path: str, request: Request) -> tuple[list[TopicSummary], str]:
-        """A part of the list of topics, and the URL of the next part; empty if there is none.
-
-        :raises RequestError: the position after which it begins cannot be.
-        """
+        """A part of the list of topics, and the URL of the next part; empty if there is none."""
         after = parse_number(parameter(request, "after") or "0")
         if after is None:
             raise _bad_position("after", "take it from the part of the list before")

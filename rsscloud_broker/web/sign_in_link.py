@@ -93,10 +93,7 @@ class SignInLink:
         return callers.redirect(callers.local_path(parameter(request, "next")))
 
     async def _page(self, request: Request, name: str) -> Answer:
-        """The page.
-
-        :param name: the name of the account; empty if the link is not valid.
-        """
+        """The page; ``name`` is that of the account, and empty if the link is not valid."""
         page = await self._parts.pages.render(
             "Sign in",
             "sign_in_link.html",

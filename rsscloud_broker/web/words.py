@@ -79,10 +79,10 @@ def strangers_text(text: str, length: int = MAX_SHOWN) -> Tag:
     return tags.bdi(clipped(clean(text), length))
 
 
-def facts(pairs: Iterable[tuple[Flattenable, Flattenable]]) -> Tag:
-    """A list of facts; those with an empty content are left out."""
+def facts(pairs: Iterable[tuple[Flattenable, Flattenable]], kind: str = "facts") -> Tag:
+    """A list of facts; those with an empty content are left out.  ``kind`` is its class."""
     shown = [tags.div(tags.dt(name), tags.dd(content)) for name, content in pairs if content]
-    return tags.dl(*shown, class_="facts")
+    return tags.dl(*shown, class_=kind)
 
 
 def hidden(fields: Mapping[str, str]) -> list[Tag]:

@@ -76,8 +76,7 @@ async def _ask_how_it_arrived(
 ) -> dict[str, str]:
     """Ask the broker through its public URL how the request arrived.
 
-    :raises ClientError: there was no answer.
-    :raises WrongBroker: somebody else has answered.
+    :raises ClientError, WrongBroker: there was no answer, or somebody else has answered.
     """
     nonce = token_urlsafe(16)
     query = self_test.question(key, nonce, patient.clock.wall_seconds())

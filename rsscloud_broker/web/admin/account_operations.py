@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from rsscloud_broker.web.admin import asked, shapes
@@ -9,8 +10,7 @@ from rsscloud_broker.web.admin.api_operation import Administrator, OperationForm
 from rsscloud_broker.web.admin.shapes import shape_of
 from rsscloud_broker.wire.text import clean
 
-#: The page that has the forms.
-PAGE: Final = "/admin/account"
+_on_page = partial(OperationForm, "/admin/account")
 
 _MEGABYTE: Final = 1_000_000
 
@@ -43,7 +43,7 @@ async def published(by: Administrator, name: asked.Name) -> shapes.Works:
     )
 
 
-@operation("/accounts", OperationForm(PAGE, "Invite", "The account is made."), name="berta")
+@operation("/accounts", _on_page("Invite", "The account is made."), name="berta")
 async def invite(
     by: Administrator, name: asked.NewName, role: asked.Role = "member", reason: asked.Why = ""
 ) -> shapes.Invitation:
@@ -55,8 +55,7 @@ async def invite(
 
 @operation(
     "/accounts/reset",
-    OperationForm(
-        PAGE,
+    _on_page(
         "Make a new link",
         "The link is made.",
         "The password is forgotten, all sessions end, and all API tokens are removed; by a new "
@@ -72,8 +71,7 @@ async def reset(by: Administrator, name: asked.Name, reason: asked.Why = "") -> 
 
 @operation(
     "/accounts/disable",
-    OperationForm(
-        PAGE,
+    _on_page(
         "Disable it",
         "The account is disabled: nobody can sign in to it, and its tokens do not work.",
     ),
@@ -85,9 +83,7 @@ async def disable(by: Administrator, name: asked.Name, reason: asked.PublicReaso
     await by.verbs.accounts.disable(by.name, name, reason)
 
 
-@operation(
-    "/accounts/enable", OperationForm(PAGE, "Enable it", "The account is enabled."), name="anna"
-)
+@operation("/accounts/enable", _on_page("Enable it", "The account is enabled."), name="anna")
 async def enable(by: Administrator, name: asked.Name, reason: asked.Why = "") -> None:
     """Let the owner of a disabled account in again."""
     await by.verbs.accounts.enable(by.name, name, reason)
@@ -95,7 +91,7 @@ async def enable(by: Administrator, name: asked.Name, reason: asked.Why = "") ->
 
 @operation(
     "/accounts/promote",
-    OperationForm(PAGE, "Make it an administrator", "The account is an administrator's now."),
+    _on_page("Make it an administrator", "The account is an administrator's now."),
     name="anna",
 )
 async def promote(by: Administrator, name: asked.Name, reason: asked.Why = "") -> None:
@@ -105,7 +101,7 @@ async def promote(by: Administrator, name: asked.Name, reason: asked.Why = "") -
 
 @operation(
     "/accounts/demote",
-    OperationForm(PAGE, "Make it an ordinary account", "The account is an ordinary one now."),
+    _on_page("Make it an ordinary account", "The account is an ordinary one now."),
     name="anna",
 )
 async def demote(by: Administrator, name: asked.Name, reason: asked.Why = "") -> None:
@@ -115,7 +111,7 @@ async def demote(by: Administrator, name: asked.Name, reason: asked.Why = "") ->
 
 @operation(
     "/accounts/limit",
-    OperationForm(PAGE, "Set the limit", "The limit is set."),
+    _on_page("Set the limit", "The limit is set."),
     name="anna",
     megabytes=500,
 )

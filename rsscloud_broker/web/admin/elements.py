@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 from urllib.parse import urlencode
 
 from twisted.web.template import Flattenable, Tag, tags
 
+from rsscloud_broker.http.shown_exchange import message
 from rsscloud_broker.model import Exchange
 from rsscloud_broker.model.administration import Block
 from rsscloud_broker.model.work import HostState
@@ -43,12 +44,8 @@ def badges(states: Iterable[str]) -> list[Flattenable]:
     """The states of a subscription."""
     shown: list[Flattenable] = []
     for state in states:
-        shown += [
-            tags.span(
-                PLAIN_WORDS.get(state, state), class_=f"badge {_COLOURS.get(state, '')}".strip()
-            ),
-            " ",
-        ]
+        kind = f"badge {_COLOURS.get(state, '')}".strip()
+        shown += [tags.span(PLAIN_WORDS.get(state, state), class_=kind), " "]
     return shown
 
 
@@ -89,26 +86,24 @@ def raw(exchange: Exchange, number: int) -> list[Tag]:
 
     :param number: tells the blocks of one page apart, for screen readers.
     """
-    asked = _message(
-        f"{exchange.method} {exchange.url}", exchange.request_headers, exchange.request_body
+    body = exchange.request_body
+    asked = message(
+        f"{exchange.method} {exchange.url}",
+        exchange.request_headers.items(),
+        body.decode("utf-8", "replace"),
     )
-    if exchange.status is None:
-        answer = tags.p("There was no answer.", class_="quiet")
-    else:
-        headers = exchange.answer_headers
+    answer = tags.p("There was no answer.", class_="quiet")
+    if exchange.status is not None:
+        headers, body = exchange.answer_headers.items(), exchange.answer_body
         answer = _code(
-            "Answer", number, _message(f"Status {exchange.status}", headers, exchange.answer_body)
+            "Answer",
+            number,
+            message(f"Status {exchange.status}", headers, body.decode("utf-8", "replace")),
         )
     return [_code("Request", number, asked), answer]
 
 
-def _message(first: str, headers: Mapping[str, str], body: bytes) -> str:
-    """A request or an answer as text: its first line, its headers and its body."""
-    lines = [first, *(f"{name}: {value}" for name, value in headers.items()), ""]
-    return legal("\n".join([*lines, body.decode("utf-8", "replace")]))
-
-
 def _code(label: str, number: int, text: str) -> Tag:
     """A block of code with a heading."""
-    block = tags.pre(text, class_="raw", tabindex="0", role="region")
+    block = tags.pre(legal(text), class_="raw", tabindex="0", role="region")
     return tags.div(tags.h4(label), block(**{"aria-label": f"{label} {number}"}))

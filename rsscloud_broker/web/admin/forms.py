@@ -125,10 +125,7 @@ def read_form(operation: Operation, filled_in: Callable[[str], str]) -> msgspec.
 
 
 def _invalid_field(error: str, fields: Mapping[str, Any]) -> InvalidField:
-    """An error for people, from one of msgspec such as ``Expected `int` - at `$.lease```.
-
-    :param fields: the schemas of the fields by their names.
-    """
+    """An error for people, from one of msgspec such as ``Expected `int` - at `$.lease```."""
     at_field = re.search(r"\$\.(\w+)", error)
     name = at_field[1] if at_field else ""
     schema = fields[name] if name else {}
@@ -165,10 +162,7 @@ def objects(operation: Operation) -> Iterator[tuple[str, str]]:
 def _labelled_field(
     name: str, schema: Mapping[str, Any], required: bool, value: str, fault: str = ""
 ) -> Tag:
-    """A field with its label and its rule.
-
-    :param fault: what is wrong with the value; empty if nothing is.
-    """
+    """A field with its label, its rule, and what is wrong with its value."""
     more = {"required": "required"} if required else {}
     more |= {"aria-invalid": "true"} if fault else {}
     field: Tag

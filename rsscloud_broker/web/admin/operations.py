@@ -10,6 +10,7 @@ The API routes and checks requests by ``OPERATIONS``; the document at ``/api``, 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 from rsscloud_broker.errors import Unadministrable
@@ -29,7 +30,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST: Final = datetime(9999, 1, 1, tzinfo=UTC)
 
 
-# --- what they do
+_on_subscription = partial(OperationForm, "/admin/subscription")
+_on_topic = partial(OperationForm, "/admin/topic")
 
 _FEED: Final = "http://feeds.example/rss.xml"
 
@@ -65,8 +67,7 @@ async def subscription(by: Administrator, id_: asked.Id) -> shapes.SubscriptionD
 
 @operation(
     "/subscriptions/{id}/redeliver",
-    OperationForm(
-        "/admin/subscription",
+    _on_subscription(
         "Notify now",
         "The notification is due: the attempt follows within two seconds, unless something below "
         "holds it back.",
@@ -83,10 +84,8 @@ async def redeliver(
 
 @operation(
     "/subscriptions/{id}/mark",
-    OperationForm(
-        "/admin/subscription",
-        "Remove within the hour",
-        "The subscription is marked: it is removed at the next full hour.",
+    _on_subscription(
+        "Remove within the hour", "The subscription is marked: it is removed at the next full hour."
     ),
     id=1,
 )
@@ -100,9 +99,7 @@ async def mark(
 
 @operation(
     "/subscriptions/{id}/unmark",
-    OperationForm(
-        "/admin/subscription", "Keep it", "The subscription stays, and its failures are forgotten."
-    ),
+    _on_subscription("Keep it", "The subscription stays, and its failures are forgotten."),
     id=1,
 )
 async def unmark(
@@ -115,8 +112,7 @@ async def unmark(
 
 @operation(
     "/subscriptions/{id}/remove",
-    OperationForm(
-        "/admin/subscription",
+    _on_subscription(
         "Remove",
         "The subscription has been removed.",
         "The subscription is removed, and the subscriber is not notified.",
@@ -137,7 +133,7 @@ async def topic(by: Administrator, url: asked.Url) -> shapes.Topic:
 
 @operation(
     "/topic/read",
-    OperationForm("/admin/topic", "Fetch it now", "The topic has been fetched."),
+    _on_topic("Fetch it now", "The topic has been fetched."),
     url=_FEED,
 )
 async def read(by: Administrator, url: asked.Url, reason: asked.Why = "") -> shapes.Reading:
@@ -149,8 +145,7 @@ async def read(by: Administrator, url: asked.Url, reason: asked.Why = "") -> sha
 
 @operation(
     "/topic/end",
-    OperationForm(
-        "/admin/topic",
+    _on_topic(
         "End it",
         "The topic has ended, and its subscribers are notified.",
         "The topic ends: its subscribers are sent the reason and lose their subscriptions.",
@@ -166,8 +161,7 @@ async def end(by: Administrator, url: asked.Url, reason: asked.PublicReason) -> 
 
 @operation(
     "/topic/take-down",
-    OperationForm(
-        "/admin/topic",
+    _on_topic(
         "Take it down",
         "It is taken down: it is deleted, and nobody can read it any more.",
         "What an account has published at this address is deleted, in all its versions. If it is "
@@ -183,11 +177,7 @@ async def take_down(by: Administrator, url: asked.Url, reason: asked.PublicReaso
 
 @operation(
     "/topic/revive",
-    OperationForm(
-        "/admin/topic",
-        "Revive it",
-        "The topic is revived, and fetched soon if it has subscriptions.",
-    ),
+    _on_topic("Revive it", "The topic is revived, and fetched soon if it has subscriptions."),
     url="http://feeds.example/ended.xml",
 )
 async def revive(by: Administrator, url: asked.Url, reason: asked.Why = "") -> shapes.Topic:
@@ -198,8 +188,7 @@ async def revive(by: Administrator, url: asked.Url, reason: asked.Why = "") -> s
 
 @operation(
     "/topic/move",
-    OperationForm(
-        "/admin/topic",
+    _on_topic(
         "Move it",
         "The topic has moved, with its subscriptions.",
         "The topic moves from the first address to the second, with its subscriptions.",
