@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from twisted.internet.defer import Deferred
 from twisted.web.client import Agent
 from twisted.web.resource import Resource
-from twisted.web.server import NOT_DONE_YET, Request, Site
+from twisted.web.server import NOT_DONE_YET, Request
 
 from rsscloud_broker.client.any_address import AnyAddress
 from rsscloud_broker.client.web import ClientError, Web
@@ -82,13 +82,6 @@ class PingTests(ProcessTests):
         site = ("--name", "n", "--url", "http://example.org/")
         command = self.start("ping", *site, "--broker", broker, "--protocol", "xml-rpc")
         await self.assert_fails(command, "Error: No[2J thanks.\n")
-
-    async def test_nobody_there(self) -> None:
-        port = running.listenTCP(0, Site(Resource()), interface="127.0.0.1")
-        closed = port.getHost().port
-        await port.stopListening()
-        command = self.start("ping", "http://a.example/", "--broker", f"http://127.0.0.1:{closed}")
-        await self.assert_fails(command, "Error: http://127.0.0.1:")
 
 
 class ResourceSyncTests(ProcessTests):

@@ -22,16 +22,13 @@ class FormTests(SynchronousTestCase):
         self.assertEqual(form.files, (("photo[]", "a.png", png),))
         self.assertEqual(form.file, ("a.png", png))
 
-    def test_the_names_of_files_stay_as_they_came(self) -> None:
-        form = read(MULTIPART, multipart(("file", ("../../x", b"1"))))
-        self.assertEqual(form.file, ("../../x", b"1"))
-
-    def test_a_browser_sends_an_empty_file_if_nobody_chose_one(self) -> None:
-        self.assertIsNone(read(MULTIPART, multipart(("file", ("", b"")))).file)
-
-    def test_an_empty_file_is_a_file(self) -> None:
-        form = read(MULTIPART, multipart(("file", ("empty.txt", b""))))
-        self.assertEqual(form.file, ("empty.txt", b""))
+    def test_files(self) -> None:
+        for why, sent, found in (
+            ("names stay as they came", ("../../x", b"1"), ("../../x", b"1")),
+            ("what a browser sends if nobody chose one", ("", b""), None),
+            ("an empty file is a file", ("empty.txt", b""), ("empty.txt", b"")),
+        ):
+            self.assertEqual(read(MULTIPART, multipart(("file", sent))).file, found, why)
 
     def test_the_content_type_as_clients_write_it(self) -> None:
         body = multipart(("h", "entry"))

@@ -27,28 +27,25 @@ NOW = int(NOON)
 
 
 class PercentileTests(SynchronousTestCase):
-    def test_nothing(self) -> None:
-        self.assertIsNone(percentile({1.0: 0, float("inf"): 0}, 50))
-
-    def test_within_a_bucket(self) -> None:
-        self.assertEqual(percentile({1.0: 0, 2.0: 100, 3.0: 0}, 50), 1.5)
-
-    def test_between_buckets(self) -> None:
-        buckets = {0.1: 90, 1.0: 9, 10.0: 1, float("inf"): 0}
-        self.assertAlmostEqual(percentile(buckets, 90) or 0, 0.1)
-        self.assertAlmostEqual(percentile(buckets, 99) or 0, 1.0)
-        self.assertAlmostEqual(percentile(buckets, 100) or 0, 10.0)
-
-    def test_beyond_the_highest_bound(self) -> None:
-        self.assertEqual(percentile({1.0: 1, 10.0: 0, float("inf"): 99}, 95), 10.0)
+    def test_percentiles(self) -> None:
+        spread = {0.1: 90, 1.0: 9, 10.0: 1, float("inf"): 0}
+        for why, buckets, share, expected in (
+            ("nothing", {1.0: 0, float("inf"): 0}, 50, None),
+            ("within a bucket", {1.0: 0, 2.0: 100, 3.0: 0}, 50, 1.5),
+            ("at the end of the first bucket", spread, 90, 0.1),
+            ("at the end of the second one", spread, 99, 1.0),
+            ("at the end of the last one", spread, 100, 10.0),
+            ("beyond the highest bound", {1.0: 1, 10.0: 0, float("inf"): 99}, 95, 10.0),
+        ):
+            found = percentile(buckets, share)
+            self.assertEqual(found and round(found, 9), expected, why)
 
 
 class PlotTests(SynchronousTestCase):
     def numbers(self, svg: str) -> list[str | None]:
         """What is written at the vertical axis of a plot."""
-        return [
-            text.text for text in etree.fromstring(svg).iterfind("{*}g[@class='y axis']/{*}text")
-        ]
+        texts = etree.fromstring(svg).iterfind("{*}g[@class='y axis']/{*}text")
+        return [text.text for text in texts]
 
     def test_areas_stand_on_each_other(self) -> None:
         svg = areas([[1, 2, 3], [0, 0, 2]], {0: "12:00", 2: "13:00"})
@@ -57,40 +54,30 @@ class PlotTests(SynchronousTestCase):
             group.get("class"): [path.get("d") for path in group.iterfind("{*}path[@class='area']")]
             for group in root.iterfind("{*}g")
         }
-        self.assertEqual(
-            (paths["color-0"], paths["color-1"]),
-            (
-                ["M62 158 399 122 736 87 736 194 399 194 62 194Z"],
-                ["M62 158 399 122 736 15 736 87 399 122 62 158Z"],
-            ),
-        )
-        marks = root.iterfind(".//{*}g[@class='x axis']//{*}text")
-        self.assertEqual(
-            [(text.get("x"), text.text) for text in marks], [("62", "12:00"), ("736", "13:00")]
-        )
+        self.assertEqual(paths["color-0"], ["M62 158 399 122 736 87 736 194 399 194 62 194Z"])
+        self.assertEqual(paths["color-1"], ["M62 158 399 122 736 15 736 87 399 122 62 158Z"])
+        texts = root.iterfind(".//{*}g[@class='x axis']//{*}text")
+        marks = [(text.get("x"), text.text) for text in texts]
+        self.assertEqual(marks, [("62", "12:00"), ("736", "13:00")])
 
     def test_large_numbers_are_short(self) -> None:
         self.assertEqual(self.numbers(areas([[1_234_567]], {})), ["0", "500k", "1M", "1.5M"])
 
     def test_numbers_at_an_axis_are_round(self) -> None:
-        for most, ticks in (
-            (0, [0]),
-            (0.7, [0, 0.2, 0.4, 0.6, 0.8]),
-            (2.5, [0, 0.5, 1, 1.5, 2, 2.5]),
+        """Counts have no fractions."""
+        for most, whole, ticks in (
+            (0, False, [0]),
+            (0.7, False, [0, 0.2, 0.4, 0.6, 0.8]),
+            (2.5, False, [0, 0.5, 1, 1.5, 2, 2.5]),
+            (0, True, [0]),
+            (1, True, [0, 1]),
+            (5, True, [0, 1, 2, 3, 4, 5]),
+            (6, True, [0, 2, 4, 6]),
+            (19, True, [0, 5, 10, 15, 20]),
+            (1001, True, [0, 500, 1000, 1500]),
         ):
-            found = ticks_up_to(most, whole=False)
+            found = ticks_up_to(most, whole=whole)
             self.assertEqual([round(tick, 9) for tick in found], ticks)
-
-    def test_counts_have_no_fractions(self) -> None:
-        for most, ticks in (
-            (0, [0]),
-            (1, [0, 1]),
-            (5, [0, 1, 2, 3, 4, 5]),
-            (6, [0, 2, 4, 6]),
-            (19, [0, 5, 10, 15, 20]),
-            (1001, [0, 500, 1000, 1500]),
-        ):
-            self.assertEqual(ticks_up_to(most, whole=True), ticks)
         for svg in (areas([[1], [1]], {}), lines([[1], [2]], {}, counts=True)):
             self.assertEqual(self.numbers(svg), ["0", "1", "2"])
 
@@ -102,19 +89,15 @@ class PlotTests(SynchronousTestCase):
         self.assertNotIn("<script", areas([[1]], {0: "<script>"}))
 
     def test_lines_have_gaps(self) -> None:
-        root = etree.fromstring(lines([[1, 2, None, 4, 5]], {}))
-        self.assertEqual(len(root.findall(".//{*}path[@class='line']")), 2)
-
-    def test_only_what_no_line_leads_to_has_a_dot(self) -> None:
-        """A dot for each of a month's values would be most of the page."""
-        self.assertNotIn("<circle", lines([[1, 2, None, 4, 5]], {}))
+        """And dots where no line leads: one for each value of a month would be most of a page."""
+        drawn = lines([[1, 2, None, 4, 5]], {})
+        self.assertEqual(len(etree.fromstring(drawn).findall(".//{*}path[@class='line']")), 2)
+        self.assertNotIn("<circle", drawn)
         self.assertEqual(lines([[1, 2, None, 4, None]], {}).count("<circle"), 1)
 
     def test_numbers_beside_an_axis(self) -> None:
-        self.assertEqual(
-            [short(number) for number in (0, 0.25, 12.0, 999, 1200, 3_400_000, 2e9)],
-            ["0", "0.25", "12", "999", "1.2k", "3.4M", "2G"],
-        )
+        found = [short(number) for number in (0, 0.25, 12.0, 999, 1200, 3_400_000, 2e9)]
+        self.assertEqual(found, ["0", "0.25", "12", "999", "1.2k", "3.4M", "2G"])
 
 
 def answer_to(resource: IResource) -> Any:
@@ -187,19 +170,10 @@ class StatsTests(SynchronousTestCase):
         self.assertEqual((levels[0], levels[-31], levels[-22], levels[-1]), (None, 4, 4, 0))
 
     def test_page(self) -> None:
-        self.add(
-            60,
-            {
-                "pings": 1234,
-                "fetches.changed": 30,
-                "deliveries.websub.delivered": 900,
-                "deliveries.soap.failed": 50,
-                "given_up.soap": 7,
-                "first_latency.0.1": 90,
-                "first_latency.0.25": 10,
-            },
-            {"number_of_topics": 40, "number_of_watched_topics": 30},
-        )
+        counted = {"pings": 1234, "fetches.changed": 30, "deliveries.websub.delivered": 900}
+        counted |= {"deliveries.soap.failed": 50, "given_up.soap": 7}
+        counted |= {"first_latency.0.1": 90, "first_latency.0.25": 10}
+        self.add(60, counted, {"number_of_topics": 40, "number_of_watched_topics": 30})
         page = self.page("hour")
         for text in (
             "1,234",

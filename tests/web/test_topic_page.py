@@ -134,33 +134,23 @@ class SentencesTests(TopicPageTestCase):
             },
         )
 
-    def test_other_clouds_and_hubs(self) -> None:
+    def test_what_a_feed_says(self) -> None:
         cloud = {**SAID["clouds"][0], "domain": "rpc.example", "port": 80, "path": "/notify"}
-        feed = {**SAID, "clouds": [cloud], "hubs": ["http://hub.example/"]}
-        facts = self.facts(self.shown(TopicOverview(self.status(feed=feed))))
-        self.assertEqual(facts["Cloud"], "It names another cloud: http://rpc.example/notify")
-        self.assertEqual(facts["Hub"], "It names another hub: http://hub.example/")
-
-    def test_no_cloud_and_no_hub(self) -> None:
-        overview = TopicOverview(self.status(feed={**SAID, "clouds": [], "hubs": []}))
-        facts = self.facts(self.shown(overview))
-        self.assertIn("do not find this broker", facts["Cloud"])
-        self.assertIn("may not find this broker", facts["Hub"])
-        facts = self.facts(self.shown(overview, running=frozenset({"topic_page"}), has_hub=False))
-        self.assertEqual(facts["Cloud"], "It names no cloud.")
-        self.assertEqual(facts["Hub"], "It names no hub in its content.")
-
-    def test_another_address_of_its_own(self) -> None:
-        feed = {**SAID, "self_link": "http://feeds.example/other.xml"}
-        facts = self.facts(self.shown(TopicOverview(self.status(feed=feed))))
-        self.assertIn("another address than the one", facts["Own address"])
-
-    def test_no_feed(self) -> None:
-        facts = self.facts(self.shown(TopicOverview(self.status())))
-        self.assertEqual(facts["Feed"], "The broker has not read its content as a feed yet.")
-        unreadable = TopicOverview(self.status(feed={"unreadable": "it is empty"}))
-        fact = self.facts(self.shown(unreadable))["Feed"]
-        self.assertEqual(fact, "The broker cannot read its content as a feed: it is empty.")
+        apart = {"running": frozenset({"topic_page"}), "has_hub": False}
+        none = {"clouds": [], "hubs": []}
+        for feed, parts, name, said in (
+            (SAID | {"clouds": [cloud]}, {}, "Cloud", "another cloud: http://rpc.example/notify"),
+            (SAID | {"hubs": ["http://h.example/"]}, {}, "Hub", "another hub: http://h.example/"),
+            (SAID | none, {}, "Cloud", "do not find this broker"),
+            (SAID | none, {}, "Hub", "may not find this broker"),
+            (SAID | none, apart, "Cloud", "It names no cloud."),
+            (SAID | none, apart, "Hub", "It names no hub in its content."),
+            (SAID | {"self_link": "http://a.example/"}, {}, "Own address", "another address than"),
+            ({}, {}, "Feed", "The broker has not read its content as a feed yet."),
+            ({"unreadable": "it is empty"}, {}, "Feed", "read its content as a feed: it is empty."),
+        ):
+            page = self.shown(TopicOverview(self.status(feed=feed)), **parts)
+            self.assertIn(said, self.facts(page)[name])
 
     def test_an_ended_topic(self) -> None:
         status = self.status(topic=Topic(FEED, ended="it is gone for good"))
