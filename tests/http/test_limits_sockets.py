@@ -124,15 +124,6 @@ class SocketsTests(SocketsTestCase):
                 (413, f"The body must not be larger than {MIB} bytes.\n"),
             )
 
-    async def test_a_connection_too_many(self) -> None:
-        port = await self.listen(Http(max_connections_per_address=1))
-        first = await self.connect(port, request_bytes("GET", "/docs"))
-        await first.answered
-        second = await self.connect(port, b"")
-        await second.ended
-        self.assertFalse(first.ended.called)
-        await self.assertFailure(second.answered, Exception)
-
     async def test_an_answer_that_nobody_reads(self) -> None:
         for connection in ("close", "keep-alive"):
             page = Large()

@@ -47,22 +47,6 @@ def status_over_tls(port: int, protocols: Sequence[str]) -> int:
         connection.close()
 
 
-class TLSTests(TestCase):
-    def setUp(self) -> None:
-        self.house = House(self)
-        listening: Any = reactor
-        self.port = listening.listenSSL(
-            0, self.house.factory, authority().server("localhost"), interface="127.0.0.1"
-        )
-        self.addCleanup(self.port.stopListening)
-
-    async def test_clients_that_let_us_choose_the_protocol(self) -> None:
-        """Browsers and curl offer several protocols (ALPN); other clients offer none."""
-        port = self.port.getHost().port
-        for protocols in (["h2", "http/1.1"], ["http/1.1"], []):
-            self.assertEqual(await deferToThread(status_over_tls, port, protocols), 200, protocols)
-
-
 class CertificateTests(TestCase):
     """An ``ssl:`` endpoint whose certificate is renewed while it listens."""
 
@@ -103,7 +87,8 @@ class CertificateTests(TestCase):
         until = self.certificate.use(read)
         self.assertRegex(until, r"^\d{4}-\d\d-\d\d \d\d:\d\d UTC$")
         self.assertEqual(await self.served(), renewed)
-        for protocols in (["http/1.1"], []):
+        # Browsers and curl offer several protocols (ALPN); other clients offer none.
+        for protocols in (["h2", "http/1.1"], ["http/1.1"], []):
             status = await deferToThread(status_over_tls, self.port, protocols)
             self.assertEqual(status, 200)
 

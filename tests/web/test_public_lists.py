@@ -66,15 +66,9 @@ class ChangesTests(ListsTestCase):
         (row,) = self.page().xpath("//tbody/tr")
         self.assertEqual(row.xpath("string(td[1])"), "2026-09-29 12:00:00")
         self.assertEqual(row.xpath("td[1]/time/@datetime"), ["2026-09-29T12:00:00Z"])
-        links = row.xpath(".//a/@href")
-        self.assertEqual(
-            links,
-            [
-                "http://site.example/?a=1&b=2",
-                FEED,
-                "/topic?url=http%3A%2F%2Ffeeds.example%2Frss.xml",
-            ],
-        )
+        topic = "/topic?url=http%3A%2F%2Ffeeds.example%2Frss.xml"
+        links = ["http://site.example/?a=1&b=2", FEED, topic]
+        self.assertEqual(row.xpath(".//a/@href"), links)
         self.assertEqual(set(row.xpath(".//a[starts-with(@href, 'http')]/@rel")), {_REL})
 
     def test_paging(self) -> None:
@@ -91,9 +85,8 @@ class ChangesTests(ListsTestCase):
 
     def test_a_page_is_small(self) -> None:
         """With long addresses it shows fewer changes, and none is left out."""
-        self.pings(
-            60, f"http://site.example/{'&' * 2000}", rss_url=f"http://b.example/{'&' * 2000}"
-        )
+        long = "&" * 2000
+        self.pings(60, f"http://site.example/{long}", rss_url=f"http://b.example/{long}")
         path = "/changes"
         seen: list[str] = []
         while path:
@@ -140,40 +133,28 @@ class TopicListsTests(ListsTestCase):
         ]
 
     def json(self, answer: Answer) -> Any:
-        self.assertEqual(
-            (answer.status, answer.headers.get_content_type()), (200, "application/json")
-        )
+        kind = answer.headers.get_content_type()
+        self.assertEqual((answer.status, kind), (200, "application/json"))
         self.assertEqual(answer.headers["access-control-allow-origin"], "*")
         self.assertEqual(answer.headers["cache-control"], "public, max-age=60")
         return json.loads(answer.body)
 
     def test_subscriptions(self) -> None:
         self.topics(1)
-        self.assertEqual(
-            self.json(self.house.get("/subscriptions.json")),
-            {
-                "topics": [
-                    {
-                        "url": "http://f1.example/rss",
-                        "title": "Feed 1",
-                        "subscriptions": {"http-post": 2, "websub": 1},
-                    }
-                ],
-                "next": None,
-            },
-        )
+        counts = {"http-post": 2, "websub": 1}
+        topic = {"url": "http://f1.example/rss", "title": "Feed 1", "subscriptions": counts}
+        found = self.json(self.house.get("/subscriptions.json"))
+        self.assertEqual(found, {"topics": [topic], "next": None})
 
     def test_feeds(self) -> None:
         self.topics(2)
         answer = self.house.get("/feeds.opml")
         self.assertEqual(answer.headers["content-type"], "text/x-opml; charset=utf-8")
-        self.assertEqual(
-            answer.xml.findtext("head/title"), "Feeds that broker.example:5337 watches"
-        )
+        title = answer.xml.findtext("head/title")
+        self.assertEqual(title, "Feeds that broker.example:5337 watches")
         outlines = [(each.get("title"), each.get("xmlUrl")) for each in answer.xml.iter("outline")]
-        self.assertEqual(
-            outlines, [(f"Feed {each}", f"http://f{each}.example/rss") for each in (1, 2)]
-        )
+        feeds = [(f"Feed {each}", f"http://f{each}.example/rss") for each in (1, 2)]
+        self.assertEqual(outlines, feeds)
 
     def test_long_lists_come_in_parts(self) -> None:
         self.topics(PART + 1)
