@@ -109,9 +109,8 @@ def passwd(place: Place, password_stdin: bool, name: str) -> None:
 def list_(place: Place) -> None:
     """List the accounts."""
     url = place.existing_database()
-    table: list[tuple[str, ...]] = [
-        ("NAME", "ADMIN", "DISABLED", "CREATED", "SIGNED IN", "SESSIONS", "TOKENS")
-    ]
+    names = ("NAME", "ADMIN", "DISABLED", "CREATED", "SIGNED IN", "SESSIONS", "TOKENS")
+    table: list[tuple[str, ...]] = [names]
     with storage.open_database(url, writes=False) as connection:
         for each in rows.accounts(connection):
             numbers = (len(found(connection, each.id)) for found in (rows.sessions, rows.tokens))
@@ -188,9 +187,8 @@ def add_token(place: Place, scopes: Sequence[str], days: int | None, label: str,
     """Make an API token for the account NAME, and print it; nobody can show it again."""
     with storage.open_database(place.existing_database()) as connection:
         owner = _find_account(connection, name)
-        label = check_token(
-            label or "made on the command line", scopes, days, is_admin=owner.is_admin
-        )
+        label = label or "made on the command line"
+        label = check_token(label, scopes, days, is_admin=owner.is_admin)
         secret, now = new_token(), storage.present_time(connection)
         expires_at = None if days is None else now + days * 86_400
         made = rows.add_token(

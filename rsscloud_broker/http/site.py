@@ -313,9 +313,8 @@ class Root(Resource):
             asked = "GET" if method == "HEAD" else method
             suitable = self._suitable_routes(request, path, asked)
             if not suitable:
-                kinds = {
-                    kind for route in self._routes[path, asked] for kind in route.content_types
-                }
+                routes = self._routes[path, asked]
+                kinds = {kind for route in routes for kind in route.content_types}
                 return plain(request, 415, f"This address takes {' and '.join(sorted(kinds))}.")
             needed = "&".join(sorted(suitable[-1].requires))  # the last one requires the fewest
             text = f"This address needs parameters that did not come: ?{needed}"

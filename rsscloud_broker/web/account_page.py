@@ -89,10 +89,8 @@ class AccountPage:
         self._exporting.add(key)
         try:
             name = {"content-disposition": f'attachment; filename="{caller.name}.zip"'}
-            now = self._parts.clock.wall_seconds()
-            await send_archive(
-                request, self._parts.account_files(caller), {**NO_STORE, **name}, now
-            )
+            files, now = self._parts.account_files(caller), self._parts.clock.wall_seconds()
+            await send_archive(request, files, {**NO_STORE, **name}, now)
         finally:
             self._exporting.discard(key)
         return None

@@ -180,9 +180,8 @@ class LogQuery:
         faults = []
         key = values.pop(number, "")
         if key and parse_number(key) is None:
-            faults.append(
-                f"The parameter {number} is the number of an entry, of 18 digits at most."
-            )
+            rule = "is the number of an entry, of 18 digits at most"
+            faults.append(f"The parameter {number} {rule}.")
         for name, words in (("kind", tuple(KINDS)), ("outcome", OUTCOMES)):
             if values.get(name, "") not in ("", *words):
                 faults.append(f"The {name} is one of {', '.join(words)}.")

@@ -83,9 +83,8 @@ class FrontPageDoor(RoutesOnly):
         more = {"recent": recent, "today": await self._today.get(None)}
         first = "" if viewer else "/signin?next="  # strangers sign in before
         more |= {f"{name}_url": f"{first}/{name}" for name in ("river", "write")}
-        return await self._parts.pages.render(
-            "rsscloud-broker", "front_page.html", viewer, **self._slots, **more
-        )
+        about = ("rsscloud-broker", "front_page.html", viewer)
+        return await self._parts.pages.render(*about, **self._slots, **more)
 
     async def _count_today(self, _: None) -> str:
         """What the broker did since midnight (UTC), in words; empty if nothing, or unknown."""

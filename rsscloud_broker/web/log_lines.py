@@ -197,9 +197,8 @@ def _subscription_removed(entry: LogEntry) -> tuple[str, str]:
 
 def _fan_out_ended(entry: LogEntry) -> tuple[str, str]:
     """How many subscribers accepted, failed or wait, and how long notifying them took."""
-    delivered, failed, waiting = (
-        count_of(entry, name) for name in ("delivered", "failed", "waiting")
-    )
+    names = ("delivered", "failed", "waiting")
+    delivered, failed, waiting = (count_of(entry, name) for name in names)
     if not delivered + failed + waiting:
         return "Nobody had to be notified of ", "."
     counts = [f"{delivered:,} accepted"]
@@ -241,9 +240,8 @@ def _administration_done(entry: LogEntry) -> tuple[str, str]:
     """
     who = entry.account or "An administrator"
     if not entry.reason:
-        return (
-            (f"{who} did something about ", ".") if entry.topic else (f"{who} did something.", "")
-        )
+        did = f"{who} did something"
+        return (f"{did} about ", ".") if entry.topic else (f"{did}.", "")
     did = f"{entry.reason.strip().rstrip('.')}."
     before, topic, after = did.partition(entry.topic) if entry.topic else (did, "", "")
     return (f"{who} {before}", after) if topic else (f"{who} {did}", "")

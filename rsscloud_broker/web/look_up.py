@@ -124,8 +124,8 @@ class LookUp:
         else:
             lead = "The broker knows nothing of this host."
         happened: Flattenable = ""
+        now = self._parts.clock.wall_seconds()
         if entries:
-            now = self._parts.clock.wall_seconds()
             shown = timeline(entries, now)
             happened = [
                 _not_called_notices(entries, now),
@@ -134,9 +134,7 @@ class LookUp:
         topics_here = _section("Topics", [self._topic_item(each) for each in topics])
         changes = sum((Counter(each.status.change_days) for each in topics), Counter[int]())
         # A sum of the first topics alone would be wrong.
-        plot = (
-            changes_plot(changes, self._parts.clock.wall_seconds()) if len(topics) < FOUND else ""
-        )
+        plot = changes_plot(changes, now) if len(topics) < FOUND else ""
         return await self._page(viewer, name, lead, happened, topics_here, plot)
 
     async def _page(

@@ -132,7 +132,7 @@ class PublicListsDoor(RoutesOnly):
 
     def _pings_table(self, pings: Sequence[Ping]) -> Tag:
         rows = (
-            (dated(ping.received_at), _site_cell(ping), self._further_links(ping)) for ping in pings
+            (dated(one.received_at), _site_cell(one), self._further_links(one)) for one in pings
         )
         return table("The newest first.", ("When", "What changed", "More"), rows, "", kind="cards")
 
@@ -164,9 +164,8 @@ class PublicListsDoor(RoutesOnly):
             for topic in topics
         ]
         document = json.dumps({"topics": listed, "next": more or None}, ensure_ascii=False)
-        return Answer(
-            f"{document}\n".encode("utf-8", "replace"), "application/json", headers=_headers(more)
-        )
+        body = f"{document}\n".encode("utf-8", "replace")
+        return Answer(body, "application/json", headers=_headers(more))
 
     async def _read_part(self, path: str, request: Request) -> tuple[list[TopicSummary], str]:
         """A part of the list of topics, and the URL of the next part; empty if there is none."""
@@ -216,6 +215,5 @@ def _first_fitting(pings: Sequence[Ping]) -> Iterator[Ping]:
 
 def _size_on_page(text: str) -> int:
     """How many bytes a text takes in an element together with its link to a topic."""
-    return len(escape(text).encode("utf-8", "replace")) + len(
-        quote(text, safe="", errors="replace")
-    )
+    in_link = quote(text, safe="", errors="replace")
+    return len(escape(text).encode("utf-8", "replace")) + len(in_link)

@@ -232,9 +232,8 @@ async def _find_busiest(view: IStatistics, since: int, until: int, now: float) -
     are counted from the pings, and of the hours before, which must be whole, those that are stored.
     """
     counted_since = max(since, int(now // HOUR - 1) * HOUR)
-    found = Counter(
-        {each.url: each.pings for each in await view.pinged_topics(counted_since, until, _MOST)}
-    )
+    pinged = await view.pinged_topics(counted_since, until, _MOST)
+    found = Counter({each.url: each.pings for each in pinged})
     if since < counted_since:
         whole_since = -(-since // HOUR) * HOUR
         for each in await view.busy_topics(whole_since, counted_since, _MOST):

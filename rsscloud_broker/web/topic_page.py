@@ -92,9 +92,8 @@ class TopicPageDoor(RoutesOnly):
             return await self._refusal(viewer, 400, f"The address cannot be a topic: {fault}.")
         status, headers, said = 200, dict[str, str](), {"error": "", "success": ""}
         try:
-            changed = await self._parts.broker.ping_topic(
-                url, client_address(request), way=Way.PAGE
-            )
+            source = client_address(request)
+            changed = await self._parts.broker.ping_topic(url, source, way=Way.PAGE)
         except TopicUnreadable as problem:
             said["error"] = f"The broker tried to fetch it, and could not: {problem.reason}."
         except Refused as problem:

@@ -32,11 +32,5 @@ class UnavailableTests(SynchronousTestCase):
         with capturedLogs() as logs:
             for now in (1000.0, 1001.0, 1059.9, 1060.1, 2000.0):
                 unavailable_log.add(Unavailable("no disk"), now)
-        self.assertEqual(
-            [formatEvent(event) for event in logs],
-            [
-                "Unavailable: no disk",
-                "Unavailable: no disk (2 more requests since the last line)",
-                "Unavailable: no disk",
-            ],
-        )
+        ends = [formatEvent(event).removeprefix("Unavailable: no disk") for event in logs]
+        self.assertEqual(ends, ["", " (2 more requests since the last line)", ""])

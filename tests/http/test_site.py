@@ -82,19 +82,14 @@ class RoutesTests(SynchronousTestCase):
     def test_the_longest_path_wins(self) -> None:
         house = self.serve(Door(pages=[get("/*"), get("/a/*"), get("/a/b"), get("/a/b/*")]))
         table = {
-            "/": "/* ",
-            "/x": "/* ",
-            "/a": "/* ",
-            "/a/": "/a/* ",
-            "/a/x/y": "/a/* ",
-            "/a/b": "/a/b ",
-            "/a/b/c": "/a/b/* ",
-            "/a//b": "/a/* ",
-            "/../a/b": "/* ",
-            "/%61/b": "/* ",
+            "/* ": ("/", "/x", "/a", "/../a/b", "/%61/b"),
+            "/a/* ": ("/a/", "/a/x/y", "/a//b"),
+            "/a/b ": ("/a/b",),
+            "/a/b/* ": ("/a/b/c",),
         }
-        for path, text in table.items():
-            self.assertEqual(house.get(path).text, text, path)
+        for text, paths in table.items():
+            for path in paths:
+                self.assertEqual(house.get(path).text, text, path)
 
     def test_thousands_of_slashes_cost_no_more_than_one(self) -> None:
         house = self.serve(Door(pages=[get("/*"), get("/a/*")]))
@@ -109,17 +104,14 @@ class RoutesTests(SynchronousTestCase):
         pages = [get("/p"), get("/p", "a", "b"), get("/p", "a"), get("/p", "c")]
         house = self.serve(Door(pages=pages))
         table = {
-            "/p": "/p ",
-            "/p?x=1": "/p ",
-            "/p?a=1": "/p a",
-            "/p?A=": "/p a",
-            "/p?a": "/p a",
-            "/p?b=1": "/p ",
-            "/p?b=1&a=2&c=3": "/p a b",
-            "/p?c": "/p c",
+            "/p ": ("/p", "/p?x=1", "/p?b=1"),
+            "/p a": ("/p?a=1", "/p?A=", "/p?a"),
+            "/p a b": ("/p?b=1&a=2&c=3",),
+            "/p c": ("/p?c",),
         }
-        for path, text in table.items():
-            self.assertEqual(house.get(path).text, text, path)
+        for text, paths in table.items():
+            for path in paths:
+                self.assertEqual(house.get(path).text, text, path)
 
     def test_form_parameters_count(self) -> None:
         house = self.serve(Door(pages=[get("/p", method="POST"), get("/p", "a", method="POST")]))
@@ -136,18 +128,14 @@ class RoutesTests(SynchronousTestCase):
     def test_methods_that_are_not_allowed(self) -> None:
         house = House(self)
         table = {
-            ("GET", "/rsscloud/ping"): "OPTIONS, POST",
-            ("GET", "/RPC2"): "OPTIONS, POST",
-            ("GET", "/RPC2/"): "OPTIONS, POST",
-            ("HEAD", "/RPC2"): "OPTIONS, POST",
-            ("POST", "/docs"): "GET, HEAD, OPTIONS",
-            ("PUT", "/"): "GET, HEAD, OPTIONS, POST",
-            ("DELETE", "/ping"): "GET, HEAD, OPTIONS, POST",
-            ("BREW", "/soap"): "GET, HEAD, OPTIONS, POST",
+            "OPTIONS, POST": ("GET /rsscloud/ping", "GET /RPC2", "GET /RPC2/", "HEAD /RPC2"),
+            "GET, HEAD, OPTIONS": ("POST /docs",),
+            "GET, HEAD, OPTIONS, POST": ("PUT /", "DELETE /ping", "BREW /soap"),
         }
-        for (method, path), allowed in table.items():
-            answer = house.ask(method, path)
-            self.assertEqual((answer.status, answer.headers["allow"]), (405, allowed), path)
+        for allowed, requests in table.items():
+            for each in requests:
+                answer = house.ask(*each.split())
+                self.assertEqual((answer.status, answer.headers["allow"]), (405, allowed), each)
 
     def test_refused_heads_fill_no_log(self) -> None:
         """Twisted would log the whole URL of each, which may hold a secret."""
@@ -164,13 +152,8 @@ class RoutesTests(SynchronousTestCase):
 
     def test_options(self) -> None:
         house = House(self)
-        table = {
-            "/rsscloud/ping": "OPTIONS, POST",
-            "/changes.xml": "GET, HEAD, OPTIONS",
-            "/2026/01/01/00.xml": "GET, HEAD, OPTIONS",
-            "/docs": "GET, HEAD, OPTIONS",
-        }
-        for path, allowed in table.items():
+        for path in ("/rsscloud/ping", "/changes.xml", "/2026/01/01/00.xml", "/docs"):
+            allowed = "OPTIONS, POST" if path == "/rsscloud/ping" else "GET, HEAD, OPTIONS"
             answer = house.ask("OPTIONS", path)
             self.assertEqual((answer.status, answer.headers["allow"]), (200, allowed), path)
             self.assertEqual(answer.body, b"")
@@ -429,25 +412,17 @@ class NegotiationTests(SynchronousTestCase):
     def test_preferred(self) -> None:
         offered = ["text/xml", "application/json"]
         table = {
-            None: "text/xml",
-            "": "text/xml",
-            " ": "text/xml",
-            "*/*": "text/xml",
-            "*/*;q=0": None,
-            "application/*": "application/json",
-            "APPLICATION/JSON": "application/json",
-            "application/json;charset=utf-8": "application/json",
-            "application/json, */*": "application/json",
-            "*/*, application/json;q=0.1": "text/xml",
-            "text/xml;q=0, */*": "application/json",
-            "text/xml;q=0.2, application/json;q=0.3": "application/json",
-            "text/html": None,
-            "text/xml;q=0": None,
-            "text/xml;q=much": None,
-            "text/xml;q=nan": None,
-            "text/xml;q=-1": None,
-            ",;,": None,
-            "xml": None,
+            "text/xml": (None, "", " ", "*/*", "*/*, application/json;q=0.1"),
+            "application/json": (
+                *("application/*", "APPLICATION/JSON", "application/json;charset=utf-8"),
+                *("application/json, */*", "text/xml;q=0, */*"),
+                "text/xml;q=0.2, application/json;q=0.3",
+            ),
+            None: (
+                *("*/*;q=0", "text/html", "text/xml;q=0", "text/xml;q=much", "text/xml;q=nan"),
+                *("text/xml;q=-1", ",;,", "xml"),
+            ),
         }
-        for accept, kind in table.items():
-            self.assertEqual(preferred(accept, offered), kind, accept)
+        for kind, headers in table.items():
+            for accept in headers:
+                self.assertEqual(preferred(accept, offered), kind, accept)

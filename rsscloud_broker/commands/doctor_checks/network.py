@@ -62,9 +62,8 @@ async def clock(patient: CheckContext) -> AsyncIterator[Result]:
     # The header has whole seconds, and was written while the request was on its way.
     apart = answer.at - (perf_counter() - began) / 2 - (date + 0.5)
     found = f"the clock of this machine differs by {apart:+.1f} seconds from that of {url}"
-    level: Level = (
-        "ok" if abs(apart) < WARN_APART else "warn" if abs(apart) < FAIL_APART else "fail"
-    )
+    level: Level = "warn" if abs(apart) < FAIL_APART else "fail"
+    level = "ok" if abs(apart) < WARN_APART else level
     advice = "" if level == "ok" else "keep the clock right by NTP (timedatectl set-ntp true)"
     yield Result(level, "clock", found, advice)
 

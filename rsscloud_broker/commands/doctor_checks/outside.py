@@ -171,9 +171,8 @@ async def proxy(patient: CheckContext) -> AsyncIterator[Result]:
             f'set trusted_proxies = ["{peer}"] in [http]',
         )
         return
-    forged = await _ask_how_it_arrived(
-        patient, read_key(patient.config.data), {"X-Forwarded-For": _FORGED}
-    )
+    key = read_key(patient.config.data)
+    forged = await _ask_how_it_arrived(patient, key, {"X-Forwarded-For": _FORGED})
     hops = [hop.strip() for hop in forged["forwarded_for"].split(",")]
     if forged["client"] == _FORGED and hops == [_FORGED]:
         yield Result(

@@ -72,9 +72,8 @@ class OneAccountPage(AdminPage):
         try:
             found = await self.verbs.accounts.account(name)
         except Unadministrable as problem:
-            slots["forms"] = [
-                self.form(request, caller, "Invite somebody", account_operations.invite)
-            ]
+            form = self.form(request, caller, "Invite somebody", account_operations.invite)
+            slots["forms"] = form
             return PageContent("Accounts", slots, sentence(str(problem)) if name else "", 404)
         removed = await self.verbs.taken_down(found.name, found.created_at)
         works = await self.verbs.published(found.name, ON_PAGE)

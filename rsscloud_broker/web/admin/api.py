@@ -87,10 +87,8 @@ class Api:
     async def _explain(self, request: Request) -> Answer:
         """The page for people, who need not sign in."""
         viewer = await viewer_of(self._console.callers, request)
-        title = "API for administrators"
-        page = await self._console.pages.render(
-            title, "admin/reference.html", viewer, **self._reference
-        )
+        about = ("API for administrators", "admin/reference.html", viewer)
+        page = await self._console.pages.render(*about, **self._reference)
         return Answer(page, headers=private(viewer))
 
     async def _answer(self, request: Request) -> Answer | bytes:
@@ -159,9 +157,8 @@ def _read_asked(request: Request, operation: Operation, path_values: dict[str, s
         )
     if twice := path_values.keys() & values.keys():
         raise RequestError(400, f"The {' and '.join(twice)} is in the path, and not in the body.")
-    return _convert(
-        values | {name: int(value) for name, value in path_values.items()}, operation, strict=True
-    )
+    values |= {name: int(value) for name, value in path_values.items()}
+    return _convert(values, operation, strict=True)
 
 
 def _read_query(request: Request) -> dict[str, str]:

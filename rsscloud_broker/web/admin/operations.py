@@ -275,9 +275,8 @@ async def announcements(
     """List the announcements."""
     found = await by.verbs.announcements(after, limit)
     following = found[-1].id if len(found) == limit else None
-    return shapes.Announcements(
-        items=[shape_of(shapes.Announcement, one) for one in found], next=following
-    )
+    items = [shape_of(shapes.Announcement, one) for one in found]
+    return shapes.Announcements(items=items, next=following)
 
 
 @operation(

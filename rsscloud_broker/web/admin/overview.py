@@ -153,11 +153,8 @@ def _busy_facts(state: BrokerState) -> Tag:
         (f"Calls for the threads of {name}", n.waiting) for name, n in state.workers.items()
     ]
     shown = [(name, f"{number:,}") for name, number in numbers if number]
-    return (
-        facts(shown)
-        if shown
-        else tags.p("Nothing is under way, and nothing waits.", class_="quiet")
-    )
+    nothing = tags.p("Nothing is under way, and nothing waits.", class_="quiet")
+    return facts(shown) if shown else nothing
 
 
 #: What people call the work of a process, where that is not the name of its kind.
@@ -170,10 +167,9 @@ _WORKS: Final = {
 
 def work_of(one: NodeState) -> str:
     """What a process works on, in words."""
-    claims = claims_of(one).items()
-    return ", ".join(
-        counted(count, _WORKS.get(kind, kind.removesuffix("s"))) for kind, count in claims if count
-    )
+    claims = {kind: count for kind, count in claims_of(one).items() if count}
+    nouns = {kind: _WORKS.get(kind, kind.removesuffix("s")) for kind in claims}
+    return ", ".join(counted(count, nouns[kind]) for kind, count in claims.items())
 
 
 def _nodes_table(state: BrokerState, now: float) -> Tag:
@@ -240,7 +236,6 @@ def _object_link(one: Change) -> Flattenable:
         return [strangers_text(old, MAX_URL), " to ", topic_link(new)]
     if one.verb in {"block", "unblock"}:
         kind, _, name = one.object.partition(" ")
-        return tags.a(
-            kind, " ", strangers_text(name, MAX_URL), href=path("/admin/blocks", kind=kind)
-        )
+        place = path("/admin/blocks", kind=kind)
+        return tags.a(kind, " ", strangers_text(name, MAX_URL), href=place)
     return strangers_text(one.object, MAX_REASON)

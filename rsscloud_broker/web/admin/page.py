@@ -224,9 +224,8 @@ class AdminPage:
                 return await self._page(request, caller, success=shown)
             return redirect(self.path_after(operation, asked, answer))
         except Unadministrable as error:
-            return await self._page(
-                request, caller, sentence(str(error)), 404 if error.missing else 400
-            )
+            status = 404 if error.missing else 400
+            return await self._page(request, caller, sentence(str(error)), status)
 
     async def _page(
         self,

@@ -56,9 +56,8 @@ class SubscriptionsPage(AdminPage):
         page, error = SubscriptionPage(()), ""
         try:
             wanted = SubscriptionFilter(**asked)
-            page = await self.verbs.find_subscriptions(
-                wanted, number_parameter(request, "after"), ON_PAGE
-            )
+            after = number_parameter(request, "after")
+            page = await self.verbs.find_subscriptions(wanted, after, ON_PAGE)
         except Unadministrable as problem:
             error = sentence(str(problem))
         now = self.now()
