@@ -60,39 +60,18 @@ class CommandTests(SynchronousTestCase):
 
 
 class Command:
-    """A running command, with the lines that it has printed and its exit status."""
+    """A command that runs in a process from the `nursery`.
 
-    transport: Transport
+    :ivar lines: the lines that it has printed.
+    :ivar ended: its exit status, when it has ended.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, arguments: Sequence[str]) -> None:
         self.lines: DeferredQueue[str] = DeferredQueue()
         self.errors = b""
         self.ended: Deferred[int] = Deferred()
         self._rest = b""
         self._waiting: list[Deferred[None]] = []
-
-    def outReceived(self, data: bytes) -> None:
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            self.lines.put(line.decode())
-
-    def errReceived(self, data: bytes) -> None:
-        self.errors += data
-        waiting, self._waiting = self._waiting, []
-        for one in waiting:
-            one.callback(None)
-
-    def heard_error(self) -> Deferred[None]:
-        """Make a Deferred that fires when the command writes to stderr."""
-        self._waiting.append(Deferred())
-        return self._waiting[-1]
-
-
-class Transport:
-    """A process from the `nursery`, whose output the reactor reads."""
-
-    def __init__(self, command: Command, arguments: Sequence[str]) -> None:
-        self._command = command
         out, its_out = os.pipe()
         errors, its_errors = os.pipe()
         self._child = nursery.start(arguments, stdout=its_out, stderr=its_errors)
@@ -105,20 +84,29 @@ class Transport:
 
     def childDataReceived(self, name: int, data: bytes) -> None:
         if name == 1:
-            self._command.outReceived(data)
-        else:
-            self._command.errReceived(data)
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            for line in lines:
+                self.lines.put(line.decode())
+            return
+        self.errors += data
+        waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            one.callback(None)
 
     def childConnectionLost(self, name: int, reason: Failure) -> None:
         os.close(self._open.pop(name).fileno())
         if not self._open:
-            ended = deferToThread(self._child.wait)
-            ended.addCallback(self._command.ended.callback)
+            deferToThread(self._child.wait).addCallback(self.ended.callback)
 
-    def signalProcess(self, name: str) -> None:
+    def heard_error(self) -> Deferred[None]:
+        """Make a Deferred that fires when the command writes to stderr."""
+        self._waiting.append(Deferred())
+        return self._waiting[-1]
+
+    def signal(self, name: str) -> None:
         self._child.send_signal(signal.Signals[f"SIG{name}"])
 
-    def closeStdout(self) -> None:
+    def close_stdout(self) -> None:
         self._open[1].loseConnection()
 
 
@@ -126,14 +114,13 @@ class ProcessTests(TestCase):
     """A test case for commands that need a reactor: each is a process, with real sockets."""
 
     def start(self, *arguments: str) -> Command:
-        command = Command()
-        command.transport = Transport(command, nursery.command_line("rsscloud-broker", *arguments))
+        command = Command(nursery.command_line("rsscloud-broker", *arguments))
         self.addCleanup(self.kill, command)
         return command
 
     async def kill(self, command: Command) -> None:
         if not command.ended.called:
-            command.transport.signalProcess("KILL")
+            command.signal("KILL")
             await command.ended
 
     async def told(self, command: Command, sentence: bytes) -> None:
@@ -148,9 +135,6 @@ class ProcessTests(TestCase):
         self.assertEqual(errors.count("\n"), 1, errors)
         for part in ("Error: ", *said):
             self.assertIn(part, errors)
-
-    def interrupt(self, command: Command) -> None:
-        command.transport.signalProcess("INT")
 
     def serve(self, resource: Resource) -> str:
         port = running.listenTCP(0, Site(resource), interface="127.0.0.1")

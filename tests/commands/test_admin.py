@@ -86,10 +86,7 @@ class CallTests(ProcessTests):
         """Run a command; its exit status, what it prints and its errors."""
         command: Command = self.start("admin", *arguments, "--broker", self.serve(api))
         status = await command.ended
-        lines = []
-        while command.lines.pending:
-            lines.append(await command.lines.get())
-        return status, lines, command.errors.decode()
+        return status, command.lines.pending, command.errors.decode()
 
     async def test_a_broker_that_is_no_url(self) -> None:
         command = self.start("admin", "state", "--broker", "http://[::1")
@@ -119,7 +116,7 @@ class CallTests(ProcessTests):
     async def test_a_reader_that_goes_away(self) -> None:
         broker = self.serve(FakeApi(200, {"items": [], "next": None}))
         command = self.start("admin", "blocks", "--broker", broker)
-        command.transport.closeStdout()
+        command.close_stdout()
         self.assertEqual((await command.ended, command.errors), (0, b""))
 
     async def test_json(self) -> None:

@@ -121,7 +121,7 @@ class ListenTests(ProcessTests):
                 self.assertRegex(time_, r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
                 self.assertEqual(topic, feed)
                 self.assertEqual([reply.status for reply in cloud.replies], [200, 200])
-                self.interrupt(command)
+                command.signal("INT")
                 self.assertEqual(await command.ended, 0)
                 self.assertEqual(command.lines.pending, [])
 
@@ -136,7 +136,7 @@ class ListenTests(ProcessTests):
         cloud, feed = self.cloud()
         command = self.start("listen", feed)
         await self.told(command, b"It worked.")
-        command.transport.closeStdout()
+        command.close_stdout()
         with contextlib.suppress(ClientError):  # the process may end before it answers
             await cloud.notify()
         self.assertEqual(await command.ended, 0)

@@ -66,8 +66,7 @@ class RunTests(ProcessTests):
             *("--listen", f"tcp:{free_port()}:interface=127.0.0.1"),
         )
         status = await command.ended
-        lines = [await command.lines.get() for _ in range(len(command.lines.pending))]
-        document = json.loads("\n".join(lines))
+        document = json.loads("\n".join(command.lines.pending))
         levels = {(result["name"], result["level"]) for result in document["results"]}
         self.assertEqual((status, document["ok"], command.errors), (0, True, b""), document)
         self.assertIn(("configuration", "ok"), levels)
@@ -81,11 +80,10 @@ class RunTests(ProcessTests):
         hub = f'<link xmlns="http://www.w3.org/2005/Atom" rel="hub" href="{origin.url("/hub")}"/>'
         command = self.start("doctor", origin.feed(elements=hub))
         self.assertEqual(await command.ended, 1)
-        lines = [await command.lines.get() for _ in range(len(command.lines.pending))]
-        text = "\n".join(lines)
+        text = "\n".join(command.lines.pending)
         self.assertIn(f"fail  hub: The hub {origin.url('/hub')} answers with status 404", text)
         self.assertIn("warn  ETag: ", text)
         self.assertIn("ok    feed: It is an RSS feed, version 2.0", text)
         self.assertIn("ok    WebSub subscribers: ", text)
-        for line in lines:
+        for line in command.lines.pending:
             self.assertRegex(line, "^(ok  |warn|fail)  [^:]+: ")

@@ -131,7 +131,7 @@ class FollowTests(ProcessTests):
             program = f"echo began; until test -e {go}; do sleep 0.05; done; echo done"
             command = self.follow(url, "--marker", self.marker, "--exec", program)
             self.assertEqual(await command.lines.get(), "began")
-            command.transport.signalProcess(name)
+            command.signal(name)
             go.touch()
             self.assertEqual((await command.ended, command.errors), (0, b""))
             self.assertEqual(command.lines.pending, ["done"])
@@ -143,7 +143,7 @@ class FollowTests(ProcessTests):
         url = self.serve(Server(first, second))
         command = self.follow(url, "--poll", "1", "--marker", self.marker)
         await command.lines.get()
-        command.transport.closeStdout()
+        command.close_stdout()
         self.assertEqual((await command.ended, command.errors), (0, b""))
         self.assertEqual(self.marked(), "urn:1")
 
@@ -159,7 +159,7 @@ class FollowTests(ProcessTests):
         posted = await HTTPClient(Agent(running)).post(callback, data=b"new content")
         self.assertEqual(posted.code, 202)
         self.assertEqual(json.loads(await command.lines.get())["title"], "2")
-        self.interrupt(command)
+        command.signal("INT")
         self.assertEqual(await command.ended, 0)
 
     async def test_push_without_a_hub(self) -> None:

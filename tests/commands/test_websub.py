@@ -81,7 +81,7 @@ class ListenTests(ProcessTests):
         self.assertRegex(line, rf"^\d{{4}}-.*Z {server}/topic 4 bytes, signature OK$")
         ignored = f"{server}/topic 4 bytes were ignored: their signature is wrong or missing\n"
         self.assertEqual(command.errors.count(ignored.encode()), 2)
-        self.interrupt(command)
+        command.signal("INT")
         ending = await hub.asked.get()
         self.assertEqual(ending["hub.mode"], "unsubscribe")
         self.assertEqual((await hub.verify(ending)).body, b"x91")
@@ -98,7 +98,7 @@ class ListenTests(ProcessTests):
         self.assertRegex(form["hub.callback"], r"^http://me:\d+/[\w-]{20,}$")
         self.assertNotIn("hub.secret", form)
         await self.told(command, f"{topic}: Thanks.".encode())
-        self.interrupt(command)
+        command.signal("INT")
         self.assertEqual(await command.ended, 0)
 
 
