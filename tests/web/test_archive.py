@@ -51,14 +51,12 @@ class ArchiveTests(SynchronousTestCase):
             self.assertEqual(archive.namelist(), ["reading-list.opml", "files/\u00fc.bin"])
             self.assertEqual(archive.read("files/\u00fc.bin"), LARGE + LARGE)
         self.assertEqual(self.asked, ["anna"])
+        self.assertEqual(self.browser.ask("HEAD", "/account/export").body, b"")
 
     def test_strangers_are_led_to_sign_in(self) -> None:
         answer = Browser(self.site).get("/account/export")
         self.assertEqual(answer.headers["location"], "/signin?next=/account/export")
         self.assertEqual(self.asked, [])
-
-    def test_head(self) -> None:
-        self.assertEqual(self.browser.ask("HEAD", "/account/export").body, b"")
 
     def begun(self) -> Exchange:
         """A request for the archive, which may not have been answered yet."""

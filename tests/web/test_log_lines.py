@@ -59,6 +59,9 @@ class SentenceTests(SynchronousTestCase):
     def test_sentences(self) -> None:
         source = {"source": "192.0.2.0/24"}
         later, tomorrow = {"retry_at": NOON + 30}, {"retry_at": NOON + 86_400}
+        host, at_port = {"topic": "", "host": "reader.example"}, later | {"port": 8000}
+        counts = {"delivered": 1000, "failed": 2, "waiting": 1}
+        counts |= {"first_seconds": 0.12, "last_seconds": 2.5}
         table = {
             "A ping for T was accepted. It came from 192.0.2.0/24.": said(
                 "ping", "accepted", **source
@@ -109,17 +112,7 @@ class SentenceTests(SynchronousTestCase):
                 "subscription", "dropped", topic="", numbers={"subscriptions": 1}
             ),
             "The subscribers of T were notified: 1,000 accepted, 2 failed, 1 waits; the first "
-            "after 0.12 s, the last after 2.5 s.": said(
-                "fan-out",
-                "ended",
-                numbers={
-                    "delivered": 1000,
-                    "failed": 2,
-                    "waiting": 1,
-                    "first_seconds": 0.12,
-                    "last_seconds": 2.5,
-                },
-            ),
+            "after 0.12 s, the last after 2.5 s.": said("fan-out", "ended", numbers=counts),
             "Nobody had to be notified of T.": said("fan-out", "ended"),
             "reader.example was not notified of T: status 500; the next attempt is at 12:00:30 "
             "UTC.": said("notification", "failed", reason="status 500", numbers=later),
@@ -128,17 +121,8 @@ class SentenceTests(SynchronousTestCase):
             "reader.example was not notified of T: status 500; the broker makes no further "
             "attempt.": said("notification", "given up", reason="status 500"),
             "reader.example, port 8000, does not answer (refused): it is not called until 12:00:30 "
-            "UTC.": said(
-                "host",
-                "unreachable",
-                topic="",
-                host="reader.example",
-                reason="refused",
-                numbers=later | {"port": 8000},
-            ),
-            "reader.example answers again.": said(
-                "host", "reachable", topic="", host="reader.example"
-            ),
+            "UTC.": said("host", "unreachable", reason="refused", numbers=at_port, **host),
+            "reader.example answers again.": said("host", "reachable", **host),
         }
         for expected, text in table.items():
             self.assertEqual(text, expected)
@@ -177,14 +161,13 @@ class LineTests(SynchronousTestCase):
     def test_item_escapes_everything(self) -> None:
         bad = '<img src=x onerror="alert(1)">'
         entry = LogEntry("ping", "refused", NOON, topic=bad, reason=bad)
-        for item in (
-            line_of(entry).as_item(),
-            line_of(LogEntry("ping", "refused", NOON, topic=f"http://a/{bad}")).as_item(),
-            Line(7, "2026-09-29T12:00:00Z", "ping", bad, bad, bad, bad).as_item(),
+        for line in (
+            line_of(entry),
+            line_of(LogEntry("ping", "refused", NOON, topic=f"http://a/{bad}")),
+            Line(7, "2026-09-29T12:00:00Z", "ping", bad, bad, bad, bad),
         ):
-            text = self.successResultOf(flattenString(None, item)).decode()
+            text = self.successResultOf(flattenString(None, line.as_item())).decode()
             tree: Any = html.fragment_fromstring(text)
-            self.assertEqual(
-                {one.tag for one in tree.iter()} - {"a", "bdi"}, {"li", "time", "span"}
-            )
+            names = {one.tag for one in tree.iter()}
+            self.assertEqual(names - {"a", "bdi"}, {"li", "time", "span"})
             self.assertEqual(tree.xpath("//@onerror"), [])

@@ -52,23 +52,20 @@ class AccountPagesTests(PagesCase):
         self.assertNotIn("key=", self.get("/admin/account?name=berta"))
 
     def test_an_invitation_is_no_link_of_the_terminal(self) -> None:
-        self.get("/admin/accounts")
-        self.dave_browser.send("Invite", name="berta")
+        self.press("/admin/accounts", "Invite", name="berta")
         once = self.link().replace("/signin/invited", "/signin/once")
         self.assertEqual(self.browser().get(once).status, 403)
 
     def test_names_that_nobody_can_have(self) -> None:
         for name, words in (("anna", "already"), ("admin", "reserved"), ("x", "letters a to z")):
-            self.get("/admin/accounts")
-            answer = self.dave_browser.send("Invite", name=name)
+            answer = self.press("/admin/accounts", "Invite", name=name)
             self.assertGreaterEqual(answer.status, 400)
             self.assertIn(words, self.alert())
         self.assertEqual(self.result(self.verbs.changes()), [])
 
     def test_a_disabled_account(self) -> None:
         anna, token = self.browser("anna"), self.people.token("publish", name="anna")
-        self.get("/admin/account?name=anna")
-        self.done(self.dave_browser.send("Disable it", reason="it sends spam"))
+        self.done(self.press("/admin/account?name=anna", "Disable it", reason="it sends spam"))
         self.assertIn("It sends spam.", self.text())
         self.assertEqual(anna.get("/account").status, 303)
         self.assertIsNone(self.result(self.people.accounts.caller_of_token(token)))
@@ -84,17 +81,14 @@ class AccountPagesTests(PagesCase):
     def test_a_disabled_account_sends_no_password_with_requests(self) -> None:
         accounts = self.people.accounts
         self.result(accounts.caller_of_password("anna", PASSWORD, "192.0.2.7"))  # remembered
-        self.get("/admin/account?name=anna")
-        self.done(self.dave_browser.send("Disable it", reason="spam"))
-        error = self.people.error(
-            accounts.caller_of_password("anna", PASSWORD, "192.0.2.7"), Exception
-        )
+        self.done(self.press("/admin/account?name=anna", "Disable it", reason="spam"))
+        asked = accounts.caller_of_password("anna", PASSWORD, "192.0.2.7")
+        error = self.people.error(asked, Exception)
         self.assertIn("disabled this account: Spam.", str(error))
 
     def test_reset(self) -> None:
         anna, token = self.browser("anna"), self.people.token("publish", name="anna")
-        self.get("/admin/account?name=anna")
-        self.dave_browser.send("Make a new link", reason="lost")
+        self.press("/admin/account?name=anna", "Make a new link", reason="lost")
         self.assertIn("The password is forgotten", self.text())
         self.dave_browser.send("Yes, do it")
         self.assertEqual(self.last_change(), ("dave", "reset", "anna", "lost"))
@@ -105,16 +99,12 @@ class AccountPagesTests(PagesCase):
         self.assertEqual(anna.send("Sign in").status, 303)
 
     def test_roles_and_the_last_administrator(self) -> None:
-        self.get("/admin/account?name=anna")
-        self.done(self.dave_browser.send("Make it an administrator"))
+        self.done(self.press("/admin/account?name=anna", "Make it an administrator"))
         self.assertEqual(self.browser("anna").get("/admin").status, 200)
-        self.get("/admin/account?name=anna")
-        self.done(self.dave_browser.send("Make it an ordinary account"))
+        self.done(self.press("/admin/account?name=anna", "Make it an ordinary account"))
         self.assertEqual(self.browser("anna").get("/admin").status, 403)
-        self.get("/admin/account?name=dave")
         for button in ("Make it an ordinary account", "Disable it", "Remove it"):
-            self.get("/admin/account?name=dave")
-            answer = self.dave_browser.send(button, reason="x")
+            answer = self.press("/admin/account?name=dave", button, reason="x")
             if button == "Remove it":
                 answer = self.dave_browser.send("Yes, do it")
             self.assertEqual(answer.status, 400)
@@ -123,28 +113,20 @@ class AccountPagesTests(PagesCase):
 
     def test_ones_own_account(self) -> None:
         """Its page asks for the present password, which a thief of a session lacks."""
-        self.get("/admin/account?name=dave")
-        self.dave_browser.send("Make a new link", reason="x")
+        self.press("/admin/account?name=dave", "Make a new link", reason="x")
         self.assertEqual(self.dave_browser.send("Yes, do it").status, 400)
         self.assertIn("This is your own account: change its password", self.alert())
         self.assertEqual(self.dave_browser.get("/account").status, 200)
 
     def test_an_administrator_who_was_invited_and_has_never_come(self) -> None:
-        self.get("/admin/accounts")
-        self.dave_browser.send("Invite", name="eve", role="administrator")
-        self.get("/admin/account?name=dave")
-        self.dave_browser.send("Make it an ordinary account", reason="x")
+        self.press("/admin/accounts", "Invite", name="eve", role="administrator")
+        self.press("/admin/account?name=dave", "Make it an ordinary account", reason="x")
         self.assertIn("only administrator is dave", self.alert())
 
     def test_limit(self) -> None:
-        self.get("/admin/account?name=anna")
-        self.done(self.dave_browser.send("Set the limit", megabytes="5"))
+        self.done(self.press("/admin/account?name=anna", "Set the limit", megabytes="5"))
         self.assertIn("5 megabytes", self.text())
-        caller = self.result(
-            self.people.accounts.caller_of_token(self.people.token("publish", name="anna"))
-        )
-        assert caller is not None
-        self.assertEqual(caller.account.max_bytes, 5_000_000)
+        self.assertEqual(self.people.caller("anna").account.max_bytes, 5_000_000)
         self.done(self.dave_browser.send("Set the limit", megabytes="0"))
         self.assertIn("as configured", self.text())
         self.assertEqual(self.dave_browser.send("Set the limit", megabytes="-1").status, 400)
@@ -157,8 +139,7 @@ class AccountPagesTests(PagesCase):
         self.assertEqual([each.text for each in opened], ["Set the limit"])
 
     def test_remove_is_asked_once_more(self) -> None:
-        self.get("/admin/account?name=anna")
-        self.dave_browser.send("Remove it", reason="asked for")
+        self.press("/admin/account?name=anna", "Remove it", reason="asked for")
         self.assertIn("with all that it has published", self.text())
         back = self.dave_browser.page.xpath("//main//form/a/@href")
         self.assertEqual(back, ["/admin/account?name=anna"])
@@ -200,11 +181,9 @@ class AccountPagesTests(PagesCase):
     def test_by_the_api(self) -> None:
         names = [each["name"] for each in self.asked("GET", "/accounts")["items"]]
         self.assertEqual(names, ["anna", "dave"])
-        page = self.asked("GET", "/accounts", {"limit": 1})
-        self.assertEqual(page["next"], "anna")
-        self.assertEqual(
-            self.asked("GET", "/accounts", {"after": "anna"})["items"][0]["name"], "dave"
-        )
+        self.assertEqual(self.asked("GET", "/accounts", {"limit": 1})["next"], "anna")
+        following = self.asked("GET", "/accounts", {"after": "anna"})["items"]
+        self.assertEqual(following[0]["name"], "dave")
         found = self.asked("POST", "/accounts", {"name": "berta", "role": "administrator"})
         self.assertIn("/signin/invited?key=", found["link"])
         self.assertTrue(self.asked("GET", "/account", {"name": "berta"})["is_admin"])

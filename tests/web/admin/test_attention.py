@@ -78,10 +78,8 @@ class AttentionTests(FlattenedCase):
         (item,) = attention(evolve(WELL, failing=SubscriptionPage((two, one), 8)), "token", NOW)
         tree = self.tree(item)
         self.assertIn("More than 2 subscriptions fail: ", tree.text_content())
-        self.assertEqual(
-            tree.xpath("//a/@href"),
-            ["/admin/subscription?id=8", "/admin/subscriptions?state=failing"],
-        )
+        links = ["/admin/subscription?id=8", "/admin/subscriptions?state=failing"]
+        self.assertEqual(tree.xpath("//a/@href"), links)
 
     def test_jobs(self) -> None:
         state = evolve(WELL.state, late_jobs={"sweep": NOW - 1200})

@@ -33,9 +33,8 @@ class DocumentTests(ConsoleCase):
     def setUp(self) -> None:
         super().setUp()
         self.fill()
-        self.document = json.loads(
-            self.browser().ask("GET", "/api", headers={"Accept": "*/*"}).body
-        )
+        answer = self.browser().ask("GET", "/api", headers={"Accept": "*/*"})
+        self.document = json.loads(answer.body)
 
     def described(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
         for path, methods in self.document["paths"].items():

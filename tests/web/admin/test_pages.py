@@ -73,6 +73,11 @@ class PagesCase(ConsoleCase):
             self.get("/admin")
         return self.dave_browser.post(path, {"csrf": self.csrf(), **fields})
 
+    def press(self, path: str, button: str, **fields: str) -> Answer:
+        """Open a page, and send the form of a button on it."""
+        self.get(path)
+        return self.dave_browser.send(button, **fields)
+
     def done(self, answer: Answer) -> str:
         """Go where the answer to a form leads; what the notice there says."""
         self.assertEqual(answer.status, 303, answer.text)
@@ -226,14 +231,12 @@ class SubscriptionPageTests(PagesCase):
             self.assertEqual(self.dave_browser.get(f"/admin/subscription{wrong}").status, 404)
 
     def test_remove_is_asked_once_more(self) -> None:
-        self.get("/admin/subscription?id=1")
-        answer = self.dave_browser.send("Remove", do="remove", reason=BAD)
+        answer = self.press("/admin/subscription?id=1", "Remove", do="remove", reason=BAD)
         self.assertEqual(answer.status, 200)
         self.assertIn("Nobody can undo this", self.text())
         self.result(self.verbs.subscription(1))
-        self.assertEqual(
-            self.dave_browser.page.xpath("//main//form/a/@href"), ["/admin/subscription?id=1"]
-        )
+        back = self.dave_browser.page.xpath("//main//form/a/@href")
+        self.assertEqual(back, ["/admin/subscription?id=1"])
         self.assertIn("has been removed", self.done(self.dave_browser.send("Yes, do it")))
         self.assertEqual(self.last_change(), ("dave", "remove", "1", BAD))
         found = self.result(self.verbs.find_subscriptions(SubscriptionFilter()))
@@ -248,8 +251,10 @@ class TopicPageTests(PagesCase):
         self.fill()
 
     def test_read(self) -> None:
-        self.get(f"/admin/topic?url={quote(FEED)}")
-        self.assertIn("It had changed", self.done(self.dave_browser.send("Fetch it now")))
+        self.assertIn(
+            "It had changed",
+            self.done(self.press(f"/admin/topic?url={quote(FEED)}", "Fetch it now")),
+        )
         self.assertIn("It had not changed", self.done(self.dave_browser.send("Fetch it now")))
         del self.fetcher.contents[FEED]
         for said in ("1 fetch", "2 fetches"):
@@ -258,8 +263,7 @@ class TopicPageTests(PagesCase):
             self.assertIn(f"Failed in a row{said}Last success", self.text())
 
     def test_end_and_revive(self) -> None:
-        self.get(f"/admin/topic?url={quote(OLD)}")
-        self.dave_browser.send("End it", reason="it is gone")
+        self.press(f"/admin/topic?url={quote(OLD)}", "End it", reason="it is gone")
         self.assertIn("lose their subscriptions", self.text())
         self.assertIn("has ended", self.done(self.dave_browser.send("Yes, do it")))
         self.assertEqual(self.last_change(), ("dave", "end", OLD, "it is gone"))
@@ -270,8 +274,7 @@ class TopicPageTests(PagesCase):
         self.get(f"/admin/topic?url={quote(OLD)}")
         self.assertNotIn("Take it down", self.text())
         spam = "http://feeds.example/spam.png"  # no topic
-        self.get(f"/admin/topic?url={quote(spam)}")
-        self.dave_browser.send("Take it down", reason="it is spam")
+        self.press(f"/admin/topic?url={quote(spam)}", "Take it down", reason="it is spam")
         self.assertIn("in all its versions", self.text())
         self.assertIn("is taken down", self.done(self.dave_browser.send("Yes, do it")))
         self.assertEqual(self.taken_down, [(spam, "it is spam")])
@@ -296,20 +299,13 @@ class OtherPageTests(PagesCase):
     def test_overview(self) -> None:
         self.let_fail(self.one)
         text = self.get("/admin")
-        for said in (
-            "Needs attention",
-            "reader.example:8000 does not answer",
-            "1 subscription fails",
-            "Events for distribution",
-        ):
-            self.assertIn(said, text)
-        for said in ("Pings", "Hello", "alice"):
+        needs = ("Needs attention", "reader.example:8000 does not answer", "1 subscription fails")
+        for said in (*needs, "Events for distribution", "Pings", "Hello", "alice"):
             self.assertIn(said, text)
         self.assertNotIn("All statistics", text)  # the front door for them does not run
 
     def test_block_and_lift(self) -> None:
-        self.get("/admin/blocks")
-        answer = self.dave_browser.send("Block", kind="host", object="a b", reason="x")
+        answer = self.press("/admin/blocks", "Block", kind="host", object="a b", reason="x")
         self.assertEqual(answer.status, 400)
         self.assertIn("names no host", self.alert())
         values = self.dave_browser.page.xpath("//form//input[@maxlength]/@value")
@@ -322,8 +318,7 @@ class OtherPageTests(PagesCase):
         self.assertIn("is lifted", self.done(self.dave_browser.send("Lift")))
 
     def test_announce(self) -> None:
-        self.get("/admin/announcements")
-        answer = self.dave_browser.send("Announce", text="Down", since="x", until="")
+        answer = self.press("/admin/announcements", "Announce", text="Down", since="x", until="")
         self.assertEqual(answer.status, 400)
         self.assertIn("From", self.alert())
         self.assertIn("such as 2026-11-22T10:30:00Z", self.alert())
@@ -331,8 +326,7 @@ class OtherPageTests(PagesCase):
         self.assertIn("is stored", self.done(answer))
         self.assertIn("Down", self.dave_browser.page.xpath("string(//aside)"))
         self.send("/admin/announcements", do="withdraw", id="1")
-        self.get("/admin/announcements")
-        self.assertIn("is withdrawn", self.done(self.dave_browser.send("Withdraw")))
+        self.assertIn("is withdrawn", self.done(self.press("/admin/announcements", "Withdraw")))
         self.assertEqual(self.dave_browser.page.xpath("//aside"), [])
 
     def test_changes(self) -> None:
@@ -367,12 +361,8 @@ class StrangersTextTests(PagesCase):
         entry = LogEntry("ping", "refused", 7.0, topic=BAD, source=BAD, account=BAD, reason=BAD)
         self.successResultOf(self.store.add_log_entries([entry]))
         query = urlencode(dict.fromkeys(("topic", "host", "protocol", "url", "after"), BAD))
-        pages = [
-            *PAGES,
-            f"/admin/subscription?id={bad.id}",
-            f"/admin/topic?{urlencode({'url': topic})}",
-        ]
-        pages += [f"{page}?{query}" for page in PLACES]
+        pages = [f"/admin/subscription?id={bad.id}", f"/admin/topic?{urlencode({'url': topic})}"]
+        pages += [*PAGES, *(f"{page}?{query}" for page in PLACES)]
         shown = 0
         for page in pages:
             answer = self.dave_browser.get(page)
