@@ -55,7 +55,7 @@ def check_password(password: str, name: str, least: int) -> None:
 def is_too_long(password: str) -> bool:
     """Whether a text has more bytes than any password.
 
-    Texts of so many characters are not normalised: that takes the square of the time.
+    A text with too many characters is not normalised: the time for that grows with their square.
     """
     return len(password) > MAX_BYTES or len(_normal(password)) > MAX_BYTES
 

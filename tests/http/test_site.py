@@ -134,7 +134,8 @@ class RoutesTests(SynchronousTestCase):
         }
         for allowed, requests in table.items():
             for each in requests:
-                answer = house.ask(*each.split())
+                method, path = each.split()
+                answer = house.ask(method, path)
                 self.assertEqual((answer.status, answer.headers["allow"]), (405, allowed), each)
 
     def test_refused_heads_fill_no_log(self) -> None:

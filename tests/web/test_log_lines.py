@@ -60,8 +60,8 @@ class SentenceTests(SynchronousTestCase):
         source = {"source": "192.0.2.0/24"}
         later, tomorrow = {"retry_at": NOON + 30}, {"retry_at": NOON + 86_400}
         host, at_port = {"topic": "", "host": "reader.example"}, later | {"port": 8000}
-        counts = {"delivered": 1000, "failed": 2, "waiting": 1}
-        counts |= {"first_seconds": 0.12, "last_seconds": 2.5}
+        counts = {"delivered": 1000, "failed": 2, "waiting": 1, "first_seconds": 0.12}
+        counts["last_seconds"] = 2.5
         table = {
             "A ping for T was accepted. It came from 192.0.2.0/24.": said(
                 "ping", "accepted", **source

@@ -136,9 +136,9 @@ class SentencesTests(TopicPageTestCase):
 
     def test_what_a_feed_says(self) -> None:
         cloud = {**SAID["clouds"][0], "domain": "rpc.example", "port": 80, "path": "/notify"}
-        apart = {"running": frozenset({"topic_page"}), "has_hub": False}
-        none = {"clouds": [], "hubs": []}
-        for feed, parts, name, said in (
+        apart: dict[str, Any] = {"running": frozenset({"topic_page"}), "has_hub": False}
+        none: dict[str, Any] = {"clouds": [], "hubs": []}
+        table: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
             (SAID | {"clouds": [cloud]}, {}, "Cloud", "another cloud: http://rpc.example/notify"),
             (SAID | {"hubs": ["http://h.example/"]}, {}, "Hub", "another hub: http://h.example/"),
             (SAID | none, {}, "Cloud", "do not find this broker"),
@@ -148,7 +148,8 @@ class SentencesTests(TopicPageTestCase):
             (SAID | {"self_link": "http://a.example/"}, {}, "Own address", "another address than"),
             ({}, {}, "Feed", "The broker has not read its content as a feed yet."),
             ({"unreadable": "it is empty"}, {}, "Feed", "read its content as a feed: it is empty."),
-        ):
+        ]
+        for feed, parts, name, said in table:
             page = self.shown(TopicOverview(self.status(feed=feed)), **parts)
             self.assertIn(said, self.facts(page)[name])
 

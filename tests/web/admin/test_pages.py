@@ -76,7 +76,7 @@ class PagesCase(ConsoleCase):
     def press(self, path: str, button: str, **fields: str) -> Answer:
         """Open a page, and send the form of a button on it."""
         self.get(path)
-        return self.dave_browser.send(button, **fields)
+        return self.dave_browser.send(button, None, **fields)
 
     def done(self, answer: Answer) -> str:
         """Go where the answer to a form leads; what the notice there says."""
