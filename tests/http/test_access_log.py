@@ -80,14 +80,18 @@ class AccessLogTestCase(SynchronousTestCase):
     def write(self) -> None:
         self.clock.advance(1.0)
 
+    def logged(self, *args: Any, **kwargs: Any) -> None:
+        """Send a request, and have its line written."""
+        self.ask(*args, **kwargs)
+        self.write()
+
     def lines(self, path: Path | None = None) -> list[str]:
         path = path or self.path
         return path.read_text("ascii").splitlines() if path.exists() else []
 
     def line(self, *args: Any, **kwargs: Any) -> tuple[str, ...]:
         """The fields of the line of one request."""
-        self.ask(*args, **kwargs)
-        self.write()
+        self.logged(*args, **kwargs)
         found = COMBINED.fullmatch(self.lines()[-1])
         assert found is not None, self.lines()[-1]
         return found.groups()
@@ -100,8 +104,7 @@ class AccessLogTestCase(SynchronousTestCase):
 class FailureTests(AccessLogTestCase):
     def test_a_bug_is_not_the_end(self) -> None:
         self.patch(self.access, "_append", mock.Mock(side_effect=ZeroDivisionError))
-        self.ask(b"/lost")
-        self.write()
+        self.logged(b"/lost")
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
         self.assertEqual(self.lost(), 1)
         self.patch(self.access, "_append", partial(AccessLog._append, self.access))
@@ -178,8 +181,7 @@ class FileTests(AccessLogTestCase):
         self.line(b"/first")
         renamed = self.path.with_suffix(".1")
         self.path.rename(renamed)
-        self.ask(b"/second")
-        self.write()
+        self.logged(b"/second")
         self.assertIn("/second", self.lines(renamed)[-1])  # until somebody says so
         self.access.reopen()
         self.assertTrue(self.path.exists())
@@ -190,12 +192,10 @@ class FileTests(AccessLogTestCase):
         self.line()
         other = Path(self.mktemp())
         self.access.change(str(other))
-        self.ask(b"/other")
-        self.write()
+        self.logged(b"/other")
         self.assertIn("/other", self.lines(other)[0])
         self.access.change("")
-        self.ask()
-        self.write()
+        self.logged()
         self.assertEqual((len(self.lines()), len(self.lines(other))), (1, 1))
 
     def test_what_waits_is_written_at_the_end(self) -> None:
@@ -206,8 +206,7 @@ class FileTests(AccessLogTestCase):
 
     def test_the_end_waits_for_the_thread(self) -> None:
         self.held = []
-        self.ask(b"/first")
-        self.write()
+        self.logged(b"/first")
         self.ask(b"/second")
         stopped = self.access.stopService()
         self.assertNoResult(stopped)
@@ -223,8 +222,7 @@ class FileTests(AccessLogTestCase):
         os.dup2(write, 1)
         try:
             self.serve("-")
-            self.ask(b"/to-stdout")
-            self.write()
+            self.logged(b"/to-stdout")
         finally:
             os.dup2(before, 1)
             for descriptor in (before, write):
@@ -240,14 +238,12 @@ class LossTests(AccessLogTestCase):
         self.serve(str(directory / "access.log"))
         with capturedLogs() as logs:
             for _ in range(3):
-                self.ask()
-                self.write()
+                self.logged()
         self.assertEqual([event["log_level"].name for event in logs], ["error"])
         self.assertEqual(self.lost(), 3)
         directory.mkdir()
         with capturedLogs() as logs:
-            self.ask()
-            self.write()
+            self.logged()
         self.assertEqual([event["log_level"].name for event in logs], ["info"])
         self.assertEqual(len(self.lines(directory / "access.log")), 1)
         self.assertEqual(self.lost(), 3)
@@ -266,8 +262,7 @@ class LossTests(AccessLogTestCase):
         self.patch(os, "write", write)
         with capturedLogs():
             for target, more in ((b"/cut", 10_000), (b"/next", 0), (b"/last", 0)):
-                self.ask(target)
-                self.write()
+                self.logged(target)
                 room[0] += more
         cut, following, last = self.lines()
         self.assertEqual(len(cut), 20)
@@ -278,11 +273,9 @@ class LossTests(AccessLogTestCase):
         """What waits is bounded, and requests go on."""
         self.patch(access_log, "MAX_LINES", 10)
         self.held = []
-        self.ask()
-        self.write()
+        self.logged()
         for _ in range(15):
-            self.ask()
-            self.write()
+            self.logged()
         self.assertEqual((len(self.held), self.lost()), (1, 5))
         (work,) = self.held
         self.held = None

@@ -38,11 +38,15 @@ class _LimitsTests(SynchronousTestCase):
         self.house = House(self, http=LIMITS)
         self.clock = self.house.clock
 
+    def sent(self, data: bytes) -> Exchange:
+        """A connection on which some bytes have come."""
+        exchange = self.house.connect()
+        exchange.send(data)
+        return exchange
+
     def begin(self, rest: bytes) -> Exchange:
         """A connection on which the head of a call has begun, with the rest that is given."""
-        exchange = self.house.connect()
-        exchange.send(b"POST /RPC2 HTTP/1.1\r\nHost: b\r\n" + rest)
-        return exchange
+        return self.sent(b"POST /RPC2 HTTP/1.1\r\nHost: b\r\n" + rest)
 
     def assert_refused(self, exchange: Exchange, status: int, text: str) -> None:
         answer = exchange.answer()
@@ -284,8 +288,7 @@ class DeadlineTests(_LimitsTests):
             self.assertFalse(exchange.open)
 
     def test_a_first_line_that_drips_after_an_earlier_request(self) -> None:
-        exchange = self.house.connect()
-        exchange.send(PAGE)
+        exchange = self.sent(PAGE)
         self.assertEqual(exchange.answer().status, 200)
         self.advance(50)
         for _ in range(30):
@@ -296,8 +299,7 @@ class DeadlineTests(_LimitsTests):
 
     def test_the_answer_may_take_longer(self) -> None:
         self.house.topics.silent = True
-        exchange = self.house.connect()
-        exchange.send(PING)
+        exchange = self.sent(PING)
         self.advance(300)
         self.assertTrue(exchange.open)
         self.house.topics.waiting[0].callback(Content(b"<rss/>"))
@@ -321,8 +323,7 @@ class DeadlineTests(_LimitsTests):
     def test_nothing_is_left_behind(self) -> None:
         """No timer outlives a connection by more than the time to read a refusal."""
         for data in (PAGE, b"GET / HT", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n", b"?\r\n"):
-            exchange = self.house.connect()
-            exchange.send(data)
+            exchange = self.sent(data)
             if exchange.open:
                 exchange.transport.loseConnection()
         self.assertEqual(self.house.timers(), [])
@@ -339,8 +340,7 @@ class KeepAliveTests(_LimitsTests):
     def test_pipelining(self) -> None:
         """The second answer waits for the first, whatever the second request is."""
         self.house.topics.silent = True
-        exchange = self.house.connect()
-        exchange.send(PING + request_bytes("GET", "/style.css") + PAGE[:20])
+        exchange = self.sent(PING + request_bytes("GET", "/style.css") + PAGE[:20])
         self.assertEqual(exchange.answers(), [])
         exchange.send(PAGE[20:])
         exchange.send(b"POST / HTTP/1.1\r\nContent-Length: 1001\r\n\r\n")
@@ -363,14 +363,12 @@ class KeepAliveTests(_LimitsTests):
             (b"http://b.example/nothing", 404),
             (b"ftp://b.example/docs", 404),
         ):
-            exchange = self.house.connect()
-            exchange.send(b"GET %b HTTP/1.1\r\nHost: other.example\r\n\r\n" % target)
+            exchange = self.sent(b"GET %b HTTP/1.1\r\nHost: other.example\r\n\r\n" % target)
             self.assertEqual(exchange.answer().status, status, target)
             exchange.transport.loseConnection()
 
     def test_http_1_0(self) -> None:
-        exchange = self.house.connect()
-        exchange.send(b"GET /docs HTTP/1.0\r\n\r\n")
+        exchange = self.sent(b"GET /docs HTTP/1.0\r\n\r\n")
         self.assertEqual(exchange.answer().status, 200)
         self.assertFalse(exchange.open)
 
@@ -485,8 +483,7 @@ class CallerTests(_LimitsTests):
 class GoneTests(_LimitsTests):
     def test_a_client_that_goes_while_the_answer_is_made(self) -> None:
         self.house.topics.silent = True
-        exchange = self.house.connect()
-        exchange.send(PING)
+        exchange = self.sent(PING)
         exchange.transport.loseConnection()
         self.house.topics.waiting[0].callback(Content(b"<rss/>"))
         self.assertEqual(exchange.transport.value(), b"")
