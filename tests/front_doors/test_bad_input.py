@@ -39,6 +39,7 @@ NAMES = {
     "\ufffe\uffff": None,
     "\u2028": None,
     "<b>&\"'": "<b>&\"'",
+    "a\ud800b": "aí\xa0€b",  # bytes that are not UTF-8 are read as windows-1252
     LONG: None,
     "": None,
 }
@@ -109,17 +110,11 @@ def bad_documents() -> list[tuple[str, bytes]]:
         ("NULs", b"\0" * 100),
         ("JSON", b'{"method": "ping"}'),
         ("a form", b"url=http%3A%2F%2Fa.example%2F"),
-        ("a beginning", b"<"),
         ("not closed", good[:-5].encode()),
-        ("two roots", f"{good}{good}".encode()),
-        ("wrong nesting", b"<methodCall><params></methodCall></params>"),
         ("another document", b"<rss version='2.0'/>"),
-        ("an undefined entity", call("rssCloud.ping", "&nbsp;").encode()),
-        ("a surrogate", call("weblogUpdates.ping", "&#xD800;", HOME).encode()),
         ("a control character", call("weblogUpdates.ping", "&#1;", HOME).encode()),
         ("not the encoding it says", b"<?xml version='1.0'?><methodCall>\xff</methodCall>"),
         ("an unknown encoding", b"<?xml version='1.0' encoding='klingon'?><methodCall/>"),
-        ("a DOCTYPE", b"<!DOCTYPE methodCall>" + good.encode()),
         ("an entity bomb", f"{BOMB}{call('rssCloud.ping', '&i;')}".encode()),
         ("an external entity", f"{EXTERNAL}{call('rssCloud.ping', '&e;')}".encode()),
         ("a deep nest", b"<methodCall>" + b"<a>" * 5000 + b"</a>" * 5000 + b"</methodCall>"),
@@ -130,59 +125,26 @@ def bad_documents() -> list[tuple[str, bytes]]:
 
 def bad_xmlrpc() -> list[Bad]:
     """Bad XML-RPC calls, at three of the paths for calls."""
+    please, ping = "rssCloud.pleaseNotify", "weblogUpdates.ping"
+    struct = "<struct><member><name>a</name><value>b</value></member></struct>"
     rows: list[tuple[str, Check, bytes]] = [
         (why, is_xmlrpc_fault, body) for why, body in bad_documents()
     ]
-    struct = "<struct><member><name>a</name><value>b</value></member></struct>"
-    listed = f"<array><data><value>{FEED}</value></data></array>"
     calls: list[tuple[str, Check, str]] = [
         ("no method", is_xmlrpc_fault, "<methodCall><params/></methodCall>"),
         ("an unknown method", is_xmlrpc_fault, call("no.thing", "a")),
-        ("a long method", is_xmlrpc_fault, call(LONG, "a")),
-        ("an unknown type", is_xmlrpc_fault, call("rssCloud.ping", "<uri>x</uri>")),
-        ("a wrong int", is_xmlrpc_fault, call("rssCloud.ping", "<int>1e9</int>")),
         ("a huge int", is_xmlrpc_fault, call("rssCloud.ping", f"<int>{'9' * 5000}</int>")),
-        ("a wrong boolean", is_xmlrpc_fault, call("rssCloud.ping", "<boolean>2</boolean>")),
-        ("wrong base64", is_xmlrpc_fault, call("rssCloud.ping", "<base64>!</base64>")),
-        ("a wrong date", is_xmlrpc_fault, call("rssCloud.ping", "<dateTime.iso8601/>")),
         ("a ping of a struct", is_xmlrpc_fault, call("rssCloud.ping", struct)),
-        ("a ping of nothing", is_xmlrpc_fault, call("rssCloud.ping")),
-        ("a ping of two", is_xmlrpc_fault, call("rssCloud.ping", FEED, FEED)),
-        ("too few", is_xmlrpc_fault, call("rssCloud.pleaseNotify", "", "80", "/n", "http-post")),
+        ("a wrong port", is_xmlrpc_fault, call(please, "", "99999", "/n", "http-post", FEED)),
+        ("a wrong topic", is_xmlrpc_fault, call(please, "", "80", "/n", "http-post", "x:y")),
         (
-            "too many",
-            is_xmlrpc_fault,
-            call("rssCloud.pleaseNotify", "", "80", "/n", "http-post", listed, "", ""),
-        ),
-        (
-            "a wrong port",
-            is_xmlrpc_fault,
-            call("rssCloud.pleaseNotify", "", "<int>99999</int>", "/n", "http-post", listed),
-        ),
-        (
-            "a list as path",
-            is_xmlrpc_fault,
-            call("rssCloud.pleaseNotify", "", "80", listed, "http-post", listed),
-        ),
-        (
-            "a topic that is none",
-            is_xmlrpc_fault,
-            call("rssCloud.pleaseNotify", "", "80", "/n", "http-post", "javascript:alert(1)"),
-        ),
-        (
-            "an old name, nothing there",
-            is_false,
+            *("an old name, nothing there", is_false),
             call("xmlStorageSystem.rssPleaseNotify", "", "80", "/n", "http-post", "x:y"),
         ),
-        ("one parameter", is_xmlrpc_fault, call("weblogUpdates.ping", "A")),
-        ("five parameters", is_xmlrpc_fault, call("weblogUpdates.ping", *"ABCDE")),
-        ("a struct as name", is_xmlrpc_fault, call("weblogUpdates.ping", struct, HOME)),
-        ("an int as URL", is_flerror, call("weblogUpdates.ping", "A", "<int>1</int>")),
-        ("an empty name", is_flerror, call("weblogUpdates.ping", "", HOME)),
-        ("a long name", is_flerror, call("weblogUpdates.ping", LONG, HOME)),
-        ("long tags", is_flerror, call("weblogUpdates.ping", "A", HOME, "", LONG)),
-        ("a wrong feed", is_flerror, call("weblogUpdates.extendedPing", "A", HOME, "feed.xml")),
-        *(("a wrong URL", is_flerror, call("weblogUpdates.ping", "A", url)) for url in URLS),
+        ("five parameters", is_xmlrpc_fault, call(ping, *"ABCDE")),
+        ("a struct as name", is_xmlrpc_fault, call(ping, struct, HOME)),
+        ("a long name", is_flerror, call(ping, LONG, HOME)),
+        *(("a wrong URL", is_flerror, call(ping, "A", url)) for url in URLS),
     ]
     rows += [(why, check, text.encode()) for why, check, text in calls]
     return [
@@ -199,41 +161,27 @@ def bad_soap() -> list[Bad]:
         for why, body in bad_documents()
         if b"methodCall>" not in body or b"<!" in body
     ]
-    registration = {"port": "80", "path": "/n", "protocol": "http-post", "urlList": FEED}
+    good = {"port": "80", "path": "/n", "protocol": "http-post", "urlList": FEED}
     ping = envelope("ping", {"url": FEED})
     rows += [
-        ("no operation", is_soap_fault, ping.replace(b"ping>", b"SOAP-ENV:Fault>")),
-        ("an empty body", is_soap_fault, b"".join(ping.partition(b"Body>")[:2]) + b"</x>"),
         ("no SOAP 1.1", is_soap_fault, ping.replace(b"soap/envelope/", b"soap/other/")),
         ("an unknown operation", is_soap_fault, envelope("nothing", {"url": FEED})),
         ("a wrong int", is_soap_fault, ping.replace(b"xsd:string", b"xsd:int")),
         ("a wrong reference", is_soap_fault, ping.replace(b"xsi:type=", b"href=")),
         ("a DOCTYPE", is_soap_fault, BOMB.encode() + ping.partition(b"?>")[2]),
-        ("a wrong port", is_soap_fault, envelope("pleaseNotify", {**registration, "port": "x"})),
+        ("a wrong port", is_soap_fault, envelope("pleaseNotify", {**good, "port": "x"})),
+        ("no topic", is_soap_fault, envelope("pleaseNotify", {**good, "urlList": ["x:y"]})),
         (
-            "a topic that is none",
-            is_soap_fault,
-            envelope("pleaseNotify", {**registration, "urlList": ["javascript:alert(1)"]}),
+            *("nested topics", is_soap_fault),
+            envelope("pleaseNotify", good).replace(FEED.encode(), b"<a><b>c</b></a>"),
         ),
         (
-            "nested topics",
-            is_soap_fault,
-            envelope("pleaseNotify", registration).replace(FEED.encode(), b"<a><b>c</b></a>"),
-        ),
-        ("no parameters", is_soap_fault, envelope("pleaseNotify", {})),
-        (
-            "a list as name",
-            is_soap_fault,
+            *("a list as name", is_soap_fault),
             envelope("ping", {"weblogname": ["A"], "weblogurl": HOME}),
         ),
         ("no name", is_soap_flerror, envelope("ping", {"weblogurl": HOME})),
-        ("a long name", is_soap_flerror, envelope("ping", {"weblogname": LONG, "weblogurl": HOME})),
         *(
-            (
-                "a wrong URL",
-                is_soap_flerror,
-                envelope("ping", {"weblogname": "A", "weblogurl": url}),
-            )
+            ("wrong", is_soap_flerror, envelope("ping", {"weblogname": "A", "weblogurl": url}))
             for url in URLS
         ),
     ]
@@ -247,23 +195,17 @@ def bad_soap() -> list[Bad]:
 
 def bad_rest() -> list[Bad]:
     """Bad requests to the REST interface of rssCloud."""
-    registration = {"port": "80", "path": "/n", "protocol": "http-post", "url1": FEED}
+    good = {"port": "80", "path": "/n", "protocol": "http-post", "url1": FEED}
     wrong = [
-        {"port": "x"},
         {"port": LONG},
         {"path": "\x00"},
         {"protocol": "<script>"},
-        {"url1": ""},
-        {"url1": LONG},
-        {"url1": "javascript:alert(1)"},
-        {"url1": "\ud800"},
-        {"domain": "a b"},
+        *({"url1": url} for url in ("", LONG, "javascript:alert(1)", "\ud800")),
         {"domain": LONG},
-        {"protocol": "xml-rpc"},
         {"protocol": "soap", "notifyProcedure": "a/b<"},
     ]
     rows = [
-        Bad(f"{fields}", is_rest_failure, "POST", path, form(**{**registration, **fields}), FORM)
+        Bad(f"{fields}", is_rest_failure, "POST", path, form(**{**good, **fields}), FORM)
         for path in ("/rsscloud/pleaseNotify", "/pleaseNotify")
         for fields in wrong
     ]
@@ -285,23 +227,20 @@ def bad_rest() -> list[Bad]:
 def bad_pages() -> list[Bad]:
     """Bad requests to the pages that accept pings."""
     rows = []
-    for path, name_of_url in (("/pingSiteForm", "url"), ("/ping", "url"), ("/", "url")):
-        for url in URLS:
-            fields = form(**{"name": "<script>", name_of_url: url})
+    for url in URLS:
+        fields = form(name="<script>", url=url)
+        for path in ("/pingSiteForm", "/ping", "/"):
             rows.append(Bad(url[:20], is_page_error, "GET", f"{path}?{fields.decode()}"))
             rows.append(Bad(url[:20], is_page_error, "POST", path, fields, FORM))
+        rows.append(Bad(url[:20], is_page_error, "GET", f"/rss/ping?{form(u=url).decode()}"))
     rows += [
-        Bad(url[:20], is_page_error, "GET", f"/rss/ping?{form(u=url).decode()}") for url in URLS
+        Bad(why, is_page_error, "POST", "/pingSiteForm", body, kind)
+        for why, body, kind in (
+            *((why, body, FORM) for why, body in bad_documents() if why != "a form"),
+            *((name[:9], form(name=name, url=HOME), FORM) for name in ("", LONG, "\x00")),
+            ("no boundary", b"--", "multipart/form-data"),
+        )
     ]
-    for name in ("", LONG, "\x00", "\ufffe"):
-        fields = form(name=name, url=HOME)
-        rows.append(Bad(f"name {name[:9]!r}", is_page_error, "POST", "/pingSiteForm", fields, FORM))
-    for why, body in bad_documents():
-        if why != "a form":
-            rows.append(Bad(why, is_page_error, "POST", "/pingSiteForm", body, FORM))
-    rows.append(
-        Bad("no boundary", is_page_error, "POST", "/pingSiteForm", b"--", "multipart/form-data")
-    )
     return rows
 
 
@@ -318,17 +257,9 @@ class BadInputTests(SynchronousTestCase):
         self.assertEqual(self.house.stored(), before)
         self.assertEqual(self.flushLoggedErrors(), [])
 
-    def test_xml_rpc(self) -> None:
-        self.assert_refused(bad_xmlrpc())
-
-    def test_soap(self) -> None:
-        self.assert_refused(bad_soap())
-
-    def test_rest(self) -> None:
-        self.assert_refused(bad_rest())
-
-    def test_pages(self) -> None:
-        self.assert_refused(bad_pages())
+    def test_every_row(self) -> None:
+        for rows in (bad_xmlrpc(), bad_soap(), bad_rest(), bad_pages()):
+            self.assert_refused(rows)
 
     def test_bodies_over_the_limit(self) -> None:
         before = self.house.stored()
@@ -344,19 +275,15 @@ class BadInputTests(SynchronousTestCase):
         self.assertEqual(self.house.stored(), before)
 
     def test_headers_that_are_no_text(self) -> None:
+        values = ("\xff\xfe", "", ";;=", "text/xml; charset*0*=x; charset=\xe4", "a" * 9000)
+        bodies = {
+            "/soap": envelope("ping", {"url": FEED}),
+            "/RPC2": call("rssCloud.hello").encode(),
+            "/rsscloud/ping": b"url=" + FEED.encode(),
+        }
         for name in ("Accept", "Content-Type", "SOAPAction", "X-Forwarded-For", "Host", "Expect"):
-            for value in (
-                "\xff\xfe",
-                "",
-                ";;=",
-                "text/xml; charset*0*=x; charset=\xe4",
-                "a" * 9000,
-            ):
-                for path, body in (
-                    ("/soap", envelope("ping", {"url": FEED})),
-                    ("/RPC2", call("rssCloud.hello").encode()),
-                    ("/rsscloud/ping", b"url=" + FEED.encode()),
-                ):
+            for value in values:
+                for path, body in bodies.items():
                     answer = self.house.ask("POST", path, body, {name: value})
                     self.assertIn(answer.status, {200, 406}, (name, value, path))
         self.assertEqual(self.flushLoggedErrors(), [])
@@ -365,59 +292,36 @@ class BadInputTests(SynchronousTestCase):
 class NamesTests(SynchronousTestCase):
     """Names of weblogs are stored clean, and change lists of them are well-formed."""
 
-    def assert_well_formed(self, house: House) -> list[str]:
-        """Make a change list of the stored pings and return its names."""
+    def listed(self, path: str, body: bytes, kind: str) -> tuple[Answer, list[str]]:
+        """Send a ping; return the answer, and the names in a change list of what is stored."""
+        house = House(self)
+        answer = house.ask("POST", path, body, {"Content-Type": kind})
         pings = house.pings()
-        document = b"".join(
-            [
-                change_list.opening(NOON, len(pings)),
-                change_list.weblogs(pings, NOON, "minutes"),
-                change_list.closing(len(pings)),
-            ]
-        )
-        root = etree.fromstring(document)
-        return [str(weblog.get("name")) for weblog in root]
+        document = change_list.opening(NOON, len(pings))
+        document += change_list.weblogs(pings, NOON, "minutes") + change_list.closing(len(pings))
+        return answer, [str(weblog.get("name")) for weblog in etree.fromstring(document)]
 
     def test_by_form(self) -> None:
         for name, stored in NAMES.items():
-            house = House(self)
-            answer = house.ask(
-                "POST", "/pingSiteForm", form(name=name, url=HOME), {"Content-Type": FORM}
-            )
+            answer, listed = self.listed("/pingSiteForm", form(name=name, url=HOME), FORM)
             self.assertEqual(answer.status, 400 if stored is None else 200, name)
-            self.assertEqual(self.assert_well_formed(house), [stored] if stored else [])
-
-    def test_lone_surrogates(self) -> None:
-        """Bytes of lone surrogates are not UTF-8, so they are read as windows-1252."""
-        house = House(self)
-        answer = house.ask(
-            "POST", "/pingSiteForm", form(name="a\ud800b", url=HOME), {"Content-Type": FORM}
-        )
-        self.assertEqual(answer.status, 200)
-        (name,) = self.assert_well_formed(house)
-        self.assertEqual(name, "aí\xa0€b")
+            self.assertEqual(listed, [stored] if stored else [])
 
     def test_old_encodings(self) -> None:
         """Documents are read in their own encoding."""
-        table = [
-            ("iso-8859-1", "Café ü"),
-            ("windows-1251", "Привет"),
-            ("koi8-r", "Привет"),
-            ("utf-16", "日本"),
-            ("shift_jis", "日本"),
-        ]
-        for encoding, name in table:
+        for encoding, name in (
+            *(("iso-8859-1", "Café ü"), ("windows-1251", "Привет"), ("koi8-r", "Привет")),
+            *(("utf-16", "日本"), ("shift_jis", "日本")),
+        ):
             document = call("weblogUpdates.ping", name, HOME)
-            declared = f"<?xml version='1.0' encoding='{encoding}'?>{document}".encode(encoding)
-            labelled = document.encode(encoding)
+            declared = f"<?xml version='1.0' encoding='{encoding}'?>{document}"
             soap = envelope("ping", {"weblogname": name, "weblogurl": HOME}).decode()
             soap = soap.replace('"1.0"', f'"1.0" encoding="{encoding}"')
-            for path, body, kind in (
+            for path, text, kind in (
                 ("/RPC2", declared, "text/xml"),
-                ("/RPC2", labelled, f"text/xml; charset={encoding}"),
-                ("/weblogUpdates", soap.encode(encoding), "text/xml"),
+                ("/RPC2", document, f"text/xml; charset={encoding}"),
+                ("/weblogUpdates", soap, "text/xml"),
             ):
-                house = House(self)
-                answer = house.ask("POST", path, body, {"Content-Type": kind})
+                answer, listed = self.listed(path, text.encode(encoding), kind)
                 self.assertIn("Thanks for the ping", answer.text)
-                self.assertEqual(self.assert_well_formed(house), [name])
+                self.assertEqual(listed, [name])
