@@ -66,92 +66,42 @@ class _RestTests(SynchronousTestCase):
 
 
 class RegistrationTests(_RestTests):
-    def test_both_paths(self) -> None:
+    def test_is_stored_for_25_hours(self) -> None:
         for path in ("/rsscloud/pleaseNotify", "/pleaseNotify"):
             answer = self.house.form(path, FIELDS)
             self.assert_answer(answer, "notifyResult", "true", REGISTERED)
-
-    def test_is_stored_for_25_hours(self) -> None:
-        self.house.form("/rsscloud/pleaseNotify", FIELDS)
         (subscription,) = self.house.subscriptions()
         self.assertEqual(subscription.lease.granted_at, NOON)
         self.assertEqual(subscription.lease.seconds, 25 * 3600)
-
-    def test_again_renews(self) -> None:
-        self.callback_of()
         self.house.clock.advance(1000)
         self.callback_of()
         (subscription,) = self.house.subscriptions()
         self.assertEqual(subscription.lease.granted_at, About(self.house.clock.wall_seconds()))
 
     def test_callback_is_the_callers_address(self) -> None:
-        self.assertEqual(self.callback_of(), Callback("http://192.0.2.7:5337/notify", "http-post"))
-        (call,) = self.house.subscribers.calls
-        self.assertEqual((call.method, call.form), ("POST", {"url": FEED}))
-
-    def test_callback_urls(self) -> None:
-        """The URL of a callback, by the caller's address and the fields."""
-        table = [
-            ("2001:db8::7", {}, "http://[2001:db8::7]:5337/notify"),
-            ("::ffff:192.0.2.9", {}, "http://192.0.2.9:5337/notify"),
-            ("::ffff:c000:209", {}, "http://192.0.2.9:5337/notify"),
-            ("192.0.2.7", {"path": "notify"}, "http://192.0.2.7:5337/notify"),
-            ("192.0.2.7", {"path": "/n?feed=1"}, "http://192.0.2.7:5337/n?feed=1"),
-            ("192.0.2.7", {"port": " 80 "}, "http://192.0.2.7:80/notify"),
-            ("192.0.2.7", {"port": "443"}, "https://192.0.2.7:443/notify"),
-            ("192.0.2.7", {"protocol": "https-post"}, "https://192.0.2.7:5337/notify"),
-            ("192.0.2.7", {"domain": "  "}, "http://192.0.2.7:5337/notify"),
-            ("192.0.2.7", {"domain": "r.example"}, "http://r.example:5337/notify"),
-            ("192.0.2.7", {"domain": "http://r.example/"}, "http://r.example:5337/notify"),
-            ("192.0.2.7", {"domain": "https://r.example"}, "https://r.example:5337/notify"),
-            ("192.0.2.7", {"domain": "[2001:db8::8]"}, "http://[2001:db8::8]:5337/notify"),
-            ("192.0.2.7", {"domain": "2001:db8::8"}, "http://[2001:db8::8]:5337/notify"),
-            ("192.0.2.7", {"domain": "::FFFF:192.0.2.9"}, "http://192.0.2.9:5337/notify"),
-            ("192.0.2.7", {"registerProcedure": "cloud.notify"}, "http://192.0.2.7:5337/notify"),
-        ]
-        for peer, fields, url in table:
-            with self.subTest(peer=peer, fields=fields):
-                self.assertEqual(self.callback_of(peer, **fields).url, url)
-
-    def test_white_space_around_values(self) -> None:
         spaced = {name: f" {value}\r\n" for name, value in FIELDS.items()}
-        self.assertEqual(
-            self.callback_of(**spaced), Callback("http://192.0.2.7:5337/notify", "http-post")
-        )
-
-    def test_keys_in_any_case(self) -> None:
-        shouted = {name.upper(): value for name, value in FIELDS.items()}
-        answer = self.house.form("/rsscloud/pleaseNotify", shouted)
-        self.assert_answer(answer, "notifyResult", "true", REGISTERED)
-        self.assertEqual(len(self.house.subscriptions()), 1)
+        for fields in (FIELDS, spaced):
+            self.house.subscribers.calls.clear()
+            callback = Callback("http://192.0.2.7:5337/notify", "http-post")
+            self.assertEqual(self.callback_of(**fields), callback)
+            (call,) = self.house.subscribers.calls
+            self.assertEqual((call.method, call.form), ("POST", {"url": FEED}))
 
     def test_parameters_in_the_query(self) -> None:
-        answer = self.house.form(
-            "/rsscloud/pleaseNotify?port=80&path=/n&protocol=http-post", {"url1": FEED}
-        )
+        path = "/rsscloud/pleaseNotify?port=80&path=/n&protocol=http-post"
+        answer = self.house.form(path, {"url1": FEED})
         self.assert_answer(answer, "notifyResult", "true", REGISTERED)
 
     def test_every_key_that_begins_with_url_is_a_topic(self) -> None:
-        names = ["url10", "url2", "url", "URL3", "urlOther"]
-        urls = {name: f"http://feeds.example/{name}" for name in names}
-        self.house.topics.pages = dict.fromkeys(urls.values(), b"<rss/>")
-        fields = {k: v for k, v in FIELDS.items() if k != "url1"} | urls
-        answer = self.house.form("/rsscloud/pleaseNotify", fields)
+        """Keys may be in any case, and one may come several times."""
+        names = ["url10", "url2", "url", "URL3", "urlOther", "url2"]
+        urls = [(name, f"http://feeds.example/{n}") for n, name in enumerate(names)]
+        self.house.topics.pages = {url: b"<rss/>" for _, url in urls}
+        others = [(name.upper(), value) for name, value in FIELDS.items() if name != "url1"]
+        answer = self.house.form("/rsscloud/pleaseNotify", [*others, *urls])
         self.assert_answer(answer, "notifyResult", "true", REGISTERED)
-        for url in urls.values():
-            self.assertEqual(len(self.house.subscriptions(url)), 1, url)
-
-    def test_the_same_key_several_times(self) -> None:
-        pairs = [*FIELDS.items(), ("url1", OTHER_FEED)]
-        answer = self.house.form("/rsscloud/pleaseNotify", pairs)
-        self.assert_answer(answer, "notifyResult", "true", REGISTERED)
-        self.assertEqual(len(self.house.subscriptions(FEED)), 1)
-        self.assertEqual(len(self.house.subscriptions(OTHER_FEED)), 1)
-
-    def test_the_same_topic_twice_is_one_subscription(self) -> None:
-        self.callback_of(url2=FEED)
-        self.assertEqual(len(self.house.subscriptions()), 1)
-        self.assertEqual(len(self.house.subscribers.calls), 1)
+        for name, url in urls:
+            self.assertEqual(len(self.house.subscriptions(url)), 1, name)
 
     def test_one_of_several_topics_suffices(self) -> None:
         self.callback_of(url1=MISSING, url2=FEED)
@@ -173,30 +123,6 @@ class RegistrationTests(_RestTests):
         stored = {url for url in topics.values() if self.house.subscriptions(url)}
         self.assertEqual(set(topics.values()) - stored, {topics["url1"]})
 
-    def test_chunked_form(self) -> None:
-        body = b"port=80&path=/n&protocol=http-post&url1=http%3A%2F%2Ffeeds.example%2Frss.xml"
-        exchange = self.house.connect()
-        exchange.send(
-            b"POST /pleaseNotify HTTP/1.1\r\nHost: b\r\nTransfer-Encoding: chunked\r\n"
-            b"Content-Type: application/x-www-form-urlencoded; charset=UTF-8\r\n\r\n"
-            b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
-        )
-        self.assert_answer(exchange.answer(), "notifyResult", "true", REGISTERED)
-
-    def test_multipart_form(self) -> None:
-        parts = "".join(
-            f'--b\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
-            for name, value in FIELDS.items()
-        )
-        answer = self.house.ask(
-            "POST",
-            "/pleaseNotify",
-            f"{parts}--b--\r\n".encode(),
-            {"Content-Type": "multipart/form-data; boundary=b"},
-        )
-        sentence = "Send forms as application/x-www-form-urlencoded, please.\n"
-        self.assertEqual((answer.status, answer.text), (415, sentence))
-
 
 class VerificationTests(_RestTests):
     def test_a_domain_must_repeat_a_challenge(self) -> None:
@@ -209,25 +135,17 @@ class VerificationTests(_RestTests):
         for protocol in ("xml-rpc", "soap"):
             for domain, method in (("", "POST"), ("192.0.2.7", "POST"), ("r.example", "GET")):
                 self.house.subscribers.calls.clear()
-                callback = self.callback_of(
-                    protocol=protocol, domain=domain, notifyProcedure="river.notify"
-                )
-                self.assertEqual(
-                    (callback.protocol, callback.procedure), (protocol, "river.notify")
-                )
+                procedure = "river.notify"
+                fields = {"protocol": protocol, "domain": domain, "notifyProcedure": procedure}
+                callback = self.callback_of(**fields)
+                self.assertEqual((callback.protocol, callback.procedure), (protocol, procedure))
                 (call,) = self.house.subscribers.calls
                 self.assertEqual(call.method, method)
                 self.assertTrue(call.url.startswith(callback.url))
 
-    def test_a_procedure_is_kept_only_where_it_is_called(self) -> None:
-        self.assertEqual(self.callback_of(notifyProcedure="river.notify").procedure, "")
-
     def test_the_topic_is_read_first(self) -> None:
-        self.assert_refused(
-            "The subscription was cancelled because there was an error reading the resource "
-            f"at URL {MISSING}.",
-            url1=MISSING,
-        )
+        sentence = "The subscription was cancelled because there was an error reading the resource "
+        self.assert_refused(f"{sentence}at URL {MISSING}.", url1=MISSING)
         self.assertEqual(self.house.subscribers.calls, [])
 
     def test_a_callback_that_fails(self) -> None:
@@ -239,65 +157,15 @@ class VerificationTests(_RestTests):
 
 
 class RefusalTests(_RestTests):
+    """What is wrong with the fields themselves is in the tests of the codec."""
+
     def test_missing_parameters(self) -> None:
         sentence = "The following parameters were missing from the request body: {}."
-        for absent in (["port"], ["path", "protocol"], ["port", "path", "protocol"]):
-            self.assert_refused(sentence.format(", ".join(absent)), **dict.fromkeys(absent, " "))
+        self.assert_refused(sentence.format("path, protocol"), path=" ", protocol="")
         nothing = self.house.form("/rsscloud/pleaseNotify", {"x": "y"})
-        self.assert_answer(
-            nothing, "notifyResult", "false", sentence.format("port, path, protocol")
-        )
-
-    def test_no_topics(self) -> None:
+        missing = sentence.format("port, path, protocol")
+        self.assert_answer(nothing, "notifyResult", "false", missing)
         self.assert_refused("No resources specified.", url1="  ")
-
-    def test_unknown_protocol(self) -> None:
-        for protocol in ("gopher", "HTTP-POST", "<i>"):
-            self.assert_refused(
-                f"Can't accept the subscription because the protocol, <i>{protocol}</i>, "
-                "is unsupported.",
-                protocol=protocol,
-            )
-
-    def test_impossible_ports(self) -> None:
-        for port in ("0", "65536", "-1", "80a", "8 0", "٣", "9" * 5000):
-            self.assert_refused(
-                f"The port must be a number from 1 to 65535, not {port[:80]!r}.", port=port
-            )
-
-    def test_impossible_domains(self) -> None:
-        for domain in ("a b", "user@r.example", "r.example/x", "r.example:80", "a\\b?", "x#y"):
-            self.assert_refused(
-                f"The domain must be a host name or an address and nothing more, not {domain!r}.",
-                domain=domain,
-            )
-
-    def test_a_domain_of_another_scheme(self) -> None:
-        self.assert_refused(
-            "The domain must be called by http or https, not by 'ftp'.", domain="ftp://r.example"
-        )
-
-    def test_a_procedure_is_needed_where_it_is_called(self) -> None:
-        self.assert_refused(
-            "The following parameters were missing from the request body: notifyProcedure.",
-            protocol="xml-rpc",
-        )
-
-    def test_impossible_procedures(self) -> None:
-        table = [
-            ("xml-rpc", "a b"),
-            ("xml-rpc", "1"),
-            ("soap", "river.<x>"),
-            ("soap", "river.a²"),
-            ("soap", "x" * 256),
-        ]
-        for protocol, procedure in table:
-            self.assert_refused(
-                "The notifyProcedure must be a name of letters, digits and _ . - / :, "
-                f"whose last part begins with a letter, not {procedure[:80]!r}.",
-                protocol=protocol,
-                notifyProcedure=procedure,
-            )
 
     def test_too_many_topics(self) -> None:
         fields = {f"url{n}": f"http://feeds.example/{n}" for n in range(MAX_TOPICS + 1)}
@@ -336,16 +204,9 @@ class KindOfAnswerTests(_RestTests):
         self.assertEqual(answer.headers.get_content_type(), "application/json")
         self.assertEqual(json.loads(answer.body), {"success": True, "msg": REGISTERED})
         answer = self.house.form("/ping", {"x": ""}, accept)
-        self.assertEqual(
-            (answer.status, json.loads(answer.body)),
-            (
-                200,
-                {
-                    "success": False,
-                    "msg": "The following parameters were missing from the request body: url.",
-                },
-            ),
-        )
+        msg = "The following parameters were missing from the request body: url."
+        refusal = {"success": False, "msg": msg}
+        self.assertEqual((answer.status, json.loads(answer.body)), (200, refusal))
 
     def test_what_clients_accept(self) -> None:
         table = {
@@ -357,9 +218,9 @@ class KindOfAnswerTests(_RestTests):
             "application/json;q=0.1, */*;q=0.9": "text/xml",
         }
         for accept, kind in table.items():
-            with self.subTest(accept=accept):
-                answer = self.house.form("/ping", {"url": FEED}, {"Accept": accept})
-                self.assertEqual((answer.status, answer.headers.get_content_type()), (200, kind))
+            answer = self.house.form("/ping", {"url": FEED}, {"Accept": accept})
+            self.assertEqual(answer.status, 200)
+            self.assertEqual(answer.headers.get_content_type(), kind, accept)
 
     def test_what_the_broker_lacks(self) -> None:
         """Its own want has a status of its own, and the form of the other answers."""
@@ -386,37 +247,30 @@ class PingTests(_RestTests):
     def assert_thanked(self, answer: Answer) -> None:
         self.assert_answer(answer, "result", "true", "Thanks for the ping.")
 
-    def test_both_paths(self) -> None:
-        for path in ("/rsscloud/ping", "/ping"):
-            self.assert_thanked(self.house.form(path, {"url": FEED}))
+    def pausing(self) -> House:
+        """A house whose door asks for a pause of a minute between pings."""
+        self.house = House(self, options={"rsscloud": RssCloudOptions(ping_pause=60)})
+        return self.house
 
     def test_notifies_of_a_change_only(self) -> None:
         self.house.subscribe()
-        self.assert_thanked(self.house.form("/rsscloud/ping", {"url": FEED}))
+        self.assert_thanked(self.house.form("/ping", {"url": FEED}))
         self.assertEqual(self.house.subscribers.calls, [])
         self.house.topics.pages[FEED] = b"<rss version='2.0'/>"
         self.assert_thanked(self.house.form("/rsscloud/ping", {"URL": f" {FEED} "}))
         (call,) = self.house.subscribers.calls
         self.assertEqual((call.url, call.form), ("http://192.0.2.7:8080/n", {"url": FEED}))
 
-    def test_missing_url(self) -> None:
-        for fields in ({"x": "y"}, {"url": " "}):
-            self.assert_answer(
-                self.house.form("/rsscloud/ping", fields),
-                "result",
-                "false",
-                "The following parameters were missing from the request body: url.",
-            )
-
-    def test_unreadable(self) -> None:
+    def test_refusals(self) -> None:
         before = self.house.stored()
-        self.assert_answer(
-            self.house.form("/rsscloud/ping", {"url": MISSING}),
-            "result",
-            "false",
+        missing = "The following parameters were missing from the request body: url."
+        unreadable = (
             "The ping was cancelled because there was an error reading the resource "
-            f"at URL {MISSING}.",
+            f"at URL {MISSING}."
         )
+        for url, sentence in (("", missing), (" ", missing), (MISSING, unreadable)):
+            answer = self.house.form("/rsscloud/ping", {"url": url})
+            self.assert_answer(answer, "result", "false", sentence)
         self.assertEqual(self.house.stored(), before)
 
     def test_why_it_is_unreadable(self) -> None:
@@ -434,15 +288,12 @@ class PingTests(_RestTests):
         self.assertEqual(set(self.house.topics.fetched), set(fields.values()))
 
     def test_pause(self) -> None:
-        house = self.house = House(self, options={"rsscloud": RssCloudOptions(ping_pause=60)})
+        house = self.pausing()
         self.assert_thanked(house.form("/rsscloud/ping", {"url": FEED}))
         house.clock.advance(59)
-        self.assert_answer(
-            house.form("/rsscloud/ping", {"url": FEED}),
-            "result",
-            "false",
-            "A ping for this resource was received less than 60 seconds ago.",
-        )
+        answer = house.form("/rsscloud/ping", {"url": FEED})
+        sentence = "A ping for this resource was received less than 60 seconds ago."
+        self.assert_answer(answer, "result", "false", sentence)
         self.assert_thanked(house.form("/rsscloud/ping", {"url": OTHER_FEED}))
         house.clock.advance(1)
         self.assert_thanked(house.form("/rsscloud/ping", {"url": FEED}))
@@ -450,17 +301,15 @@ class PingTests(_RestTests):
     def test_pings_that_are_refused_begin_no_pause(self) -> None:
         """Else a stranger whom an administrator has blocked keeps the publisher's pings out."""
         for error in (Forbidden("you are blocked"), StoreUnavailable("the disk is full")):
-            house = House(self, options={"rsscloud": RssCloudOptions(ping_pause=60)})
-            patched = self.patch(
-                house.broker, "ping_topic", lambda *_, error=error, **__: fail(error)
-            )
+            house = self.pausing()
+            patched = self.patch(house.broker, "ping_topic", lambda *_, e=error, **__: fail(e))
             self.assertNotIn(b'"true"', house.form("/rsscloud/ping", {"url": FEED}).body)
             patched.restore()
             self.assert_thanked(house.form("/rsscloud/ping", {"url": FEED}))
 
     def test_pings_that_are_ignored_begin_no_pause(self) -> None:
         """Anybody can send one that says that it has passed this broker before."""
-        house = House(self, options={"rsscloud": RssCloudOptions(ping_pause=60)})
+        house = self.pausing()
         body = urlencode({"url": FEED}).encode()
         house.ask("POST", "/rsscloud/ping", body, {"Content-Type": FORM, "Ping-Via": PUBLIC_URL})
         self.assertEqual(house.topics.fetched, [])
@@ -470,12 +319,12 @@ class PingTests(_RestTests):
     def test_old_pauses_are_forgotten(self) -> None:
         """Many URLs must not fill the memory, and the pause is only a courtesy."""
         self.patch(rsscloud_door, "REMEMBERED_PINGS", 1)
-        self.house = House(self, options={"rsscloud": RssCloudOptions(ping_pause=60)})
+        self.pausing()
         for url in (FEED, OTHER_FEED, FEED):
             self.assert_thanked(self.house.form("/rsscloud/ping", {"url": url}))
 
     def test_pause_is_silent_by_xml_rpc_and_soap(self) -> None:
-        house = House(self, options={"rsscloud": RssCloudOptions(ping_pause=60)})
+        house = self.pausing()
         for _ in range(2):
             self.assertIs(house.xmlrpc("rssCloud.ping", FEED), True)
             self.assertIs(house.result(house.soap("ping", {"url": FEED})), True)

@@ -34,18 +34,66 @@ FIELDS = {"port": "80", "path": "/n", "protocol": "http-post"}
 
 
 class RegistrationTests(SynchronousTestCase):
+    def intent(self, caller: str = "192.0.2.7", **fields: str) -> Intent:
+        """The intent of a registration for the feed alone."""
+        (found,) = intents_of({**FIELDS, **fields}, [FEED], caller, PROTOCOLS)
+        return found
+
     def test_intents(self) -> None:
         found = intents_of({**FIELDS, "domain": "r.example"}, [FEED, "x"], "::1", PROTOCOLS)
         callback = Callback("http://r.example:80/n", "http-post")
-        self.assertEqual(
-            found,
-            [Intent(topic, callback, 90_000, True, "::1") for topic in (FEED, "x")],
-        )
+        expected = [Intent(topic, callback, 90_000, True, "::1") for topic in (FEED, "x")]
+        self.assertEqual(found, expected)
 
-    def test_only_a_domain_is_challenged(self) -> None:
-        for domain in ("", " ", "\t"):
-            (found,) = intents_of({**FIELDS, "domain": domain}, [FEED], "192.0.2.1", PROTOCOLS)
-            self.assertFalse(found.challenge)
+    def test_callback_urls(self) -> None:
+        """The URL of a callback, by the caller's address and the fields; a domain is challenged."""
+        for caller, fields, url in (
+            ("2001:db8::7", {}, "http://[2001:db8::7]:80/n"),
+            ("::ffff:192.0.2.9", {}, "http://192.0.2.9:80/n"),
+            ("::ffff:c000:209", {}, "http://192.0.2.9:80/n"),
+            ("192.0.2.7", {"path": "notify"}, "http://192.0.2.7:80/notify"),
+            ("192.0.2.7", {"path": "/n?feed=1"}, "http://192.0.2.7:80/n?feed=1"),
+            ("192.0.2.7", {"port": " 1 "}, "http://192.0.2.7:1/n"),
+            ("192.0.2.7", {"port": "00080"}, "http://192.0.2.7:80/n"),
+            ("192.0.2.7", {"port": "65535"}, "http://192.0.2.7:65535/n"),
+            ("192.0.2.7", {"domain": " \t"}, "http://192.0.2.7:80/n"),
+            ("192.0.2.7", {"domain": "http://r.example/"}, "http://r.example:80/n"),
+            ("192.0.2.7", {"domain": "[2001:db8::8]"}, "http://[2001:db8::8]:80/n"),
+            ("192.0.2.7", {"domain": "2001:db8::8"}, "http://[2001:db8::8]:80/n"),
+            ("192.0.2.7", {"domain": "::FFFF:192.0.2.9"}, "http://192.0.2.9:80/n"),
+        ):
+            found = self.intent(caller, **fields)
+            self.assertEqual(found.callback.url, url)
+            self.assertEqual(found.challenge, bool(fields.get("domain", "").strip()), fields)
+
+    def test_refusals(self) -> None:
+        """Clients compare some of these sentences."""
+        missing = "The following parameters were missing from the request body: "
+        protocol = "Can't accept the subscription because the protocol, <i>{}</i>, is unsupported."
+        port = "The port must be a number from 1 to 65535, not {!r}."
+        domain = "The domain must be a host name or an address and nothing more, not {!r}."
+        procedure = (
+            "The notifyProcedure must be a name of letters, digits and _ . - / :, "
+            "whose last part begins with a letter, not {!r}."
+        )
+        ports = ("0", "65536", "-1", "80a", "8 0", "٣", "9" * 5000)
+        domains = ("a b", "user@r.example", "r.example/x", "r.example:80", "a\\b?", "x#y")
+        for name, values, others, sentence in (
+            ("path", (" ",), {"protocol": ""}, f"{missing}path, protocol."),
+            ("protocol", ("gopher", "HTTP-POST", "<i>"), {}, protocol),
+            ("port", ports, {}, port),
+            ("domain", domains, {}, domain),
+            (
+                *("domain", ("ftp://r.example",), {}),
+                "The domain must be called by http or https, not by 'ftp'.",
+            ),
+            ("notifyProcedure", ("",), {"protocol": "soap"}, f"{missing}notifyProcedure."),
+            ("notifyProcedure", ("a b", "1"), {"protocol": "xml-rpc"}, procedure),
+            ("notifyProcedure", ("r.<x>", "a²", "x" * 256), {"protocol": "soap"}, procedure),
+        ):
+            for value in values:
+                error = self.assertRaises(BadRegistration, self.intent, **{**others, name: value})
+                self.assertEqual(str(error), sentence.format(value[:80]))
 
     def test_own_address_as_the_domain(self) -> None:
         """A server that is called by XML-RPC or SOAP may name the address that it calls from."""
@@ -57,40 +105,23 @@ class RegistrationTests(SynchronousTestCase):
         ):
             for protocol in sorted(PROTOCOLS):
                 for domain in (*own, other, "r.example"):
-                    fields = {
-                        **FIELDS,
-                        "protocol": protocol,
-                        "notifyProcedure": "n",
-                        "domain": domain,
-                    }
-                    (found,) = intents_of(fields, [FEED], caller, PROTOCOLS)
+                    fields = {"protocol": protocol, "notifyProcedure": "n", "domain": domain}
+                    found = self.intent(caller, **fields)
                     is_called = protocol in {"xml-rpc", "soap"} and domain in own
                     self.assertEqual(found.challenge, not is_called, (protocol, domain))
 
-    def test_ports(self) -> None:
-        for port in ("1", "00080", "65535"):
-            (found,) = intents_of({**FIELDS, "port": port}, [FEED], "::1", PROTOCOLS)
-            self.assertEqual(found.callback.url, f"http://[::1]:{int(port)}/n")
-
     def test_procedures(self) -> None:
         for procedure in ("notify", "river.notify", "a/b:c.d-e_1", "_", "1.x", "x" * 255):
-            fields = {**FIELDS, "protocol": "xml-rpc", "notifyProcedure": procedure}
-            (found,) = intents_of(fields, [FEED], "::1", PROTOCOLS)
+            found = self.intent(protocol="xml-rpc", notifyProcedure=procedure)
             self.assertEqual(found.callback.procedure, procedure)
+        self.assertEqual(self.intent(notifyProcedure="n").callback.procedure, "", "it has none")
 
     def test_secure(self) -> None:
         for protocol in sorted(PROTOCOLS):
             for port in ("80", "443"):
                 for scheme in ("", "http://", "https://", "HTTPS://"):
-                    fields = {
-                        "port": port,
-                        "path": "n",
-                        "protocol": protocol,
-                        "domain": f"{scheme}r.example",
-                        "notifyProcedure": "n",
-                    }
-                    (found,) = intents_of(fields, [FEED], "::1", PROTOCOLS)
-                    url = found.callback.url
+                    fields = {"port": port, "protocol": protocol, "notifyProcedure": "n"}
+                    url = self.intent(domain=f"{scheme}r.example", **fields).callback.url
                     secure = "https-post" in protocol or port == "443" or "s" in scheme.lower()
                     self.assertEqual(url, f"http{'s' * secure}://r.example:{port}/n")
 
@@ -156,41 +187,36 @@ class TopicsTests(SynchronousTestCase):
 
 class ParametersTests(SynchronousTestCase):
     def test_parameters(self) -> None:
-        fields, topics = fields_from_parameters(
-            "pleaseNotify", ["n", 80, "/n", "soap", [FEED], "r.example"]
-        )
-        self.assertEqual(
-            fields,
-            {
-                "notifyProcedure": "n",
-                "port": "80",
-                "path": "/n",
-                "protocol": "soap",
-                "domain": "r.example",
-            },
-        )
+        values = ["n", 80, "/n", "soap", [FEED], "r.example"]
+        fields, topics = fields_from_parameters("pleaseNotify", values)
+        self.assertEqual(list(fields.values()), ["n", "80", "/n", "soap", "r.example"])
         self.assertEqual(topics, [FEED])
+
+    def test_wrong_types(self) -> None:
+        for name, value in (
+            *(("notifyProcedure", []), ("port", True), ("path", [7]), ("protocol", {"a": "b"})),
+            *(("urlList", True), ("urlList", [FEED, True]), ("domain", {"a": "b"})),
+        ):
+            error = self.assertRaises(BadRegistration, fields_from_values, {name: value})
+            self.assertIn(f"The parameter {name} must be", str(error))
+        self.assertEqual(fields_from_values({"notifyProcedure": False})[0]["notifyProcedure"], "")
 
     def test_lists_of_topics(self) -> None:
         table: list[tuple[Any, list[str]]] = [
-            (FEED, [FEED]),
-            ([FEED, "x"], [FEED, "x"]),
-            ({"url1": FEED, "url2": "x"}, [FEED, "x"]),
-            (None, []),
-            ("", []),
-            ([], []),
-            (FEED.encode(), [FEED]),
-            (["x", 5], ["x", "5"]),
+            *((FEED, [FEED]), ([FEED, "x"], [FEED, "x"]), ({"1": FEED, "2": "x"}, [FEED, "x"])),
+            *((None, []), ("", []), ([], []), (FEED.encode(), [FEED]), (["x", 5], ["x", "5"])),
         ]
         for value, topics in table:
             self.assertEqual(fields_from_values({"urlList": value})[1], topics)
-        for value in (True, [True], [[FEED]], {"url": [FEED]}):
+        for value in ([[FEED]], {"url": [FEED]}):
             self.assertRaises(BadRegistration, fields_from_values, {"urlList": value})
 
     def test_counts(self) -> None:
+        for values, problem in ((), "aren't enough"), (("a", "b"), "are too many"):
+            error = self.assertRaises(BadRegistration, check_count, "ping", values, 1, 1)
+            sentence = f'Can\'t call "ping" because there {problem} parameters.'
+            self.assertEqual(str(error), sentence)
         check_count("ping", ["x"], 1, 1)
-        error = self.assertRaises(BadRegistration, check_count, "ping", [], 1, 1)
-        self.assertEqual(str(error), "Can't call \"ping\" because there aren't enough parameters.")
 
 
 class AnswersTests(SynchronousTestCase):
