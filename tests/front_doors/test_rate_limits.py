@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -59,40 +58,21 @@ class LimitsTestCase(SynchronousTestCase):
 
 
 class PingTests(LimitsTestCase):
-    def test_weblog_updates(self) -> None:
+    def test_calls_and_rest(self) -> None:
+        """Each in the words of its protocol."""
         refusal = {"flerror": True, "message": f"Can't accept the ping because {TOO_MANY_PINGS}"}
-        self.ping()
-
-        def ask() -> None:
-            calls: list[tuple[str, list[Any]]] = [
-                ("ping", ["A", HOME]),
-                ("extendedPing", ["A", HOME, FEED]),
-                ("rssUpdate", ["A", FEED]),
-            ]
-            for method, values in calls:
-                answer = self.house.xmlrpc(f"weblogUpdates.{method}", *values)
-                self.assertEqual(answer, refusal)
-            members = {"weblogname": "A", "weblogurl": HOME}
-            self.assertEqual(self.house.result(self.house.soap("ping", members)), refusal)
-
-        self.assert_nothing_done(ask)
-
-    def test_rsscloud_calls(self) -> None:
         sentence = f"The ping was not accepted because {TOO_MANY_PINGS}"
         self.ping()
 
         def ask() -> None:
+            for method in ("ping", "rssUpdate"):
+                answer = self.house.xmlrpc(f"weblogUpdates.{method}", "A", HOME)
+                self.assertEqual(answer, refusal)
+            answer = self.house.soap("ping", {"weblogname": "A", "weblogurl": HOME})
+            self.assertEqual(self.house.result(answer), refusal)
             self.assertEqual(self.house.fault("rssCloud.ping", FEED), (RSSCLOUD_FAULT, sentence))
             answer = self.house.soap("ping", {"url": FEED}, action='"/rssCloud"')
             self.assertEqual(self.house.soap_fault(answer), ("Client", sentence))
-
-        self.assert_nothing_done(ask)
-
-    def test_rsscloud_by_rest(self) -> None:
-        sentence = f"The ping was not accepted because {TOO_MANY_PINGS}"
-        self.ping()
-
-        def ask() -> None:
             answer = self.house.form("/ping", {"url": FEED})
             self.assertEqual(answer.status, 200)
             self.assertEqual(answer.xml.items(), [("success", "false"), ("msg", sentence)])
@@ -152,23 +132,16 @@ class RegistrationTests(LimitsTestCase):
         super().setUp()
         self.house.subscribe()
 
-    def test_rest(self) -> None:
+    def test_every_interface(self) -> None:
         def ask() -> None:
             answer = self.house.form("/rsscloud/pleaseNotify", FIELDS)
             self.assertEqual(answer.status, 200)
             self.assertEqual(answer.xml.items(), [("success", "false"), ("msg", TOO_MANY)])
-
-        self.assert_nothing_done(ask)
-
-    def test_calls(self) -> None:
-        def ask() -> None:
-            self.assertEqual(
-                self.house.fault("rssCloud.pleaseNotify", *CALL), (RSSCLOUD_FAULT, TOO_MANY)
-            )
+            fault = self.house.fault("rssCloud.pleaseNotify", *CALL)
+            self.assertEqual(fault, (RSSCLOUD_FAULT, TOO_MANY))
             answer = self.house.soap("pleaseNotify", SOAP_CALL)
             self.assertEqual(self.house.soap_fault(answer), ("Client", TOO_MANY))
-            for name in ("rssPleaseNotify", "requestNotification"):
-                self.assertIs(self.house.xmlrpc(f"xmlStorageSystem.{name}", *CALL), False)
+            self.assertIs(self.house.xmlrpc("xmlStorageSystem.rssPleaseNotify", *CALL), False)
 
         self.assert_nothing_done(ask)
 
@@ -190,35 +163,27 @@ class RefusedAddressTests(SynchronousTestCase):
         self.house.topics.private.add(self.topic)
         self.house.subscribers.private |= {"http://192.0.2.7:80/n", "http://r.example:80/n"}
 
-    def test_topic(self) -> None:
-        sentence = f"{UNREADABLE.format('subscription', self.topic)} ({PRIVATE})"
+    def refused(self, topic: str, sentence: str, domain: str = "") -> None:
+        """Register by every interface, which all refuse it with a sentence."""
         before = self.house.stored()
-        answer = self.house.form("/pleaseNotify", {**FIELDS, "url1": self.topic})
-        self.assertEqual(answer.xml.get("msg"), sentence)
-        call = ["", 80, "/n", "http-post", [self.topic]]
+        answer = self.house.form("/pleaseNotify", {**FIELDS, "url1": topic, "domain": domain})
+        self.assertEqual(answer.xml.items(), [("success", "false"), ("msg", sentence)])
+        call = [*CALL[:4], [topic], domain]
         self.assertEqual(self.house.fault("rssCloud.pleaseNotify", *call)[1], sentence)
-        answer = self.house.soap("pleaseNotify", {**SOAP_CALL, "urlList": [self.topic]})
+        values = {**SOAP_CALL, "urlList": [topic], "domain": domain}
+        answer = self.house.soap("pleaseNotify", values)
         self.assertEqual(self.house.soap_fault(answer)[1], sentence)
         self.assertEqual(self.house.stored(), before)
 
+    def test_topic_and_callback(self) -> None:
+        self.refused(self.topic, f"{UNREADABLE.format('subscription', self.topic)} ({PRIVATE})")
+        for domain in ("", "r.example"):
+            self.refused(FEED, f"{CALLBACK_FAILED} ({PRIVATE})", domain)
+
     def test_ping(self) -> None:
         answer = self.house.form("/ping", {"url": self.topic})
-        self.assertEqual(
-            answer.xml.items(),
-            [("success", "false"), ("msg", f"{UNREADABLE.format('ping', self.topic)} ({PRIVATE})")],
-        )
-
-    def test_callback(self) -> None:
-        sentence = f"{CALLBACK_FAILED} ({PRIVATE})"
-        before = self.house.stored()
-        for domain in ("", "r.example"):
-            answer = self.house.form("/pleaseNotify", {**FIELDS, "domain": domain})
-            self.assertEqual(answer.xml.items(), [("success", "false"), ("msg", sentence)])
-        self.assertEqual(self.house.fault("rssCloud.pleaseNotify", *CALL)[1], sentence)
-        self.assertEqual(
-            self.house.soap_fault(self.house.soap("pleaseNotify", SOAP_CALL))[1], sentence
-        )
-        self.assertEqual(self.house.stored(), before)
+        sentence = f"{UNREADABLE.format('ping', self.topic)} ({PRIVATE})"
+        self.assertEqual(answer.xml.items(), [("success", "false"), ("msg", sentence)])
 
     def test_remembered_failures_are_told_alike(self) -> None:
         self.patch(rate_limits, "FAILED_PAUSE", 10.0)

@@ -117,21 +117,32 @@ class ParametersTests(SynchronousTestCase):
         for value in wrong:
             self.assertRaises(BadCall, ping_of_parameters, "ping", ["A", value], 7.0)
 
-    def test_nil_for_what_may_be_left_out(self) -> None:
-        """Some clients send it for each parameter that they have no value for."""
-        ping = ping_of_parameters("extendedPing", ["A", HOME, None, FEED, None], 7.0)
-        self.assertEqual((ping.changes_url, ping.rss_url, ping.tags), ("", FEED, ()))
-        self.assertEqual(ping_of_parameters("ping", ["A", HOME, None, None], 7.0).url, HOME)
+    def test_pings(self) -> None:
+        """Some clients send nil for each parameter that they have no value for."""
+        page = f"{HOME}today"
+        table: list[tuple[str, list[Any], Ping]] = [
+            ("ping", [], Ping("A", HOME, 7.0)),
+            ("ping", [page], Ping("A", HOME, 7.0, page)),
+            ("ping", [page, None], Ping("A", HOME, 7.0, page)),
+            ("ping", ["", "News"], Ping("A", HOME, 7.0, tags=("News",))),
+            # WordPress sends its feed where the changed page should be.
+            ("extendedPing", [FEED], Ping("A", HOME, 7.0, "", FEED)),
+            ("extendedPing", [None, FEED, None], Ping("A", HOME, 7.0, "", FEED)),
+            (
+                "extendedPing",
+                [page, FEED, "a|  b ||c"],
+                Ping("A", HOME, 7.0, page, FEED, (*"abc",)),
+            ),
+            ("extendedPing", [page, ""], Ping("A", HOME, 7.0, page)),
+            ("rssUpdate", [], Ping("A", HOME, 7.0, "", HOME)),
+        ]
+        for method, rest, ping in table:
+            self.assertEqual(ping_of_parameters(method, ["A", HOME, *rest], 7.0), ping)
 
     def test_names_that_did_not_come_as_strings(self) -> None:
         for value, name in ((7, "7"), (1.5, "1.5"), ("é".encode(), "é"), (b"\xe9", "é")):
             ping = ping_of_parameters("ping", [value, HOME.encode()], 7.0)
             self.assertEqual((ping.name, ping.url), (name, HOME))
-
-    def test_three_parameters_of_an_extended_ping(self) -> None:
-        """WordPress sends its feed where the changed page should be."""
-        ping = ping_of_parameters("extendedPing", ["A", HOME, FEED], 7.0)
-        self.assertEqual((ping.changes_url, ping.rss_url), ("", FEED))
 
 
 class LimitedTests(SynchronousTestCase):
