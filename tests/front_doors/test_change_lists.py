@@ -132,14 +132,14 @@ class ChangeListsDoorTests(ChangeListsTestCase):
             ("/shortChanges.xml", 30),
             ("/2026/09/29/12.xml", 60),
         ):
-            with self.subTest(path):
-                answer = await self.ask(path)
-                self.assertEqual((answer.status, answer.body), (200, CONTENT))
-                self.assertEqual(answer.headers["cache-control"], f"public, max-age={max_age}")
-                self.assertEqual(answer.headers["content-type"], "text/xml; charset=utf-8")
-                self.assertEqual(answer.headers["vary"], "Accept-Encoding")
-                self.assertEqual(answer.headers["last-modified"], NOON_DATE)
-                self.assertNotIn("content-encoding", answer.headers)
+            answer = await self.ask(path)
+            self.assertEqual((answer.status, answer.body), (200, CONTENT))
+            self.assertEqual(answer.headers["cache-control"], f"public, max-age={max_age}")
+            self.assertEqual(answer.headers["content-type"], "text/xml; charset=utf-8")
+            self.assertEqual(answer.headers["vary"], "Accept-Encoding")
+            self.assertEqual(answer.headers["last-modified"], NOON_DATE)
+            self.assertNotIn("content-encoding", answer.headers)
+            self.assertNotIn("link", answer.headers, "there is no hub")
 
     async def test_archive_that_has_not_changed_for_a_day(self) -> None:
         self.put("2026", "09", "29", "12.xml")
@@ -183,15 +183,14 @@ class ChangeListsDoorTests(ChangeListsTestCase):
         for coding in ("identity", "gzip"):
             etag = (await self.ask("/changes.xml", {"Accept-Encoding": coding})).headers["etag"]
             for tags in (etag, f"W/{etag}", f'"other", {etag}', f'"other",{etag}', "*"):
-                with self.subTest(tags):
-                    sent = {"If-None-Match": tags, "Accept-Encoding": coding}
-                    answer = await self.ask("/changes.xml", sent)
-                    self.assertEqual((answer.status, answer.body), (304, b""))
-                    self.assertEqual(answer.headers["etag"], etag)
-                    self.assertEqual(answer.headers["cache-control"], "public, max-age=60")
-                    self.assertEqual(answer.headers["vary"], "Accept-Encoding")
-                    # In a 304 it would be the length of the list (RFC 9110, section 8.6).
-                    self.assertNotIn("content-length", answer.headers)
+                sent = {"If-None-Match": tags, "Accept-Encoding": coding}
+                answer = await self.ask("/changes.xml", sent)
+                self.assertEqual((answer.status, answer.body), (304, b""), tags)
+                self.assertEqual(answer.headers["etag"], etag)
+                self.assertEqual(answer.headers["cache-control"], "public, max-age=60")
+                self.assertEqual(answer.headers["vary"], "Accept-Encoding")
+                # In a 304 it would be the length of the list (RFC 9110, section 8.6).
+                self.assertNotIn("content-length", answer.headers)
 
     async def test_a_replaced_file_is_seen_at_once(self) -> None:
         for number in range(3):
@@ -284,47 +283,24 @@ class ChangeListsDoorTests(ChangeListsTestCase):
         self.put("x", "2026", "09", "29", "12.xml")
         outside = self.directory.sibling("outside.xml")
         outside.setContent(b"secret")
+        archive = "/2026/09/29/12.xml"
         for path in (
-            "/",
-            "/other.xml",
-            "/changes.xml/",
-            "/changes.xml.gz",
-            "/changes.xml.part",
-            "/x/2026/09/29/12.xml",
-            "/2026",
-            "/2026/",
-            "/2026/09/29/",
-            "/2026/09/29/12.xml.gz",
-            "/2026/09/29/12.xml.part",
-            "/2026/09/29/12.xml/",
-            "/2026/09/29/12.xml%0a",
-            "/2026/09/29/12%2exml",
-            "/2026%2f09%2f29%2f12.xml",
-            "//2026/09/29/12.xml",
-            "/..%2foutside.xml",
-            "/%2e%2e/outside.xml",
-            "/2026/%2e%2e/%2e%2e/x",
-            "/2026/../../outside.xml",
-            "/2026/..%2f..%2f/outside.xml",
-            "/2026/09/29/..%2f12.xml",
-            "/%d9%a2%d9%a0%d9%a2%d9%a6/09/29/12.xml",
+            *("/", "/other.xml", "/changes.xml/", "/changes.xml.gz", "/changes.xml.part"),
+            *("/2026", "/2026/", "/2026/09/29/", f"/x{archive}", f"/{archive}", f"{archive}/"),
+            *(f"{archive}.gz", f"{archive}.part", f"{archive}%0a", "/2026/09/29/12%2exml"),
+            *("/2026%2f09%2f29%2f12.xml", "/..%2foutside.xml", "/%2e%2e/outside.xml"),
+            *("/2026/%2e%2e/%2e%2e/x", "/2026/../../outside.xml", "/2026/..%2f..%2f/outside.xml"),
+            *("/2026/09/29/..%2f12.xml", "/%d9%a2%d9%a0%d9%a2%d9%a6/09/29/12.xml"),
         ):
-            with self.subTest(path):
-                answer = await self.ask(path)
-                self.assertEqual(answer.status, 404)
-                self.assertEqual(answer.headers["content-type"], "text/plain; charset=utf-8")
-                self.assertNotIn(b"weblog", answer.body)
-                self.assertNotIn(b"secret", answer.body)
+            answer = await self.ask(path)
+            self.assertEqual(answer.status, 404, path)
+            self.assertEqual(answer.headers["content-type"], "text/plain; charset=utf-8")
+            self.assertNotIn(b"weblog", answer.body)
+            self.assertNotIn(b"secret", answer.body)
 
     async def test_a_post_is_not_taken(self) -> None:
         self.put("changes.xml")
         self.assertEqual((await self.ask("/changes.xml", method="POST")).status, 405)
-
-    async def test_without_a_hub_nothing_can_be_subscribed_to(self) -> None:
-        self.put("changes.xml")
-        self.put("2026", "09", "29", "12.xml")
-        for path in ("/changes.xml", "/2026/09/29/12.xml"):
-            self.assertNotIn("link", (await self.ask(path)).headers)
 
 
 class TopicTests(ChangeListsTestCase):

@@ -66,12 +66,9 @@ class MonitoringTestCase(SynchronousTestCase):
     ) -> None:
         self.health = Health()
         self.counters = Counters()
+        registry, health = self.counters.registry, self.health
         self.door = MonitoringDoor(
-            self.counters.registry,
-            self.health,
-            token,
-            further=further,
-            own_endpoint=own_endpoint,
+            registry, health, token, further=further, own_endpoint=own_endpoint
         )
         self.house = House(self, http=http, root=Root([self.door], PUBLIC_URL))
 
@@ -85,38 +82,61 @@ class MonitoringTestCase(SynchronousTestCase):
 
 
 class AccessTests(MonitoringTestCase):
-    def test_programs_on_this_machine(self) -> None:
-        self.open()
-        for peer in (HERE, "127.9.9.9", "::1", "::ffff:127.0.0.1"):
-            self.assertEqual(self.statuses(peer), {200}, peer)
+    def test_addresses_and_proxies(self) -> None:
+        proxy, elsewhere = (
+            {"trusted_proxies": (HERE, "::1")},
+            {"trusted_proxies": ("10.1.2.3", HERE)},
+        )
+        local, strange = (HERE, "127.9.9.9", "::1", "::ffff:127.0.0.1"), (STRANGER, "2001:db8::1")
+        via, said = "X_Forwarded_For", f"for={STRANGER}"
+        told = (HERE, f"{HERE}:4711", "[::1]", "[::1]:4711", f"[::1]:4711, {HERE}:80")
+        for why, http, peers, name, values, status in (
+            ("programs on this machine", {}, local, "Accept", ("*/*",), 200),
+            ("nobody else", {}, (*strange, "10.0.0.1"), "Authorization", ("", "Bearer "), 401),
+            ("a proxy tells who asks", proxy, (HERE,), via, told, 200),
+            ("strangers", proxy, (HERE,), via, (STRANGER, f"{HERE}, {STRANGER}"), 401),
+            ("strangers, said before", proxy, (HERE,), via, (f"{STRANGER}, {HERE}",), 401),
+            ("strangers' ports", proxy, (HERE,), via, (f"{STRANGER}:4711", "[2001:db8::1]:4"), 401),
+            ("it does not tell", proxy, (HERE,), via, ("", "unknown", "unix:"), 401),
+            ("all of them", proxy, (HERE,), via, (f"{STRANGER},", f"unknown, {HERE}"), 401),
+            ("no address", proxy, (HERE,), via, (f"{HERE}, x",), 401),
+            ("in another header", proxy, (HERE,), "Forwarded", (said,), 401),
+            # A proxy that runs elsewhere, so its loopback address is not of this machine.
+            ("on its machine", elsewhere, ("10.1.2.3",), via, (HERE,), 401),
+            (
+                "on its machine, through another",
+                elsewhere,
+                (HERE,),
+                via,
+                (f"{HERE}, 10.1.2.3",),
+                401,
+            ),
+            # A proxy on this machine that nobody named: the client may be anybody.
+            ("an unknown proxy", {}, (HERE,), via, (HERE, STRANGER), 401),
+            ("by Forwarded", {}, (HERE,), "Forwarded", (said,), 401),
+            ("by X-Real-IP", {}, (HERE,), "X_Real_IP", (STRANGER,), 401),
+            ("by Via", {}, (HERE,), "Via", ("1.1 proxy",), 401),
+        ):
+            self.open(http=Http(**http))
+            for peer in peers:
+                for value in values:
+                    self.assertEqual(self.statuses(peer, **{name: value}), {status}, (why, value))
 
-    def test_nobody_else_without_a_token(self) -> None:
-        self.open()
-        for peer in (STRANGER, "10.0.0.1", "2001:db8::1"):
-            self.assertEqual(self.statuses(peer), {401}, peer)
-            self.assertEqual(self.statuses(peer, Authorization="Bearer "), {401})
+    def test_the_answer_to_a_stranger(self) -> None:
+        self.open(TOKEN)
         answer = self.get("/metrics", STRANGER)
         self.assertIn(b"[metrics]", answer.body)
         self.assertNotIn(b"rsscloud_pings", answer.body)
+        self.assertEqual(answer.headers["www-authenticate"], 'Bearer realm="metrics"')
 
     def test_the_token(self) -> None:
         self.open(TOKEN)
         for good in (f"Bearer {TOKEN}", f"bearer  {TOKEN} "):
             self.assertEqual(self.statuses(STRANGER, Authorization=good), {200}, good)
-        for bad in (
-            "",
-            "Bearer",
-            f"Bearer {TOKEN}x",
-            f"Bearer {TOKEN[:-1]}",
-            f"Bearer x{TOKEN}",
-            f"Basic {TOKEN}",
-            TOKEN,
-            "Bearer \xff",
-        ):
+        wrong = (f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", f"Bearer x{TOKEN}", f"Basic {TOKEN}")
+        for bad in ("", "Bearer", *wrong, TOKEN, "Bearer \xff"):
             self.assertEqual(self.statuses(STRANGER, Authorization=bad), {401}, bad)
         self.assertEqual(self.statuses(HERE), {200})
-        answer = self.get("/metrics", STRANGER)
-        self.assertEqual(answer.headers["www-authenticate"], 'Bearer realm="metrics"')
 
     def test_another_token_after_a_reload(self) -> None:
         self.open(TOKEN)
@@ -134,31 +154,6 @@ class AccessTests(MonitoringTestCase):
         self.assertEqual(self.statuses(STRANGER, Authorization="Bearer of-an-account"), {200})
         self.assertEqual(self.statuses(STRANGER, Authorization="Bearer of-nobody"), {401})
 
-    def test_behind_a_trusted_proxy_on_this_machine(self) -> None:
-        self.open(http=Http(trusted_proxies=(HERE,)))
-        self.assertEqual(self.statuses(HERE), {200})
-        self.assertEqual(self.statuses(HERE, X_Forwarded_For=HERE), {200})
-        for client in (STRANGER, f"{HERE}, {STRANGER}", f"{STRANGER}, {HERE}"):
-            self.assertEqual(self.statuses(HERE, X_Forwarded_For=client), {401}, client)
-
-    def test_a_trusted_proxy_that_does_not_say_who_asks(self) -> None:
-        self.open(http=Http(trusted_proxies=(HERE,)))
-        for client in ("", "unknown", "unix:", f"{STRANGER},", f"unknown, {HERE}", f"{HERE}, x"):
-            self.assertEqual(self.statuses(HERE, X_Forwarded_For=client), {401}, client)
-
-    def test_addresses_with_ports(self) -> None:
-        self.open(http=Http(trusted_proxies=(HERE, "::1")))
-        for client in (f"{STRANGER}:4711", "[2001:db8::1]", "[2001:db8::1]:4711"):
-            self.assertEqual(self.statuses(HERE, X_Forwarded_For=client), {401}, client)
-        for client in (f"{HERE}:4711", "[::1]", "[::1]:4711", f"[::1]:4711, {HERE}:80"):
-            self.assertEqual(self.statuses(HERE, X_Forwarded_For=client), {200}, client)
-
-    def test_programs_on_the_machine_of_a_trusted_proxy(self) -> None:
-        """The proxy runs elsewhere, so its loopback address is not of this machine."""
-        self.open(http=Http(trusted_proxies=("10.1.2.3", HERE)))
-        self.assertEqual(self.statuses("10.1.2.3", X_Forwarded_For=HERE), {401})
-        self.assertEqual(self.statuses(HERE, X_Forwarded_For=f"{HERE}, 10.1.2.3"), {401})
-
     def test_other_names_of_this_machine(self) -> None:
         """A page of a stranger has a browser on this machine ask (DNS rebinding)."""
         self.open(http=Http(trusted_proxies=("127.0.0.2",)))
@@ -168,22 +163,6 @@ class AccessTests(MonitoringTestCase):
             self.assertEqual(said, {401}, host)
         for host in ("localhost", "LOCALHOST:80", "broker.localhost", f"{HERE}:5337", "[::1]:5337"):
             self.assertEqual(self.statuses(HERE, Host=host), {200}, host)
-
-    def test_behind_a_proxy_that_nobody_named(self) -> None:
-        """The address is that of this machine, and the client may be anybody."""
-        self.open()
-        for name, value in (
-            ("X_Forwarded_For", HERE),
-            ("X_Forwarded_For", STRANGER),
-            ("Forwarded", f"for={STRANGER}"),
-            ("X_Real_IP", STRANGER),
-            ("Via", "1.1 proxy"),
-        ):
-            self.assertEqual(self.statuses(HERE, **{name: value}), {401}, name)
-
-    def test_a_proxy_that_is_trusted_and_speaks_only_of_forwarded(self) -> None:
-        self.open(http=Http(trusted_proxies=(HERE,)))
-        self.assertEqual(self.statuses(HERE, Forwarded=f"for={STRANGER}"), {401})
 
     def test_a_proxy_that_says_nothing_at_all(self) -> None:
         """nginx by default: the address, the Host and the headers are those of a local program."""
@@ -236,38 +215,30 @@ class AccessTests(MonitoringTestCase):
         self.assertEqual(self.statuses(HERE), {200})
         self.assertEqual(self.statuses(STRANGER, Authorization=f"Bearer {TOKEN}"), {200})
 
-    def test_nothing_is_cached(self) -> None:
+    def test_only_get_and_nothing_is_cached(self) -> None:
         self.open()
-        for peer in (HERE, STRANGER):
-            for path in PATHS:
-                self.assertEqual(self.get(path, peer).headers["cache-control"], "no-store")
-
-    def test_only_get(self) -> None:
-        self.open()
+        headers = {"Host": "localhost"}
         for path in PATHS:
+            for peer in (HERE, STRANGER):
+                self.assertEqual(self.get(path, peer).headers["cache-control"], "no-store")
             self.assertEqual(self.house.ask("POST", path, peer=HERE).status, 405)
-            headers = {"Host": "localhost"}
             self.assertEqual(self.house.ask("HEAD", path, headers=headers, peer=HERE).status, 200)
 
 
 class MetricsTests(MonitoringTestCase):
-    def test_text(self) -> None:
+    def test_formats(self) -> None:
         self.open()
         self.counters.pings.inc(3)
-        for accept in ("", "*/*", "text/html", "application/openmetrics-text;version=x", ";=,"):
+        others = ("", "*/*", "text/html", "application/openmetrics-text;version=x", ";=,")
+        for accept, kind, parse in (
+            *((accept, "text/plain", parse_text) for accept in others),
+            (f"{OPENMETRICS},text/plain;q=0.5", "application/openmetrics-text", parse_openmetrics),
+        ):
             answer = self.get("/metrics", headers={"Accept": accept})
-            self.assertEqual(answer.headers.get_content_type(), "text/plain", accept)
-            families = {family.name: family for family in parse_text(answer.body.decode())}
+            self.assertEqual(answer.headers.get_content_type(), kind, accept)
+            self.assertEqual(answer.headers["vary"], "Accept")
+            families = {family.name: family for family in parse(answer.body.decode())}
             self.assertEqual(families["rsscloud_pings"].samples[0].value, 3.0)
-
-    def test_openmetrics(self) -> None:
-        self.open()
-        self.counters.pings.inc(3)
-        answer = self.get("/metrics", headers={"Accept": f"{OPENMETRICS},text/plain;q=0.5"})
-        self.assertEqual(answer.headers.get_content_type(), "application/openmetrics-text")
-        families = {family.name: family for family in parse_openmetrics(answer.body.decode())}
-        self.assertEqual(families["rsscloud_pings"].samples[0].value, 3.0)
-        self.assertEqual(answer.headers["vary"], "Accept")
 
     def test_single_metrics(self) -> None:
         self.open()
@@ -298,10 +269,8 @@ class HealthTests(MonitoringTestCase):
 
     def test_one_part_does_not_work(self) -> None:
         self.open()
-        self.health.others = [
-            PartState("disk", False, "It is full."),
-            PartState("bus", True, "It is empty."),
-        ]
+        disk = PartState("disk", False, "It is full.")
+        self.health.others = [disk, PartState("bus", True, "It is empty.")]
         self.assertEqual(self.get("/health/live").status, 200)
         answer = self.get("/health/ready")
         self.assertEqual(answer.status, 503)
