@@ -126,12 +126,10 @@ class TakenInTests(DoorTestCase):
         paths = ("/websub", "/hub", "/pubsubhubbub")
         for path in (*paths, *(f"{path}/" for path in paths), "/resourcesync"):
             for kind in ("application/xml", "text/xml; charset=utf-8", "TEXT/XML"):
-                with self.subTest(f"{path} {kind}"):
-                    self.assertEqual(self.notify(path=path, Content_Type=kind).status, 202)
-        for path in paths:
-            for hub in (f"{BROKER}{path}", f"{BROKER}{path}/"):
-                with self.subTest(hub):
-                    self.assertEqual(self.notify(Link=link(hub=hub)).status, 202)
+                self.assertEqual(self.notify(path=path, Content_Type=kind).status, 202, path)
+        spelled = "HTTP://Broker.example:80/websub"
+        for hub in (spelled, *(f"{BROKER}{path}{end}" for path in paths for end in ("", "/"))):
+            self.assertEqual(self.notify(Link=link(hub=hub)).status, 202, hub)
 
     def test_several_link_headers(self) -> None:
         values = link().split(", ")
@@ -160,10 +158,6 @@ class TakenInTests(DoorTestCase):
         self.assertIn("a resourcelist that was deleted is unusual", answer.text)
         self.assertEqual(len(self.broker.pushed), 1)
 
-    def test_this_hub_in_another_spelling(self) -> None:
-        hub = f"{BROKER}/websub".replace("http://broker.example", "HTTP://Broker.example:80")
-        self.assertEqual(self.notify(Link=link(hub=hub)).status, 202)
-
     def test_without_a_link_to_the_capability_list(self) -> None:
         value = link().replace("resourcesync", "up")
         answer = self.notify(Link=value)
@@ -185,32 +179,21 @@ class PublisherTests(DoorTestCase):
         self.build(ResourceSyncOptions())
         self.assert_refused(self.notify(), 403, f"Nobody may publish {TOPIC} here")
 
-    def test_a_topic_of_nobody(self) -> None:
+    def test_topics_of_others(self) -> None:
         for topic in ("http://source.example.evil/", "https://source.example/", "http://x/"):
-            with self.subTest(topic):
-                self.assert_refused(self.notify(Link=link(topic)), 403, "Nobody may publish")
-
-    def test_a_topic_of_somebody_else(self) -> None:
+            self.assert_refused(self.notify(Link=link(topic)), 403, "Nobody may publish")
         topic = link("http://other.example/framework/")
         self.assert_refused(self.notify(Link=topic), 401, "send its publisher's token")
 
     def test_tokens(self) -> None:
         for authorization in (
-            "",
-            "Bearer",
-            "Bearer ",
-            f"Bearer {OTHER_TOKEN}",
-            f"Bearer {TOKEN}x",
-            f"Bearer {TOKEN[:-1]}",
-            f"Basic {TOKEN}",
-            TOKEN,
-            "Bearer \xfc\xfc\xfc",
+            *("", "Bearer", "Bearer ", f"Bearer {OTHER_TOKEN}", f"Bearer {TOKEN}x"),
+            *(f"Bearer {TOKEN[:-1]}", f"Basic {TOKEN}", TOKEN, "Bearer \xfc\xfc\xfc"),
         ):
-            with self.subTest(authorization):
-                answer = self.notify(Authorization=authorization)
-                self.assert_refused(answer, 401, "Authorization: Bearer TOKEN")
-                self.assertEqual(answer.headers["WWW-Authenticate"], 'Bearer realm="resourcesync"')
-                self.assertNotIn(TOKEN, answer.text)
+            answer = self.notify(Authorization=authorization)
+            self.assert_refused(answer, 401, "Authorization: Bearer TOKEN")
+            self.assertEqual(answer.headers["WWW-Authenticate"], 'Bearer realm="resourcesync"')
+            self.assertNotIn(TOKEN, answer.text)
         self.assert_refused(self.notify(without="Authorization"), 401, "token")
         for scheme in ("Bearer", "bearer", "BEARER  "):
             self.assertEqual(self.notify(Authorization=f"{scheme} {TOKEN}").status, 202)
@@ -255,21 +238,13 @@ class RefusalTests(DoorTestCase):
             (link() + "; title=\xfc", "visible ASCII"),
             (f"{link()}; title={'x' * MAX_LINK}", f"{MAX_LINK} at most can be sent on"),
         ):
-            with self.subTest(value):
-                self.assert_refused(self.notify(Link=value), 400, text)
+            self.assert_refused(self.notify(Link=value), 400, text)
         self.assert_refused(self.notify(without="Link"), 400, "There is no Link header")
 
     def test_payloads(self) -> None:
-        text = PAYLOAD.decode()
-        for payload, rule in (
-            ("", "not acceptable XML"),
-            (f"<!DOCTYPE urlset>{text}", "DOCTYPE"),
-            (text.replace(MD, ""), "0 rs:md elements; it must have exactly one"),
-        ):
-            with self.subTest(rule):
-                answer = self.notify(payload.encode())
-                self.assert_refused(answer, 400, "The notification cannot be used: ")
-                self.assertIn(rule, answer.text)
+        answer = self.notify(PAYLOAD.replace(MD.encode(), b""))
+        self.assert_refused(answer, 400, "The notification cannot be used: ")
+        self.assertIn("0 rs:md elements; it must have exactly one", answer.text)
 
     def test_other_types(self) -> None:
         for kind in (
@@ -308,20 +283,16 @@ class DocumentTests(DoorTestCase):
 
     def test_they_are_served(self) -> None:
         for path in self.paths:
-            with self.subTest(path):
-                early = self.ask("GET", path)
-                self.assertEqual((early.status, early.headers["Retry-After"]), (503, "60"))
-                file = self.directory.descendant(path[1:].split("/"))
-                file.parent().makedirs(ignoreExistingDirectory=True)
-                file.setContent(b"<urlset/>")
-                answer = self.ask("HEAD", path)
-                self.assertEqual(answer.status, 200)
-                self.assertEqual(answer.headers["Content-Length"], "9")
-                self.assertEqual(answer.headers.get_content_type(), "text/xml")
-                self.assertEqual(
-                    answer.headers["Link"],
-                    f'<{HUB}>; rel="hub", <{BROKER}{path}>; rel="self"',
-                )
+            early = self.ask("GET", path)
+            self.assertEqual((early.status, early.headers["Retry-After"]), (503, "60"))
+            file = self.directory.descendant(path[1:].split("/"))
+            file.parent().makedirs(ignoreExistingDirectory=True)
+            file.setContent(b"<urlset/>")
+            answer = self.ask("HEAD", path)
+            self.assertEqual((answer.status, answer.headers["Content-Length"]), (200, "9"))
+            self.assertEqual(answer.headers.get_content_type(), "text/xml")
+            links = f'<{HUB}>; rel="hub", <{BROKER}{path}>; rel="self"'
+            self.assertEqual(answer.headers["Link"], links)
 
     def test_nothing_else_is(self) -> None:
         self.directory.descendant([".well-known"]).makedirs()
@@ -344,19 +315,17 @@ class OptionsTests(SynchronousTestCase):
         return str(error)
 
     def test_a_list_of_tables(self) -> None:
-        table = {
-            "publishers": [
-                {"topic": "https://a.example/", "token": TOKEN},
-                {"topic": "https://b.example/x", "networks": ["192.0.2.7", "2001:db8::/32"]},
-            ]
-        }
-        self.assertEqual(
-            build(ResourceSyncOptions, table, "").publishers,
-            (
-                AllowedPublisher("https://a.example/", TOKEN),
-                AllowedPublisher("https://b.example/x", networks=("192.0.2.7", "2001:db8::/32")),
-            ),
+        networks = ["192.0.2.7", "2001:db8::/32"]
+        table = [
+            {"topic": "https://a.example/", "token": TOKEN},
+            {"topic": "https://b.example/x", "networks": networks},
+        ]
+        expected = (
+            AllowedPublisher("https://a.example/", TOKEN),
+            AllowedPublisher("https://b.example/x", networks=tuple(networks)),
         )
+        found = build(ResourceSyncOptions, {"publishers": table}, "")
+        self.assertEqual(found.publishers, expected)
 
     def test_topics_of_publishers_are_pushed(self) -> None:
         self.assertTrue(verifyObject(IPushesContent, bundled.resourcesync))
@@ -381,5 +350,4 @@ class OptionsTests(SynchronousTestCase):
             ({"topic": topic, "tokn": TOKEN}, "tokn: unknown key; the nearest known is 'token'"),
             ("x", "publishers[0]: must be a table"),
         ):
-            with self.subTest(text):
-                self.assertIn(text, self.refusal(publisher))
+            self.assertIn(text, self.refusal(publisher))
