@@ -54,9 +54,11 @@ class AttemptsTests(SynchronousTestCase):
         self.assertIsNone(self.successResultOf(self.over))
 
     def test_callback_that_fails(self) -> None:
-        self.end(CallbackProblem("deaf"))
-        self.assertEqual(len(self.begun), 1)
-        self.assertEqual(str(self.failureResultOf(self.over, BadRegistration).value), "deaf")
+        for answered in (False, True):
+            self.setUp()
+            self.end(CallbackProblem("deaf", answered=answered))
+            self.assertEqual(len(self.begun), 1)
+            self.assertEqual(str(self.failureResultOf(self.over, BadRegistration).value), "deaf")
 
     def test_callback_that_fails_later(self) -> None:
         """What is under way is all that is still called."""
@@ -73,11 +75,6 @@ class AttemptsTests(SynchronousTestCase):
             self.end()
         self.assertEqual(len(self.begun), MANY)
         self.successResultOf(self.over)
-
-    def test_callback_that_wants_none_is_called_once(self) -> None:
-        self.end(CallbackProblem("no", answered=True))
-        self.assertEqual(len(self.begun), 1)
-        self.assertEqual(str(self.failureResultOf(self.over, BadRegistration).value), "no")
 
     def test_topic_that_does_not_answer(self) -> None:
         self.clock.advance(ONE_BY_ONE)
@@ -107,17 +104,13 @@ class AttemptsTests(SynchronousTestCase):
         self.clock.advance(0)
         self.assertEqual(str(self.failureResultOf(self.over, BadRegistration).value), LATE)
 
-    def test_limit(self) -> None:
-        """A client that is notified of that sends the topic again."""
-        self.end()
-        self.begun[1].callback(Limited("later", 9))
-        while not self.over.called:
+    def test_what_ends_it_all(self) -> None:
+        """A client that is notified of a limit sends the topic again."""
+        for error, begun in ((Limited("later", 9), MANY), (StoreUnavailable("gone"), 11)):
+            self.setUp()
             self.end()
-        self.failureResultOf(self.over, Limited)
-
-    def test_broker_lacks_something(self) -> None:
-        self.end()
-        self.begun[1].errback(StoreUnavailable("gone"))
-        self.end()
-        self.failureResultOf(self.over, StoreUnavailable)
-        self.assertEqual(len(self.begun), 1 + AT_A_TIME)
+            self.begun[1].errback(error)
+            while not self.over.called:
+                self.end()
+            self.failureResultOf(self.over, type(error))
+            self.assertEqual(len(self.begun), begun)

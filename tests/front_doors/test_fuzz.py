@@ -21,22 +21,11 @@ KINDS = ["text/xml", FORM, "multipart/form-data; boundary=b", "application/json"
 
 fields = st.dictionaries(
     st.sampled_from(
-        [
-            "url",
-            "url1",
-            "name",
-            "port",
-            "path",
-            "protocol",
-            "domain",
-            "u",
-            "p",
-            "bloglink",
-            "rssUrl",
-        ]
+        ["url", "url1", "name", "port", "path", "protocol", "domain", "u", "p", "bloglink",
+         "rssUrl"]
     ),
     st.text(max_size=40) | st.sampled_from(["http-post", "soap", "80", "/", FEED, HOME]),
-).map(lambda chosen: form(**chosen))
+).map(lambda chosen: form(**chosen))  # fmt: skip
 texts = st.text(st.characters(codec="utf-8"), max_size=30)
 elements = st.recursive(
     texts.map(xmlrpc.client.escape) | st.sampled_from(["A", HOME, FEED, "80"]),

@@ -15,14 +15,8 @@ from tests.http.test_error_pages import BROWSERS, FIREFOX, PROGRAMS, headers_of
 
 MISSING = "http://feeds.example/missing.xml"
 BAD = "<script>alert(1)</script>\"'"
-REGISTRATION = {
-    "notifyProcedure": "",
-    "port": "8080",
-    "path": "/notify",
-    "protocol": "http-post",
-    "domain": "",
-    "url1": FEED,
-}
+REGISTRATION = {"notifyProcedure": "", "port": "8080", "path": "/notify", "protocol": "http-post"}
+REGISTRATION |= {"domain": "", "url1": FEED}
 
 
 class FormsTests(SynchronousTestCase):
@@ -72,31 +66,29 @@ class FormsTests(SynchronousTestCase):
         (subscription,) = self.house.subscriptions()
         self.assertEqual(subscription.callback.url, "http://192.0.2.7:8080/notify")
 
-    def test_refusals_keep_what_was_filled_in(self) -> None:
-        page = self.house.form("/rsscloud/ping", {"url": MISSING}, FIREFOX).page(400)
-        self.assertIn("there was an error reading", page.xpath("string(//*[@role='alert'])"))
+    def alert(self, path: str, fields: dict[str, str], status: int = 400) -> tuple[Any, str]:
+        """The page that refuses a form, and its reason."""
+        page = self.house.form(path, fields, FIREFOX).page(status)
+        return page, page.xpath("string(//*[@role='alert'])")
+
+    def test_refusals(self) -> None:
+        """They say why, and keep what was filled in."""
+        page, said = self.alert("/rsscloud/ping", {"url": MISSING})
+        self.assertIn("there was an error reading", said)
+        self.assertTrue(said.endswith(". Its server answered with status 404."), said)
         self.assertEqual(self.filled(page, "/rsscloud/ping"), {"url": MISSING})
         fields = {**REGISTRATION, "protocol": "soap", "domain": "reader.example"}
-        page = self.house.form("/pleaseNotify", fields, FIREFOX).page(400)
-        self.assertEqual(
-            page.xpath("string(//*[@role='alert'])"),
-            "The following parameters were missing from the request body: notifyProcedure.",
-        )
+        page, said = self.alert("/pleaseNotify", fields)
+        missing = "The following parameters were missing from the request body: notifyProcedure."
+        self.assertEqual(said, missing)
         self.assertEqual(self.filled(page, "/rsscloud/pleaseNotify"), fields)
         self.assertEqual(self.house.stored()["subscription"], [])
-
-    def test_refusals_say_why(self) -> None:
-        page = self.house.form("/rsscloud/ping", {"url": MISSING}, FIREFOX).page(400)
-        said = page.xpath("string(//*[@role='alert'])")
-        self.assertTrue(said.endswith(". Its server answered with status 404."), said)
-        fields = {**REGISTRATION, "protocol": "gopher"}
-        page = self.house.form("/pleaseNotify", fields, FIREFOX).page(400)
-        self.assertIn("protocol, gopher, is", page.xpath("string(//*[@role='alert'])"))
+        _, said = self.alert("/pleaseNotify", {**REGISTRATION, "protocol": "gopher"})
+        self.assertIn("protocol, gopher, is", said)
 
     def test_a_reason_is_said_once(self) -> None:
         self.house.topics.private.add(FEED)
-        page = self.house.form("/rsscloud/ping", {"url": FEED}, FIREFOX).page(400)
-        said = page.xpath("string(//*[@role='alert'])")
+        _, said = self.alert("/rsscloud/ping", {"url": FEED})
         self.assertEqual(said.count("is not public"), 1, said)
 
     def test_several_topics(self) -> None:
@@ -161,13 +153,9 @@ class ShownExchangeTests(SynchronousTestCase):
         if "rsscloud-reason" in got.headers:
             lines.append(f"Rsscloud-Reason: {got.headers['rsscloud-reason']}")
         self.assertEqual(shown, "\n".join([*lines, "", got.text]))
-        self.assertEqual(
-            shlex.split(command.replace("\\\n", ""))[:2], ["curl", f"{PUBLIC_URL}{path}"]
-        )
-        sent = [
-            tuple(part.split("=", 1)) for part in shlex.split(command.replace("\\\n", ""))[3::2]
-        ]
-        self.assertEqual(sent, parse_qsl(body))
+        words = shlex.split(command.replace("\\\n", ""))
+        self.assertEqual(words[:2], ["curl", f"{PUBLIC_URL}{path}"])
+        self.assertEqual([tuple(part.split("=", 1)) for part in words[3::2]], parse_qsl(body))
         return [request, shown, command]
 
     def test_pings(self) -> None:

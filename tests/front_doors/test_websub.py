@@ -41,18 +41,14 @@ class HubTestCase(SynchronousTestCase):
         self.broker = FakeBroker(("websub",))
         self.open()
 
-    def open(self, options: NoOptions | None = None, *doors: IFrontDoor) -> None:
+    def open(self, *doors: IFrontDoor) -> None:
         """Serve a hub, and perhaps other front doors."""
         parts = front_door_parts(broker=self.broker, pages=PageRenderer(), public_url=PUBLIC_URL)
-        door = WebSubDoor(options or NoOptions(), parts)
+        door = WebSubDoor(NoOptions(), parts)
         self.factory = bounded_site(Root([door, *doors], PUBLIC_URL), HTTPLimits(Http(), Clock()))
 
     def ask(
-        self,
-        method: str,
-        path: str,
-        body: bytes = b"",
-        headers: Mapping[str, str] | None = None,
+        self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
     ) -> Answer:
         return ask(self.factory, method, path, body, headers, CALLER)
 
@@ -86,17 +82,8 @@ class SubscribingTests(HubTestCase):
         """5.1.2: 202, before and regardless of the verification."""
         answer = self.post(SUBSCRIBE)
         self.assertEqual((answer.status, answer.headers.get_content_type()), (202, "text/plain"))
-        self.assertEqual(
-            self.accepted,
-            Intent(
-                FEED,
-                Callback(CALLBACK, "websub"),
-                864_000,
-                challenge=True,
-                source=CALLER,
-                options={"hub": f"{PUBLIC_URL}/websub"},
-            ),
-        )
+        callback, options = Callback(CALLBACK, "websub"), {"hub": f"{PUBLIC_URL}/websub"}
+        self.assertEqual(self.accepted, Intent(FEED, callback, 864_000, True, CALLER, options))
         self.assertEqual((self.broker.intents, self.broker.unsubscribed), ([], []))
 
     def test_unsubscription(self) -> None:
@@ -124,12 +111,8 @@ class SubscribingTests(HubTestCase):
     def test_leases_are_granted_within_bounds(self) -> None:
         """5.1: the hub decides on the lease, and none is unlimited."""
         for asked, granted in (
-            ("0", 300),
-            ("299", 300),
-            ("301", 301),
-            ("2592001", 2_592_000),
-            ("9" * 50, 2_592_000),
-            ("", 864_000),
+            *(("0", 300), ("299", 300), ("301", 301), ("2592001", 2_592_000)),
+            *(("9" * 50, 2_592_000), ("", 864_000)),
         ):
             self.broker.accepted.clear()
             self.post(SUBSCRIBE | {"hub.lease_seconds": asked})
@@ -173,16 +156,14 @@ class SubscribingTests(HubTestCase):
             self.broker.failures["accept"] = error
             self.assert_refused(self.post(SUBSCRIBE), status, f"This was not accepted: {error}.")
 
-    def test_too_many(self) -> None:
-        self.broker.failures["accept"] = TooMany("there were 5", 7)
-        answer = self.post(SUBSCRIBE)
-        self.assert_refused(answer, 429, "there were 5")
-        self.assertEqual(answer.headers["retry-after"], "7")
-
-    def test_an_unavailable_store(self) -> None:
-        self.broker.failures["accept"] = Unavailable("the disk is full")
-        answer = self.post(SUBSCRIBE)
-        self.assertEqual((answer.status, answer.headers["retry-after"]), (503, "30"))
+    def test_what_the_client_may_do_later(self) -> None:
+        for error, status, pause in (
+            (TooMany("there were 5", 7), 429, "7"),
+            (Unavailable("the disk is full"), 503, "30"),
+        ):
+            self.broker.failures["accept"] = error
+            answer = self.post(SUBSCRIBE)
+            self.assertEqual((answer.status, answer.headers["retry-after"]), (status, pause))
         self.assertEqual(len(self.flushLoggedErrors()), 0)
 
 
@@ -199,10 +180,8 @@ class OldClientsTests(HubTestCase):
         answer = self.old("sync", "async")
         self.assertEqual((answer.status, answer.body), (204, b""))
         (intent,) = self.broker.intents
-        self.assertEqual(
-            intent.options,
-            {"hub": f"{PUBLIC_URL}/websub", "method": "sha1", "verify_token": "t"},
-        )
+        options = {"hub": f"{PUBLIC_URL}/websub", "method": "sha1", "verify_token": "t"}
+        self.assertEqual(intent.options, options)
         self.assertEqual(self.old("sync", mode="unsubscribe").status, 204)
         (ended,) = self.broker.unsubscribed
         self.assertTrue(ended.unsubscribe)
@@ -222,11 +201,6 @@ class OldClientsTests(HubTestCase):
         for verify in (("async",), ("async", "sync"), ("later",)):
             self.assertEqual(self.old(*verify).status, 202)
         self.assertEqual((len(self.broker.accepted), self.broker.intents), (3, []))
-
-    def test_signed_by_sha1(self) -> None:
-        """PubSubHubbub 0.3 knows no other method."""
-        self.old("async")
-        self.assertEqual(self.accepted.options["method"], "sha1")
 
 
 class PublishingTests(HubTestCase):
@@ -270,9 +244,6 @@ class PublishingTests(HubTestCase):
 
     def test_content_is_not_taken(self) -> None:
         """The hub fetches topics, and accepts no content from strangers."""
-        for kind in ("application/atom+xml", "text/plain", "multipart/form-data; boundary=x"):
-            answer = self.ask("POST", "/websub", b"<feed/>" * 2, {"Content-Type": kind})
-            self.assertEqual(answer.status, 415, kind)
         answer = self.ask("POST", "/websub", b"what is new", {"Content-Type": "text/plain"})
         self.assert_refused(answer, 415, "hub.mode=publish", FORM)
         self.assertEqual(self.broker.published, [])
@@ -298,45 +269,32 @@ class MediaTypeRoutesTests(HubTestCase):
     def says(self, text: str, *kinds: str, requires: Sequence[str] = (), path: str = "/p") -> Route:
         return Route(path, "POST", Says(text), frozenset(requires), frozenset(kinds))
 
-    def answers(self, *kinds: str, path: str = "/p", body: bytes = b"x") -> list[str]:
-        return [self.ask("POST", path, body, {"Content-Type": kind}).text for kind in kinds]
-
     def test_the_media_type_chooses(self) -> None:
-        pages = [
-            self.says("any"),
-            self.says("json", "application/json", "text/json"),
-            self.says("feed", "application/atom+xml"),
-        ]
-        self.open(None, Door(pages=pages))
-        self.assertEqual(
-            self.answers(
-                "application/json",
-                "Text/JSON ; charset=utf-8",
-                "application/atom+xml;type=feed",
-                "text/plain",
-                "",
-            ),
-            ["json", "json", "feed", "any", "any"],
-        )
-
-    def test_what_is_named_is_not_for_others(self) -> None:
-        pages = [self.says("any"), self.says("form with a", FORM, requires=["a"])]
-        self.open(None, Door(pages=pages))
-        self.assertEqual(self.answers(FORM, body=b"a=1"), ["form with a"])
+        """And parameters among the routes of one type."""
+        json = self.says("json", "application/json", "text/json")
+        feed = self.says("feed", "application/atom+xml")
+        form, with_a = self.says("form", FORM), self.says("form with a", FORM, requires=["a"])
+        named = [self.says("any"), json, feed]
+        for pages, kind, body, text in (
+            (named, "application/json", b"x", "json"),
+            (named, "Text/JSON ; charset=utf-8", b"x", "json"),
+            (named, "application/atom+xml;type=feed", b"x", "feed"),
+            (named, "text/plain", b"x", "any"),
+            (named, "", b"x", "any"),
+            ([self.says("any"), with_a], FORM, b"a=1", "form with a"),
+            ([form, with_a], FORM, b"a=1", "form with a"),
+            ([form, with_a], FORM, b"b=1", "form"),
+            ([form], "text/plain", b"x", f"This address takes {FORM}.\n"),
+        ):
+            self.open(Door(pages=pages))
+            answer = self.ask("POST", "/p", body, {"Content-Type": kind})
+            self.assertEqual(answer.text, text, kind)
+            self.assertEqual(answer.status, 415 if "takes" in text else 200)
+        self.open(Door(pages=[self.says("any"), with_a]))
         self.assertEqual(self.ask("POST", "/p", b"b=1", {"Content-Type": FORM}).status, 400)
 
-    def test_parameters_choose_among_those_of_one_type(self) -> None:
-        pages = [self.says("form", FORM), self.says("form with a", FORM, requires=["a"])]
-        self.open(None, Door(pages=pages))
-        self.assertEqual(self.answers(FORM, body=b"a=1"), ["form with a"])
-        self.assertEqual(self.answers(FORM, body=b"b=1"), ["form"])
-
-    def test_no_route_for_a_type(self) -> None:
-        self.open(None, Door(pages=[self.says("form", FORM)]))
-        answer = self.ask("POST", "/p", b"x", {"Content-Type": "text/plain"})
-        self.assertEqual((answer.status, answer.text), (415, f"This address takes {FORM}.\n"))
-
     def test_another_door_may_take_content_at_the_hub(self) -> None:
-        self.open(None, Door(pages=[self.says("feed", "application/atom+xml", path="/websub")]))
-        self.assertEqual(self.answers("application/atom+xml", path="/websub"), ["feed"])
+        self.open(Door(pages=[self.says("feed", "application/atom+xml", path="/websub")]))
+        answer = self.ask("POST", "/websub", b"x", {"Content-Type": "application/atom+xml"})
+        self.assertEqual(answer.text, "feed")
         self.assertEqual(self.post(SUBSCRIBE).status, 202)

@@ -43,10 +43,8 @@ class SubscriptionTests(HouseTestCase):
         """WebSub, 5.1.2 and 5.3: the answer is 202; then the hub asks the callback."""
         self.assertEqual(self.hub("subscribe", lease_seconds="1000", secret="sesame"), 202)
         (question,) = self.questions()
-        self.assertEqual(
-            (question["mine"], question["hub.mode"], question["hub.lease_seconds"]),
-            ("1", "subscribe", "1000"),
-        )
+        asked = question["mine"], question["hub.mode"], question["hub.lease_seconds"]
+        self.assertEqual(asked, ("1", "subscribe", "1000"))
         (subscription,) = self.house.subscriptions()
         self.assertEqual(subscription.lease.seconds, 1000)
         self.assertEqual(subscription.options, {"secret": "sesame", "hub": f"{PUBLIC_URL}/websub"})
@@ -163,13 +161,9 @@ class ByHandTests(HouseTestCase):
         self.assertEqual(subscription.options["secret"], "open sesame")
 
     def test_refusals_keep_what_was_filled_in(self) -> None:
-        fields = {
-            "hub.mode": "unsubscribe",
-            "hub.topic": '"><script>alert(1)</script>',
-            "hub.callback": "javascript:alert(1)",
-            "hub.lease_seconds": "<b>",
-            "hub.secret": "sesame",
-        }
+        fields = {"hub.mode": "unsubscribe", "hub.topic": '"><script>alert(1)</script>'}
+        fields |= {"hub.callback": "javascript:alert(1)", "hub.lease_seconds": "<b>"}
+        fields["hub.secret"] = "sesame"
         page = self.asked(fields, 400)
         self.assertIn("hub.callback is not", page.xpath("string(//*[@role='alert'])"))
         form = page.forms[1]
@@ -214,21 +208,10 @@ class PublishingByHandTests(HouseTestCase):
             self.assertIn("notifies its subscribers", page.xpath("string(//*[@role='status'])"))
             self.assertIn("/", page.xpath("//main//a/@href"))
 
-    def test_a_refusal(self) -> None:
-        url = "http://feeds.example/<b>"
-        self.house.topics.private.add(url)
-        answer = self.publish(BROWSERS["Firefox"], url)
-        self.assertEqual((answer.status, answer.headers.get_content_type()), (400, "text/html"))
-        self.assertNotIn("<b>", answer.text)
-
     def test_programs_get_the_same_bytes_as_ever(self) -> None:
         for name, accept in PROGRAMS.items():
             answer = self.publish(accept)
-            self.assertEqual((answer.status, answer.headers.get_content_type()), _TAKEN, name)
-            self.assertEqual(
-                answer.text,
-                "Thanks. The broker fetches what has changed, and notifies its subscribers.\n",
-            )
-
-
-_TAKEN = (202, "text/plain")
+            self.assertEqual(answer.status, 202)
+            self.assertEqual(answer.headers.get_content_type(), "text/plain", name)
+            thanks = "Thanks. The broker fetches what has changed, and notifies its subscribers.\n"
+            self.assertEqual(answer.text, thanks)

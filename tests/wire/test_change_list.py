@@ -50,16 +50,14 @@ class ChangeListTests(SynchronousTestCase):
             ],
         )
 
-    def test_an_empty_list(self) -> None:
+    def test_ages(self) -> None:
         self.assertEqual(len(render()), 0)
-
-    def test_ages_in_seconds(self) -> None:
-        root = render(Ping("A", "https://example.org/", NOON - 61.5), unit="seconds")
-        self.assertEqual(root[0].get("when"), "61")
-
-    def test_an_age_is_never_negative(self) -> None:
-        root = render(Ping("A", "https://example.org/", NOON + 90))
-        self.assertEqual(root[0].get("when"), "0")
+        units: tuple[tuple[float, Unit, str], ...] = (
+            *((61.5, "seconds", "61"), (61.5, "minutes", "1"), (-90, "minutes", "0")),
+        )
+        for age, unit, when in units:
+            root = render(Ping("A", "https://example.org/", NOON - age), unit=unit)
+            self.assertEqual(root[0].get("when"), when)
 
     def test_slices_make_what_one_piece_makes(self) -> None:
         pings = [Ping(f"{n}", "https://example.org/", NOON - n) for n in range(5)]
@@ -85,13 +83,7 @@ class ChangeListTests(SynchronousTestCase):
 class RecordsToldTests(SynchronousTestCase):
     def test_what_a_closing_told(self) -> None:
         self.assertEqual(records_told(closing(48211)), 48211)
-
-    def test_the_longest_closing_fits_its_size(self) -> None:
         self.assertLessEqual(len(closing(10**15 - 1)), CLOSING_SIZE)
-
-    def test_a_list_cut_short(self) -> None:
-        self.assertIsNone(records_told(closing(5)[:-1]))
-
-    def test_text_of_a_ping_is_no_closing(self) -> None:
+        self.assertIsNone(records_told(closing(5)[:-1]), "the list is cut short")
         ping = Ping(closing(9).decode(), "https://example.org/", NOON)
-        self.assertIsNone(records_told(weblogs([ping], NOON, "minutes")))
+        self.assertIsNone(records_told(weblogs([ping], NOON, "minutes")), "a text is no closing")

@@ -6,7 +6,7 @@ import codecs
 import time
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -38,38 +38,29 @@ class FormatTests(SynchronousTestCase):
     """Well-formed feeds of every format."""
 
     def test_formats_titles_and_home_pages(self) -> None:
+        lighthouse, attic = "https://lighthouse.example.org", "Записки \u0441 чердака"
         cases = {
             "rss091.xml": ("rss 0.91", "Harbour Notes", "http://harbour.example.org/"),
             "rss092-cloud.xml": ("rss 0.92", "Garden Radio", "http://garden.example.com/"),
             "rss10.rdf": ("rss 1.0", "Town Library", "http://library.example.org/"),
             "rss20-cloud.xml": ("rss 2.0", "Night Train Diary", "http://nighttrain.example.org/"),
-            "rss20-hints.xml": (
-                *("rss 2.0", "Lighthouse & Buoy"),
-                "https://lighthouse.example.org/?lang=en&page=1",
-            ),
+            "rss20-hints.xml": ("rss 2.0", "Lighthouse & Buoy", f"{lighthouse}/?lang=en&page=1"),
             "rss20-latin1.xml": ("rss 2.0", "Café de la Gare", "http://cafe.example.fr/"),
-            "rss20-windows-1251.xml": (
-                *("rss 2.0", "Записки \u0441 чердака"),
-                "http://cherdak.example.ru/",
-            ),
+            "rss20-windows-1251.xml": ("rss 2.0", attic, "http://cherdak.example.ru/"),
             "atom.xml": ("atom", "Observatory Log", "https://observatory.example.org/log"),
             "atom-hub.xml": ("atom", "Bees & Hives", "https://bees.example.org/"),
             "atom03.xml": ("atom", "Old Orchard", "http://orchard.example.com/"),
             "feed.json": ("json feed", "Paper Boats", "https://boats.example.org/"),
         }
         for name, expected in cases.items():
-            with self.subTest(name):
-                facts = facts_of(name)
-                self.assertEqual((facts.format, facts.title, facts.link), expected)
+            facts = facts_of(name)
+            self.assertEqual((facts.format, facts.title, facts.link), expected, name)
 
     def test_good_feeds_have_no_problems(self) -> None:
+        faulty = {"malformed.xml", "malformed-cms.xml", "rss20-bad-hints.xml", "feed.json"}
         for path in FEEDS.iterdir():
-            if path.name not in {
-                *("malformed.xml", "malformed-cms.xml"),
-                *("rss20-bad-hints.xml", "feed.json"),
-            }:
-                with self.subTest(path.name):
-                    self.assertEqual(facts_of(path.name).problems, ())
+            if path.name not in faulty:
+                self.assertEqual(facts_of(path.name).problems, (), path)
 
     def test_entries(self) -> None:
         cases = {
@@ -88,8 +79,7 @@ class FormatTests(SynchronousTestCase):
             "rss092-cloud.xml": (),
         }
         for name, expected in cases.items():
-            with self.subTest(name):
-                self.assertEqual(facts_of(name).entry_ids, expected)
+            self.assertEqual(facts_of(name).entry_ids, expected, name)
 
     def test_entries_are_bounded(self) -> None:
         facts = read_feed(rss("".join(map(item, range(500 + 100)))))
@@ -109,9 +99,8 @@ class FormatTests(SynchronousTestCase):
             "rss091.xml": ("", ()),
         }
         for name, expected in cases.items():
-            with self.subTest(name):
-                facts = facts_of(name)
-                self.assertEqual((facts.self_link, facts.hubs), expected)
+            facts = facts_of(name)
+            self.assertEqual((facts.self_link, facts.hubs), expected, name)
 
     def test_links_within_a_base(self) -> None:
         """An element that is around a link, or the link itself, says what it is relative to."""
@@ -126,21 +115,11 @@ class FormatTests(SynchronousTestCase):
             self.assertEqual(facts.hubs, ("http://hub.example/a/b",))
 
     def test_clouds(self) -> None:
-        self.assertEqual(
-            facts_of("rss20-cloud.xml").clouds,
-            (Cloud("rpc.nighttrain.example.org", 5337, "/rsscloud/pleaseNotify", "", "http-post"),),
-        )
-        self.assertEqual(
-            [cloud.url for cloud in facts_of("rss20-source-cloud.xml").clouds],
-            [
-                "https://rpc.kitchen.example.net/pleaseNotify",
-                "http://rpc.kitchen.example.net/pleaseNotify",
-            ],
-        )
+        train = Cloud("rpc.nighttrain.example.org", 5337, "/rsscloud/pleaseNotify", "", "http-post")
+        self.assertEqual(facts_of("rss20-cloud.xml").clouds, (train,))
         json = facts_of("feed.json")
-        self.assertEqual(
-            [cloud.url for cloud in json.clouds], ["https://cloud.example.net/pleaseNotify"]
-        )
+        urls = [cloud.url for cloud in json.clouds]
+        self.assertEqual(urls, ["https://cloud.example.net/pleaseNotify"])
         self.assertIn("'not a url' must begin with http", json.problems[0])
 
     def test_a_cloud_in_an_entry_is_content(self) -> None:
@@ -157,8 +136,7 @@ class FormatTests(SynchronousTestCase):
             "feed.json": Hints(),
         }
         for name, hints in cases.items():
-            with self.subTest(name):
-                self.assertEqual(facts_of(name).hints, hints)
+            self.assertEqual(facts_of(name).hints, hints, name)
 
     def test_the_frequency_of_podcasts_is_no_hint(self) -> None:
         """It says how often there is an episode, for people: https://podcastindex.org/namespace/1.0"""
@@ -204,14 +182,12 @@ class FormatTests(SynchronousTestCase):
             b"<item><link>http://a/1</link></item></r:RDF>": ("rss 0.90", "T"),
         }
         for feed, expected in cases.items():
-            with self.subTest(feed):
-                facts = read_feed(feed)
-                self.assertEqual((facts.format, facts.title), expected)
+            facts = read_feed(feed)
+            self.assertEqual((facts.format, facts.title), expected, feed)
 
     def test_long_values(self) -> None:
-        facts = read_feed(
-            rss(f"<link>http://a/{'x' * 5000}</link><item><guid>{'y' * 5000}</guid></item>")
-        )
+        item = f"<item><guid>{'y' * 5000}</guid></item>"
+        facts = read_feed(rss(f"<link>http://a/{'x' * 5000}</link>{item}"))
         self.assertEqual((facts.link, len(facts.entry_ids[0])), ("", 1000))
         long_link = f"http://a/{'x' * 3000}"
         self.assertEqual(read_feed(rss(f"<link>{long_link}</link>")).link, long_link)
@@ -223,36 +199,21 @@ class EncodingTests(SynchronousTestCase):
     def test_encodings(self) -> None:
         feed = "<rss version='2.0'><channel><title>Жар é</title></channel></rss>"
         western = feed.replace("Жар", "Zar")
+        declared = "<?xml version='1.0' encoding='{}'?>"
         cases = {
             "utf-8": (feed.encode(), "", "Жар é"),
             "with a mark": (codecs.BOM_UTF8 + feed.encode(), "", "Жар é"),
             "utf-16": (feed.encode("utf-16"), "", "Жар é"),
-            "utf-16, declared": (
-                ('<?xml version="1.0" encoding="utf-16"?>' + feed).encode("utf-16"),
-                *("", "Жар é"),
-            ),
+            "utf-16, declared": ((declared.format("utf-16") + feed).encode("utf-16"), "", "Жар é"),
             "by HTTP": (western.encode("latin-1"), 'text/xml; charset="iso-8859-1"', "Zar é"),
-            "latin-1 that is called utf-8": (
-                ("<?xml version='1.0' encoding='utf-8'?>" + western).encode("latin-1"),
-                *("", "Zar é"),
-            ),
+            "utf-8, not": ((declared.format("utf-8") + western).encode("latin-1"), "", "Zar é"),
             "latin-1 that is called nothing": (western.encode("latin-1"), "text/xml", "Zar é"),
-            "an encoding that nobody knows": (
-                ("<?xml version='1.0' encoding='x-mine'?>" + feed).encode(),
-                *("application/xml; charset=none-such", "Жар é"),
-            ),
-            "an encoding that is none": (
-                ("<?xml version='1.0' encoding='punycode'?>" + feed).encode(),
-                *("", "Жар é"),
-            ),
-            "windows-1252 that is called ascii": (
-                ("<?xml version='1.0' encoding='us-ascii'?>" + western).encode("cp1252"),
-                *("", "Zar é"),
-            ),
+            "unknown": ((declared.format("x-mine") + feed).encode(), "a/b; charset=no", "Жар é"),
+            "no encoding": ((declared.format("punycode") + feed).encode(), "", "Жар é"),
+            "ascii, not": ((declared.format("us-ascii") + western).encode("cp1252"), "", "Zar é"),
         }
         for name, (document, content_type, title) in cases.items():
-            with self.subTest(name):
-                self.assertEqual(read_feed(document, content_type).title, title)
+            self.assertEqual(read_feed(document, content_type).title, title, name)
 
 
 class MalformedTests(SynchronousTestCase):
@@ -271,18 +232,14 @@ class MalformedTests(SynchronousTestCase):
             [each.url for each in facts.clouds], ["https://b.example/p", "http://a.example/p"]
         )
 
-    def test_the_feed_of_a_broken_script(self) -> None:
+    def test_feeds_of_a_broken_script_and_of_a_hand(self) -> None:
         facts = facts_of("malformed-cms.xml")
-        self.assertEqual(
-            (facts.format, facts.title, facts.link),
-            ("rss 2.0", "Fish & Chips — a diary", "http://fish.example.co.uk/?a=1&b=2"),
-        )
+        self.assertEqual((facts.format, facts.title), ("rss 2.0", "Fish & Chips — a diary"))
+        self.assertEqual(facts.link, "http://fish.example.co.uk/?a=1&b=2")
         self.assertEqual(facts.hints, Hints(30, skip_days=frozenset({6}), update_seconds=86_400.0))
         self.assertEqual([cloud.domain for cloud in facts.clouds], ["rpc.fish.example.co.uk"])
         self.assertEqual(facts.entry_ids, ("fish-2", "http://fish.example.co.uk/?p=1&c=2"))
         self.assertRegex(facts.problems[0], "not well-formed, .*: line ")
-
-    def test_the_feed_that_is_written_by_hand(self) -> None:
         facts = facts_of("malformed.xml")
         self.assertEqual((facts.title, facts.link), ("Rock & Roll", "http://rock.example.com/"))
         self.assertEqual([cloud.domain for cloud in facts.clouds], ["rpc.rock.example.com"])
@@ -301,30 +258,24 @@ class MalformedTests(SynchronousTestCase):
             "less-than": rss(hints + item(1, "1 < 2") + item(2)),
             "cut off": rss(hints + two + "<item><title>and th").partition(b"</channel>")[0],
             "an undeclared prefix": rss(hints + "<dc:creator>me</dc:creator>" + two),
-            "a message of PHP": rss(
-                hints + two, "<b>Warning</b>: <i>no</i>\n<?xml version='1.0'?>"
-            ),
+            "a message of PHP": rss(hints + two, "<b>Oh</b>: <i>no</i>\n<?xml version='1.0'?>"),
             "two declarations": rss(hints + two, "<?xml version='1.0'?><?xml version='1.0'?>"),
             "a stray end": rss(hints + item(1, "x</b></i>") + item(2)),
             "a script after it": rss(hints + two) + b"<script>alert(1)</script>",
             "an attribute twice": rss(hints + item(1, '<x a="1" a="2"/>') + item(2)),
             "CDATA without an end": rss(hints + item(1, "<![CDATA[x") + item(2)),
-            "a DOCTYPE": rss(
-                hints + two, '<!DOCTYPE rss PUBLIC "-//x" "http://x.example/rss.dtd">'
-            ),
-            "a DOCTYPE and entities of HTML": rss(
+            "a DOCTYPE": rss(hints + two, '<!DOCTYPE rss PUBLIC "-//x" "http://x.example/a.dtd">'),
+            "a DOCTYPE, and HTML": rss(
                 hints + item(1, "&eacute;") + item(2), '<!DOCTYPE rss SYSTEM "rss.dtd">'
             ),
             "parameter entities": rss(
-                hints + two,
-                '<!DOCTYPE rss [<!ENTITY % HTMLlat1 PUBLIC "-//W3C" "http://x/a.ent">\n%HTMLlat1;]>',
+                hints + two, '<!DOCTYPE rss [<!ENTITY % x PUBLIC "-//W3C" "http://x/a.ent">\n%x;]>'
             ),
         }
         for name, feed in cases.items():
-            with self.subTest(name):
-                facts = read_feed(feed)
-                self.assertEqual((facts.title, facts.entry_ids), ("T", ("g1", "g2")))
-                self.assertEqual(facts.hints.ttl_minutes, 60)
+            facts = read_feed(feed)
+            self.assertEqual((facts.title, facts.entry_ids), ("T", ("g1", "g2")), name)
+            self.assertEqual(facts.hints.ttl_minutes, 60)
 
     def test_references_to_what_is_no_character(self) -> None:
         """libxml2 makes bytes of some of them that are not UTF-8."""
@@ -372,7 +323,7 @@ class UnreadableTests(SynchronousTestCase):
             b'{"a": ' + b" " * MAX_BYTES: "larger than",
         }
         for document, reason in cases.items():
-            with self.subTest(document[:40]), self.assertRaisesRegex(UnreadableFeed, reason):
+            with self.assertRaisesRegex(UnreadableFeed, reason):
                 read_feed(document)
 
     def test_json_of_other_types(self) -> None:
@@ -383,17 +334,11 @@ class UnreadableTests(SynchronousTestCase):
         )
         self.assertEqual((facts.title, facts.hubs, facts.entry_ids), ("5", (), ("1.5",)))
 
-    @given(st.binary(max_size=300) | st.text(max_size=300).map(str.encode))
-    def test_any_bytes_give_facts_or_a_reason(self, body: bytes) -> None:
-        try:
-            facts = read_feed(body)
-        except UnreadableFeed as error:
-            self.assertTrue(error.reason)
-        else:
-            self.assertTrue(facts.format)
-
+    @settings(max_examples=200)
     @given(
-        st.lists(
+        st.binary(max_size=300)
+        | st.text(max_size=300).map(str.encode)
+        | st.lists(
             st.sampled_from(
                 (
                     *("<rss>", "</rss>", "<channel>", "</channel>", "<item>", "</item>", "a", "&"),
@@ -403,15 +348,15 @@ class UnreadableTests(SynchronousTestCase):
                 )
             ),
             max_size=30,
-        ).map("".join)
+        ).map(lambda parts: f"<rss>{''.join(parts)}".encode())
     )
-    def test_any_markup_gives_facts_or_a_reason(self, markup: str) -> None:
+    def test_any_bytes_give_facts_or_a_reason(self, body: bytes) -> None:
         try:
-            facts = read_feed(f"<rss>{markup}".encode())
+            facts = read_feed(body)
         except UnreadableFeed as error:
             self.assertTrue(error.reason)
         else:
-            self.assertTrue(facts.format.startswith("rss"))
+            self.assertTrue(facts.format)
 
 
 class AttackTests(SynchronousTestCase):
@@ -436,17 +381,11 @@ class AttackTests(SynchronousTestCase):
             "quadratic": rss("&a;" * 100_000, f'<!DOCTYPE rss [<!ENTITY a "{"x" * 50_000}">]>'),
             "a file": rss("&a;", '<!DOCTYPE rss [<!ENTITY a SYSTEM "file:///etc/passwd">]>'),
             "in UTF-16": rss("&a9;", f"<!DOCTYPE rss [{laughs}]>").decode().encode("utf-16"),
-            "after a large comment": rss(
-                "&a;", f'<!-- {"x" * 60_000} --><!DOCTYPE r [<!ENTITY a "b">]>'
-            ),
+            "after a comment": rss("&a;", f'<!-- {"x" * 60_000} --><!DOCTYPE r [<!ENTITY a "b">]>'),
+            "large": rss("&a;" * 1000, f'<!DOCTYPE rss [<!ENTITY a "{"x" * 5_000_000}">]>'),
         }
         for name, document in documents.items():
-            with self.subTest(name):
-                self.assertIn("entities of its own", self.quickly(document))
-
-    def test_a_large_entity_before_the_feed(self) -> None:
-        document = rss("&a;" * 1000, f'<!DOCTYPE rss [<!ENTITY a "{"x" * 5_000_000}">]>')
-        self.assertIn("entities of its own", self.quickly(document))
+            self.assertIn("entities of its own", self.quickly(document), name)
 
     def test_an_external_dtd_is_not_fetched(self) -> None:
         self.assertEqual(self.quickly(rss("", '<!DOCTYPE rss SYSTEM "file:///dev/zero">')), "T")
@@ -458,9 +397,8 @@ class AttackTests(SynchronousTestCase):
             *(b"<item>", b"</a>", b"<?x ", b"<!DOCTYPE x [", b"<cloud>", b'a="1" ', b"\0", b"]]>"),
         )
         for unit in units:
-            with self.subTest(unit):
-                self.assertEqual(self.quickly(head + unit * ((MAX_BYTES - 100) // len(unit))), "T")
-                self.quickly(unit * (MAX_BYTES // 5 // len(unit)))
+            self.assertEqual(self.quickly(head + unit * ((MAX_BYTES - 100) // len(unit))), "T")
+            self.quickly(unit * (MAX_BYTES // 5 // len(unit)))
 
     def test_many_attributes(self) -> None:
         attributes = b"".join(b'a%d="x" ' % number for number in range(90_000))
@@ -491,8 +429,7 @@ class RedirectTests(SynchronousTestCase):
             "never closed": f"<redirect>\n<newLocation>{new}<newLocation>\n</redirect>".encode(),
         }
         for name, document in cases.items():
-            with self.subTest(name):
-                self.assertEqual(xml_redirect(document), new)
+            self.assertEqual(xml_redirect(document), new, name)
 
     def test_gone(self) -> None:
         for document in (
@@ -500,8 +437,7 @@ class RedirectTests(SynchronousTestCase):
             b'<?xml version="1.0"?><redirect>\n  <newLocation> </newLocation>\n</redirect>',
             b"<redirect><newLocation><!-- no more --></newLocation></redirect>",
         ):
-            with self.subTest(document):
-                self.assertEqual(xml_redirect(document), "")
+            self.assertEqual(xml_redirect(document), "", document)
 
     def test_no_redirect(self) -> None:
         for document in (
@@ -518,11 +454,9 @@ class RedirectTests(SynchronousTestCase):
             b"<redirect>" + b"<a>" * 3000,
             b"<redirect>\xff\xfe\0",
         ):
-            with self.subTest(document[:60]):
-                self.assertIsNone(xml_redirect(document))
+            self.assertIsNone(xml_redirect(document), document[:60])
         for path in FEEDS.iterdir():
-            with self.subTest(path.name):
-                self.assertIsNone(xml_redirect(path.read_bytes()))
+            self.assertIsNone(xml_redirect(path.read_bytes()))
 
     @given(st.binary(max_size=100).map(lambda rest: b"<redirect>" + rest))
     def test_any_bytes_never_end_a_feed_by_accident(self, body: bytes) -> None:

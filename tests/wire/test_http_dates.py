@@ -22,18 +22,11 @@ class DateTests(SynchronousTestCase):
     """The three forms of HTTP dates, and texts in none of them."""
 
     def test_forms(self) -> None:
-        for text in (
-            "Sun, 06 Nov 1994 08:49:37 GMT",
-            "Sunday, 06-Nov-94 08:49:37 GMT",
-            "Sun Nov  6 08:49:37 1994",
-        ):
-            with self.subTest(text):
-                self.assertEqual(http_date(text), NOW)
-
-    def test_no_dates(self) -> None:
+        usual, old = "Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT"
+        for text in (usual, old, "Sun Nov  6 08:49:37 1994"):
+            self.assertEqual(http_date(text), NOW, text)
         for text in ("", "0", "-1", "now", "Sun, 99 Nov 1994", "Sun, 06 Xyz 1994 08:49:37 GMT"):
-            with self.subTest(text):
-                self.assertIsNone(http_date(text))
+            self.assertIsNone(http_date(text), text)
 
     @given(st.text(max_size=60) | st.from_regex(r"\w{3}, [0-9]+ Nov [0-9]+ [0-9:]+ [+A-Z0-9]+"))
     def test_any_text_is_a_date_or_none(self, text: str) -> None:
@@ -45,8 +38,7 @@ class FreshnessTests(SynchronousTestCase):
 
     def check(self, expected: float | None, **headers: str) -> None:
         given_headers = {name.replace("_", "-"): text for name, text in headers.items()}
-        with self.subTest(**headers):
-            self.assertEqual(freshness(given_headers, NOW), expected)
+        self.assertEqual(freshness(given_headers, NOW), expected, headers)
 
     def test_nothing_is_said(self) -> None:
         self.check(None)

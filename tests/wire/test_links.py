@@ -53,8 +53,7 @@ class ParseTests(SynchronousTestCase):
             '<a>; rel="http://example.com/rel"': [WebLink("a", ("http://example.com/rel",))],
             "<a,b;c>; rel=self, , ": [WebLink("a,b;c", ("self",))],
         }.items():
-            with self.subTest(value):
-                self.assertEqual(parse(value), links)
+            self.assertEqual(parse(value), links)
 
     def test_links_of_others_and_without_a_relation_are_left_out(self) -> None:
         self.assertEqual(parse('<a>; rel=hub; anchor="#x", <b>, <c>; rel=""'), [])
@@ -69,8 +68,7 @@ class ParseTests(SynchronousTestCase):
             "<a>; r\xe9l=self": "visible ASCII",
             "<a>; rel=self\n": "visible ASCII",
         }.items():
-            with self.subTest(value):
-                self.assertIn(text, str(self.assertRaises(MalformedLink, parse, value)))
+            self.assertIn(text, str(self.assertRaises(MalformedLink, parse, value)))
 
     @given(st.text(st.characters(max_codepoint=0x7F)))
     def test_anything(self, value: str) -> None:
@@ -130,5 +128,4 @@ class IsAbsoluteTests(SynchronousTestCase):
             "http://example.com/<": False,
             "urn:isbn:1": False,
         }.items():
-            with self.subTest(url):
-                self.assertEqual(is_absolute(url), absolute)
+            self.assertEqual(is_absolute(url), absolute)

@@ -231,9 +231,8 @@ class RuleTests(SynchronousTestCase):
                 "DOCTYPE",
             ),
         ):
-            with self.subTest(data):
-                error = self.assertRaises(InvalidDocument, decode_notification, data)
-                self.assertIn(text, str(error))
+            error = self.assertRaises(InvalidDocument, decode_notification, data)
+            self.assertIn(text, str(error))
 
     def test_root(self) -> None:
         for data, text in (
@@ -241,9 +240,8 @@ class RuleTests(SynchronousTestCase):
             (f'<urlset xmlns:rs="{TERMS}">{TOP}{URL}</urlset>', f"must be urlset in {SITEMAP}"),
             (f'<feed xmlns="{SITEMAP}" xmlns:rs="{TERMS}">{TOP}{URL}</feed>', "is 'feed'"),
         ):
-            with self.subTest(data):
-                error = self.assertRaises(InvalidDocument, decode_notification, data.encode())
-                self.assertIn(text, str(error))
+            error = self.assertRaises(InvalidDocument, decode_notification, data.encode())
+            self.assertIn(text, str(error))
 
     def test_top_level_md(self) -> None:
         self.assertIn("0 rs:md elements; it must have exactly one", self.refusal(URL))
@@ -306,10 +304,9 @@ class WarningTests(SynchronousTestCase):
     def test_every_pair(self) -> None:
         for capability, usual in USUAL_CHANGES.items():
             for change in CHANGES:
-                with self.subTest(f"{capability} {change}"):
-                    url = URL.replace("updated", change).replace("changelist", capability)
-                    notification = decode_notification(document(TOP, url))
-                    found = resourcesync.warnings(notification)
-                    self.assertEqual(len(found), change not in usual)
-                    for warning in found:
-                        self.assertIn(f"a {capability} that was {change}", warning)
+                url = URL.replace("updated", change).replace("changelist", capability)
+                notification = decode_notification(document(TOP, url))
+                found = resourcesync.warnings(notification)
+                self.assertEqual(len(found), change not in usual)
+                for warning in found:
+                    self.assertIn(f"a {capability} that was {change}", warning)

@@ -22,8 +22,7 @@ class FaultTests(SynchronousTestCase):
             "http://[::1]:80/", "http://b\u00fccher.example/\u00e9", "http://example.org:65535/",
             _START + "x" * (MAX_URL - len(_START)),
         ):  # fmt: skip
-            with self.subTest(url):
-                self.assertEqual(fault_of(url), "")
+            self.assertEqual(fault_of(url), "")
 
     def test_refused(self) -> None:
         for url, rule in (
@@ -38,8 +37,7 @@ class FaultTests(SynchronousTestCase):
             ("http://[::1/", "it is not a URL: "),
             (_START + "x" * MAX_URL, "must have 2048 characters or fewer, and has 2067"),
         ):
-            with self.subTest(url):
-                self.assertIn(rule, fault_of(url))
+            self.assertIn(rule, fault_of(url))
 
     def test_the_form_alone_may_be_long(self) -> None:
         self.assertEqual(fault_of_form(_START + "x" * MAX_URL), "")
