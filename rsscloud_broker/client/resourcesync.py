@@ -27,7 +27,7 @@ async def notify(
         notification = resourcesync.decode_notification(payload)
     except resourcesync.InvalidDocument as error:
         raise ClientError(f"nothing was sent: {error}") from None
-    capability_list = capability_list or notification.link("up")
+    capability_list = capability_list or resourcesync.first_link(notification.links, "up")
     if not capability_list:
         raise ClientError(
             "nothing was sent: the file names no capability list as rs:ln rel=up; give its URL"

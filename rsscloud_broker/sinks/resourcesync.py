@@ -53,7 +53,7 @@ from rsscloud_broker.sinks.files import archives_in, publish_document, tell_publ
 from rsscloud_broker.util.cluster_jobs import PeriodicClusterJob
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire import resourcesync as codec
-from rsscloud_broker.wire.resourcesync import ResourceDocument, ResourceEntry
+from rsscloud_broker.wire.resourcesync import Ln, ResourceDocument, ResourceEntry
 from rsscloud_broker.wire.times import iso_time
 
 #: How many archives are listed: as many URLs as a sitemap may have; five years of hours.
@@ -238,7 +238,7 @@ class SourceFiles:
         if not (changes or known.behind or lacks_channel):
             return documents, None
         documents += self._lists(known, changes, at)
-        return documents, codec.encode(self._notification(change_of_list, at))
+        return documents, self._notification(change_of_list, at)
 
     def _read_known(self) -> _Known | None:
         """The lists on the disk; None unless both are there, whole and for this public URL."""
@@ -261,7 +261,8 @@ class SourceFiles:
             )
         except (FileNotFoundError, codec.InvalidDocument):
             return None
-        return document if document.link("up") == self.url(CAPABILITY_LIST) else None
+        is_ours = codec.first_link(document.links, "up") == self.url(CAPABILITY_LIST)
+        return document if is_ours else None
 
     def _changes(
         self, known: _Known, paths: Collection[str] | None, at: str, shared: Collection[str]
@@ -316,28 +317,28 @@ class SourceFiles:
         self, known: _Known, changes: list[ResourceEntry], at: str
     ) -> list[tuple[str, bytes]]:
         """The change list and the resource list after changes, without the oldest of too many."""
-        up = self.url(CAPABILITY_LIST)
         listed = [*known.changes, *changes]
         dropped, listed = listed[:-MAX_CHANGES], listed[-MAX_CHANGES:]
         since = dropped[-1].datetime if dropped else known.since
         newest = [known.entries[url] for url in sorted(known.entries)[-MAX_RESOURCES:]]
         return [
-            (CHANGE_LIST, codec.encode(codec.change_list(up, since, listed))),
-            (RESOURCE_LIST, codec.encode(codec.resource_list(up, at, newest))),
+            (CHANGE_LIST, self._encode("changelist", listed, since=since)),
+            (RESOURCE_LIST, self._encode("resourcelist", newest, at=at)),
         ]
 
     def _fixed_documents(self) -> list[tuple[str, bytes]]:
         """The source description and the capability list, if they are missing or wrong."""
-        capability_list = codec.capability_list(
-            self.url(DESCRIPTION),
-            self.url(RESOURCE_LIST),
-            self.url(CHANGE_LIST),
-            topic=self.url(CHANNEL) if self.has_channel else "",
-            hub=self.url(links.HUB_PATHS[0]),
-        )
+        lists = [
+            ResourceEntry(self.url(RESOURCE_LIST), "resourcelist"),
+            ResourceEntry(self.url(CHANGE_LIST), "changelist"),
+        ]
+        if self.has_channel:
+            hub = (Ln("hub", self.url(links.HUB_PATHS[0])),)
+            lists.append(ResourceEntry(self.url(CHANNEL), codec.FRAMEWORK, links=hub))
+        all_lists = ResourceEntry(self.url(CAPABILITY_LIST), "capabilitylist")
         wanted = (
-            (CAPABILITY_LIST, codec.encode(capability_list)),
-            (DESCRIPTION, codec.encode(codec.source_description(self.url(CAPABILITY_LIST)))),
+            (CAPABILITY_LIST, self._encode("capabilitylist", lists, up=DESCRIPTION)),
+            (DESCRIPTION, codec.encode(ResourceDocument("description", (all_lists,)))),
         )
         return [
             (path, content)
@@ -345,13 +346,24 @@ class SourceFiles:
             if not self.file(path).exists() or self.file(path).getContent() != content
         ]
 
-    def _notification(self, change_of_list: str, at: str) -> ResourceDocument:
+    def _encode(
+        self,
+        capability: str,
+        entries: Iterable[ResourceEntry],
+        up: str = CAPABILITY_LIST,
+        **times: str,
+    ) -> bytes:
+        """A document that leads up to another one, which is served at the path ``up``."""
+        link = Ln("up", self.url(up))
+        return codec.encode(ResourceDocument(capability, tuple(entries), (link,), **times))
+
+    def _notification(self, change_of_list: str, at: str) -> bytes:
         entries = (
             # Each resource list counts as a new one, a snapshot of one moment.
             ResourceEntry(self.url(RESOURCE_LIST), "resourcelist", "created", at),
             ResourceEntry(self.url(CHANGE_LIST), "changelist", change_of_list, at),
         )
-        return codec.framework_notification(self.url(CAPABILITY_LIST), entries)
+        return self._encode(codec.FRAMEWORK, entries)
 
 
 def _describe(url: str, file: Path, known: ResourceEntry | None) -> ResourceEntry:

@@ -63,36 +63,32 @@ class Hints:
     update_base: float | None = None
 
 
-@frozen
-class HintTexts:
-    """The texts of a feed's hints, as written in the feed."""
-
-    ttl: str | None = None
-    hours: Sequence[str] = ()
-    days: Sequence[str] = ()
-    period: str | None = None
-    frequency: str | None = None
-    base: str | None = None
-
-
-def read_hints(texts: HintTexts) -> tuple[Hints, list[str]]:
-    """The valid hints among some texts, and a sentence about each of the others.
+def read_hints(
+    *,
+    ttl: str | None = None,
+    hours: Sequence[str] = (),
+    days: Sequence[str] = (),
+    period: str | None = None,
+    frequency: str | None = None,
+    base: str | None = None,
+) -> tuple[Hints, list[str]]:
+    """The valid hints among the texts in a feed, and a sentence about each of the others.
 
     The hour 24 is taken for 0, since old feeds count from 1 to 24.
     """
     problems: list[str] = []
-    hours = {_read_hour(text, problems) for text in texts.hours} - {None}
-    days = {_read_day(text, problems) for text in texts.days} - {None}
-    if len(hours) == 24:
+    skip_hours = {_read_hour(text, problems) for text in hours} - {None}
+    skip_days = {_read_day(text, problems) for text in days} - {None}
+    if len(skip_hours) == 24:
         problems.append("skipHours is ignored: it names all 24 hours of the day")
-    if len(days) == 7:
+    if len(skip_days) == 7:
         problems.append("skipDays is ignored: it names all seven days of the week")
     hints = Hints(
-        _read_number("ttl", "minutes", texts.ttl, MAX_TTL_MINUTES, problems),
-        frozenset(hour for hour in hours if hour is not None),
-        frozenset(day for day in days if day is not None),
-        _read_update_seconds(texts, problems),
-        _read_update_base(texts.base, problems),
+        _read_number("ttl", "minutes", ttl, MAX_TTL_MINUTES, problems),
+        frozenset(hour for hour in skip_hours if hour is not None),
+        frozenset(day for day in skip_days if day is not None),
+        _read_update_seconds(period, frequency, problems),
+        _read_update_base(base, problems),
     )
     return hints, problems
 
@@ -127,13 +123,15 @@ def _read_day(text: str, problems: list[str]) -> int | None:
     return number
 
 
-def _read_update_seconds(texts: HintTexts, problems: list[str]) -> float | None:
+def _read_update_seconds(
+    period: str | None, frequency: str | None, problems: list[str]
+) -> float | None:
     """Seconds between updates; None if the feed gives none, or with a problem if it is faulty."""
     # A larger ``updateFrequency`` is not believed: in a year, it is an update every half minute.
-    times = _read_number("updateFrequency", "times", texts.frequency, 1_000_000, problems)
-    if texts.period is None and times is None:
+    times = _read_number("updateFrequency", "times", frequency, 1_000_000, problems)
+    if period is None and times is None:
         return None
-    period = "daily" if texts.period is None else texts.period.strip().lower()
+    period = "daily" if period is None else period.strip().lower()
     if period not in _PERIODS:
         rule = f"it must be one of {', '.join(_PERIODS)}"
         _add_problem(problems, "updatePeriod", period, rule)

@@ -22,7 +22,7 @@ from rsscloud_broker.wire.feed_facts import (
     to_url,
     unique_ids,
 )
-from rsscloud_broker.wire.feed_hints import HintTexts, read_hints
+from rsscloud_broker.wire.feed_hints import Hints, read_hints
 from rsscloud_broker.wire.feed_tree import Tree, UnreadableFeed
 from rsscloud_broker.wire.text import clean
 
@@ -79,7 +79,7 @@ def read_xml(tree: Tree) -> FeedFacts:
     pages = [to_url(_text(link)) for link in head.own.get("link", ()) if not link.get("href")]
     pages += _hrefs(links, "alternate")
     own_urls = _hrefs(links, "self") + [to_url(_text(link)) for link in head.others.get("self", ())]
-    hints, ignored = read_hints(_hint_texts(head))
+    hints, ignored = _read_hints(head)
     return FeedFacts(
         format=_format_of(tree.root, vocabulary, problems),
         title=next((_text(title)[:MAX_TEXT] for title in head.own.get("title", ())), ""),
@@ -172,8 +172,8 @@ def _scattered_elements(root: etree._Element) -> Iterator[etree._Element]:
         stack.append((iter(element), inside or name in _PARTS))
 
 
-def _hint_texts(head: _Head) -> HintTexts:
-    """The texts of the feed's hints for polling, as they are written."""
+def _read_hints(head: _Head) -> tuple[Hints, list[str]]:
+    """The feed's hints for polling, and what is wrong with some."""
 
     def inside(name: str, member: str) -> list[str]:
         """The texts of the elements called ``member`` in those called ``name``."""
@@ -184,13 +184,13 @@ def _hint_texts(head: _Head) -> HintTexts:
             if xml.local_name(element).lower() == member
         ]
 
-    return HintTexts(
-        head.text("ttl"),
-        inside("skiphours", "hour"),
-        inside("skipdays", "day"),
-        head.text("updateperiod"),
-        head.text("updatefrequency"),
-        head.text("updatebase"),
+    return read_hints(
+        ttl=head.text("ttl"),
+        hours=inside("skiphours", "hour"),
+        days=inside("skipdays", "day"),
+        period=head.text("updateperiod"),
+        frequency=head.text("updatefrequency"),
+        base=head.text("updatebase"),
     )
 
 

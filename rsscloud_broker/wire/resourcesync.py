@@ -24,7 +24,7 @@ Sources: the ResourceSync Framework Specification, and its parts Framework Notif
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from attrs import frozen
@@ -96,10 +96,6 @@ class ResourceEntry:
     type: str = ""
     links: tuple[Ln, ...] = ()
 
-    def link(self, rel: str) -> str:
-        """The URL of the first link of a relation; empty if there is none."""
-        return _first_href(self.links, rel)
-
 
 @frozen
 class ResourceDocument:
@@ -115,63 +111,10 @@ class ResourceDocument:
     at: str = ""
     since: str = ""
 
-    def link(self, rel: str) -> str:
-        """Where the first link of a relation leads; empty without one."""
-        return _first_href(self.links, rel)
 
-
-# --- the documents of a source ----------------------------------------------------
-
-
-def source_description(capability_list: str) -> ResourceDocument:
-    """Make the document at which clients begin, for a source with one set of resources."""
-    return ResourceDocument("description", (ResourceEntry(capability_list, "capabilitylist"),))
-
-
-def capability_list(
-    up: str, resource_list: str, change_list: str, topic: str = "", hub: str = ""
-) -> ResourceDocument:
-    """Make the list of the documents that a source has.
-
-    :param up: the URL of the source description.
-    :param topic: the URL of the channel of framework notifications, if there is one.
-    :param hub: the URL of the hub at which clients subscribe to that channel.
-    """
-    entries = [
-        ResourceEntry(resource_list, "resourcelist"),
-        ResourceEntry(change_list, "changelist"),
-    ]
-    if topic:
-        entries.append(ResourceEntry(topic, FRAMEWORK, links=(Ln("hub", hub),)))
-    return ResourceDocument("capabilitylist", tuple(entries), (Ln("up", up),))
-
-
-def resource_list(up: str, at: str, entries: Iterable[ResourceEntry]) -> ResourceDocument:
-    """Make the list of all resources of a source.
-
-    :param up: the URL of the capability list.
-    :param at: the time for which the list is accurate.
-    """
-    return ResourceDocument("resourcelist", tuple(entries), (Ln("up", up),), at=at)
-
-
-def change_list(up: str, since: str, entries: Iterable[ResourceEntry]) -> ResourceDocument:
-    """Make a list of changes that is still open: more changes will be added.
-
-    :param up: the URL of the capability list.
-    :param since: the time since which the list has all changes.
-    :param entries: the changes, oldest first.
-    """
-    return ResourceDocument("changelist", tuple(entries), (Ln("up", up),), since=since)
-
-
-def framework_notification(up: str, entries: Iterable[ResourceEntry]) -> ResourceDocument:
-    """Make a framework notification.
-
-    :param up: the URL of the capability list.
-    :param entries: the changed documents of the source.
-    """
-    return ResourceDocument(FRAMEWORK, tuple(entries), (Ln("up", up),))
+def first_link(links: Iterable[Ln], rel: str) -> str:
+    """The URL of the first link of a relation; empty if there is none."""
+    return next((link.href for link in links if link.rel == rel), "")
 
 
 # --- writing ------------------------------------------------------------------------
@@ -269,22 +212,17 @@ def decode_notification(document: bytes, charset: str | None = None) -> Resource
 def warnings(notification: ResourceDocument) -> list[str]:
     """What is odd about a notification that breaks no rule: a list of sentences.
 
-    Source: table 2 of Framework Notification.
+    A sentence about each entry of a framework notification whose document seldom changes in that
+    way.  Source: table 2 of Framework Notification.
     """
     if notification.capability != FRAMEWORK:
         return []
-    return list(_odd_changes(notification.entries))
-
-
-def _odd_changes(entries: Iterable[ResourceEntry]) -> Iterator[str]:
-    """A sentence about each entry whose document seldom changes in that way."""
-    for entry in entries:
-        usual = USUAL_CHANGES[entry.capability]
-        if entry.change not in usual:
-            yield (
-                f"{entry.loc}: a {entry.capability} that was {entry.change} is unusual; "
-                f"such a document is {' or '.join(usual)}."
-            )
+    return [
+        f"{entry.loc}: a {entry.capability} that was {entry.change} is unusual; "
+        f"such a document is {' or '.join(USUAL_CHANGES[entry.capability])}."
+        for entry in notification.entries
+        if entry.change not in USUAL_CHANGES[entry.capability]
+    ]
 
 
 def _require_urlset(root: etree._Element) -> None:
@@ -371,8 +309,3 @@ def _require_one_of(name: str, value: str, allowed: Iterable[str], entry: Resour
             f"the url {entry.loc[:200]} has the {name} {value[:60]!r}; "
             f"it must be one of {', '.join(allowed)}"
         )
-
-
-def _first_href(links: Iterable[Ln], rel: str) -> str:
-    """The URL of the first link of a relation; empty if there is none."""
-    return next((link.href for link in links if link.rel == rel), "")

@@ -36,6 +36,7 @@ from rsscloud_broker.wire.resourcesync import (
     ResourceEntry,
     decode,
     decode_notification,
+    first_link,
 )
 from rsscloud_broker.wire.times import iso_time
 from tests.sinks.pings import NOON
@@ -119,9 +120,12 @@ class DocumentsTests(ResourceSyncTestCase):
             description.entries, (ResourceEntry(BROKER + CAPABILITY_LIST, "capabilitylist"),)
         )
         offered = self.read(CAPABILITY_LIST)
-        self.assertEqual(offered.link("up"), BROKER + DESCRIPTION)
+        self.assertEqual(first_link(offered.links, "up"), BROKER + DESCRIPTION)
         self.assertEqual(
-            [(entry.loc, entry.capability, entry.link("hub")) for entry in offered.entries],
+            [
+                (entry.loc, entry.capability, first_link(entry.links, "hub"))
+                for entry in offered.entries
+            ],
             [
                 (BROKER + RESOURCE_LIST, "resourcelist", ""),
                 (BROKER + CHANGE_LIST, "changelist", ""),
@@ -131,7 +135,7 @@ class DocumentsTests(ResourceSyncTestCase):
         for path, capability in ((RESOURCE_LIST, "resourcelist"), (CHANGE_LIST, "changelist")):
             listed = self.read(path)
             self.assertEqual(listed.capability, capability)
-            self.assertEqual(listed.link("up"), BROKER + CAPABILITY_LIST)
+            self.assertEqual(first_link(listed.links, "up"), BROKER + CAPABILITY_LIST)
             self.assertEqual(listed.entries, ())
 
     def test_without_a_hub_there_is_no_channel(self) -> None:
@@ -361,7 +365,7 @@ class ChannelTests(ResourceSyncTestCase):
         ):
             self.assertEqual(links.targets(found, relation), [url])
         notification = decode_notification(content.body)
-        self.assertEqual(notification.link("up"), BROKER + CAPABILITY_LIST)
+        self.assertEqual(first_link(notification.links, "up"), BROKER + CAPABILITY_LIST)
         now = iso_time(NOON + 30)
         self.assertEqual(
             notification.entries,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.wire.feed_hints import DAYS, MAX_TTL_MINUTES, Hints, HintTexts, read_hints
+from rsscloud_broker.wire.feed_hints import DAYS, MAX_TTL_MINUTES, Hints, read_hints
 from rsscloud_broker.wire.text import clean
 
 _texts = st.text(max_size=30) | st.sampled_from(("0", "24", "-5", "daily", "Monday", "2000-01"))
@@ -16,15 +18,15 @@ class HintTests(SynchronousTestCase):
     """Valid hints are read; an invalid one is reported once, and ignored."""
 
     def test_nothing(self) -> None:
-        self.assertEqual(read_hints(HintTexts()), (Hints(), []))
+        self.assertEqual(read_hints(), (Hints(), []))
 
     def test_ttl(self) -> None:
         for text, minutes in (("60", 60), (" 1\n", 1), ("007", 7), ("525600", MAX_TTL_MINUTES)):
-            self.assertEqual(read_hints(HintTexts(ttl=text)), (Hints(ttl_minutes=minutes), []))
+            self.assertEqual(read_hints(ttl=text), (Hints(ttl_minutes=minutes), []))
 
     def test_invalid_ttl(self) -> None:
         for text in ("-5", str(10**12), "0", "", "60.5", "an hour", "٦٠", "525601", "9" * 5000):
-            hints, problems = read_hints(HintTexts(ttl=text))
+            hints, problems = read_hints(ttl=text)
             self.assertEqual(hints, Hints())
             (problem,) = problems
             self.assertRegex(
@@ -34,13 +36,13 @@ class HintTests(SynchronousTestCase):
             self.assertLess(len(problem), 150)
 
     def test_hours(self) -> None:
-        hints, problems = read_hints(HintTexts(hours=("0", " 7 ", "07", "23", "24")))
+        hints, problems = read_hints(hours=("0", " 7 ", "07", "23", "24"))
         self.assertEqual((hints.skip_hours, problems), (frozenset({0, 7, 23}), []))
-        hints, problems = read_hints(HintTexts(hours=("25", "99", "-1", "", "x")))
+        hints, problems = read_hints(hours=("25", "99", "-1", "", "x"))
         self.assertEqual((hints.skip_hours, len(problems)), (frozenset(), 5))
 
     def test_days(self) -> None:
-        hints, problems = read_hints(HintTexts(days=("Monday", "SUNDAY ", "Funday", "Mon")))
+        hints, problems = read_hints(days=("Monday", "SUNDAY ", "Funday", "Mon"))
         self.assertEqual(hints.skip_days, frozenset({0, 6}))
         self.assertEqual(
             [problem[:25] for problem in problems],
@@ -49,7 +51,7 @@ class HintTests(SynchronousTestCase):
 
     def test_all_of_them(self) -> None:
         hours, days = [str(hour) for hour in range(1, 25)], list(DAYS)
-        hints, problems = read_hints(HintTexts(hours=hours, days=days))
+        hints, problems = read_hints(hours=hours, days=days)
         self.assertEqual((len(hints.skip_hours), len(hints.skip_days)), (24, 7))
         self.assertEqual(
             problems,
@@ -69,15 +71,15 @@ class HintTests(SynchronousTestCase):
             (None, "24"): 3600,
         }
         for (period, frequency), seconds in cases.items():
-            hints, problems = read_hints(HintTexts(period=period, frequency=frequency))
+            hints, problems = read_hints(period=period, frequency=frequency)
             self.assertEqual((hints.update_seconds, problems), (seconds, []))
 
     def test_invalid_updates(self) -> None:
-        hints, problems = read_hints(HintTexts(period="often", frequency="0"))
+        hints, problems = read_hints(period="often", frequency="0")
         self.assertEqual((hints, len(problems)), (Hints(), 2))
-        hints, problems = read_hints(HintTexts(period="daily", frequency="-1"))
+        hints, problems = read_hints(period="daily", frequency="-1")
         self.assertEqual((hints.update_seconds, len(problems)), (86_400, 1))
-        hints, problems = read_hints(HintTexts(frequency="often"))
+        hints, problems = read_hints(frequency="often")
         self.assertEqual((hints, len(problems)), (Hints(), 1), "that it is ignored")
 
     def test_bases(self) -> None:
@@ -93,40 +95,27 @@ class HintTests(SynchronousTestCase):
             "1970-01-01T00:00Z": 0.0,
         }
         for text, moment in cases.items():
-            hints, problems = read_hints(HintTexts(base=text))
+            hints, problems = read_hints(base=text)
             self.assertEqual((hints.update_base, problems), (moment, []))
 
     def test_invalid_bases(self) -> None:
         for text in (
-            "",
-            "2000-13-01",
-            "2001-02-31",
-            "0000",
-            "now",
-            "2000-01-01T99:00Z",
-            "20000101",
+            *("", "2000-13-01", "2001-02-31", "0000", "now", "2000-01-01T99:00Z", "20000101"),
         ):
-            hints, problems = read_hints(HintTexts(base=text))
+            hints, problems = read_hints(base=text)
             self.assertEqual((hints, len(problems)), (Hints(), 1))
 
     @given(
-        ttl=st.none() | _texts,
-        hours=st.lists(_texts, max_size=5),
-        days=st.lists(_texts, max_size=5),
-        period=st.none() | _texts,
-        frequency=st.none() | _texts,
-        base=st.none() | _texts | st.datetimes(timezones=st.timezones()).map(str),
+        st.fixed_dictionaries(
+            {
+                **dict.fromkeys(("ttl", "period", "frequency"), st.none() | _texts),
+                **dict.fromkeys(("hours", "days"), st.lists(_texts, max_size=5)),
+                "base": st.none() | _texts | st.datetimes(timezones=st.timezones()).map(str),
+            }
+        )
     )
-    def test_any_texts_give_possible_hints(
-        self,
-        ttl: str | None,
-        hours: list[str],
-        days: list[str],
-        period: str | None,
-        frequency: str | None,
-        base: str | None,
-    ) -> None:
-        hints, problems = read_hints(HintTexts(ttl, hours, days, period, frequency, base))
+    def test_any_texts_give_possible_hints(self, texts: dict[str, Any]) -> None:
+        hints, problems = read_hints(**texts)
         self.assertLessEqual(hints.skip_hours, set(range(24)))
         self.assertLessEqual(hints.skip_days, set(range(7)))
         self.assertTrue(hints.ttl_minutes is None or 1 <= hints.ttl_minutes <= MAX_TTL_MINUTES)

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
-from lxml import etree
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.wire import resourcesync
@@ -22,7 +21,7 @@ from rsscloud_broker.wire.resourcesync import (
     decode,
     decode_notification,
     encode,
-    framework_notification,
+    first_link,
 )
 from rsscloud_broker.wire.times import iso_time
 
@@ -50,28 +49,18 @@ class ExampleTests(SynchronousTestCase):
 
     def test_one_new_resource_list(self) -> None:
         notification = decode_notification(fixture("new_resource_list.xml"))
-        self.assertEqual(
-            notification,
-            framework_notification(
-                f"{SET}/capabilitylist.xml",
-                [
-                    ResourceEntry(
-                        "http://example.com/resourceset1/resourcelist.xml",
-                        "resourcelist",
-                        "created",
-                        "2013-01-03T00:07:22Z",
-                    )
-                ],
-            ),
-        )
-        self.assertEqual(notification.link("up"), f"{SET}/capabilitylist.xml")
+        url, at = "http://example.com/resourceset1/resourcelist.xml", "2013-01-03T00:07:22Z"
+        entry = ResourceEntry(url, "resourcelist", "created", at)
+        up = Ln("up", f"{SET}/capabilitylist.xml")
+        self.assertEqual(notification, ResourceDocument(FRAMEWORK, (entry,), (up,)))
+        self.assertEqual(first_link(notification.links, "up"), up.href)
         self.assertEqual(resourcesync.warnings(notification), [])
 
     def test_three_changes(self) -> None:
         notification = decode_notification(fixture("three_changes.xml"))
-        self.assertEqual(notification.link("up"), "")
+        self.assertEqual(first_link(notification.links, "up"), "")
         first = notification.entries[0]
-        self.assertEqual(first.link("index"), f"{SET}/resourcelist-index.xml")
+        self.assertEqual(first_link(first.links, "index"), f"{SET}/resourcelist-index.xml")
         self.assertEqual(
             [(entry.loc, entry.capability, entry.change) for entry in notification.entries],
             [
@@ -85,19 +74,15 @@ class ExampleTests(SynchronousTestCase):
     def test_capability_list_with_a_channel(self) -> None:
         found = decode(fixture("capability_list.xml"))
         self.assertEqual(found.capability, "capabilitylist")
-        self.assertEqual(found.link("up"), "http://example.com/source_description.xml")
+        up = first_link(found.links, "up")
+        self.assertEqual(up, "http://example.com/source_description.xml")
         self.assertEqual(
             [entry.capability for entry in found.entries],
             ["resourcelist", "resourcedump", "changelist", "changedump", FRAMEWORK],
         )
-        self.assertEqual(
-            found.entries[-1],
-            ResourceEntry(
-                f"{SET}/framework/",
-                FRAMEWORK,
-                links=(Ln("hub", "http://hub.example.com/pubsubhubbub/"),),
-            ),
-        )
+        hub = Ln("hub", "http://hub.example.com/pubsubhubbub/")
+        channel = ResourceEntry(f"{SET}/framework/", FRAMEWORK, links=(hub,))
+        self.assertEqual(found.entries[-1], channel)
 
     def test_change_notification(self) -> None:
         notification = decode_notification(fixture("changed_resource.xml"))
@@ -107,59 +92,27 @@ class ExampleTests(SynchronousTestCase):
         self.assertEqual(entry.lastmod, "2026-09-29T11:00:00Z")
         self.assertEqual(resourcesync.warnings(notification), [])
 
-    def test_what_is_built_is_what_the_examples_are(self) -> None:
-        built = resourcesync.capability_list(
-            "http://example.com/source_description.xml",
-            f"{SET}/resourcelist.xml",
-            f"{SET}/changelist.xml",
-            f"{SET}/framework/",
-            "http://hub.example.com/pubsubhubbub/",
-        )
-        example = decode(fixture("capability_list.xml"))
-        ours = {"resourcelist", "changelist", FRAMEWORK}
-        self.assertEqual(
-            built.entries, tuple(entry for entry in example.entries if entry.capability in ours)
-        )
-        self.assertEqual(built.links, example.links[1:])
-
 
 class WritingTests(SynchronousTestCase):
-    def test_source_description(self) -> None:
-        self.assertEqual(
-            encode(resourcesync.source_description(f"{SET}/capabilitylist.xml")).decode(),
-            "<?xml version='1.0' encoding='UTF-8'?>\n"
-            f"{OPENING}\n"
-            '<rs:md capability="description"/>\n'
-            f"<url><loc>{SET}/capabilitylist.xml</loc>"
-            '<rs:md capability="capabilitylist"/></url>\n'
-            "</urlset>",
-        )
-
-    def test_lists(self) -> None:
+    def test_the_whole_document(self) -> None:
         entry = ResourceEntry(
             f"{SET}/a?b&c", lastmod=iso_time(0), hash="sha-256:00", length=0, type="text/xml"
         )
-        listed = resourcesync.resource_list(f"{SET}/up", iso_time(1), [entry])
-        root = etree.fromstring(encode(listed))
-        self.assertEqual(root[1].items(), [("capability", "resourcelist"), ("at", iso_time(1))])
-        loc, lastmod, md = root[2]
-        self.assertEqual((loc.tag, loc.text), (f"{{{SITEMAP}}}loc", f"{SET}/a?b&c"))
-        self.assertEqual(
-            (lastmod.tag, lastmod.text), (f"{{{SITEMAP}}}lastmod", "1970-01-01T00:00:00Z")
-        )
-        self.assertEqual(md.tag, f"{{{TERMS}}}md")
-        self.assertEqual(
-            md.items(), [("hash", "sha-256:00"), ("length", "0"), ("type", "text/xml")]
-        )
-        changes = resourcesync.change_list(f"{SET}/up", iso_time(1), [])
-        root = etree.fromstring(encode(changes))
-        self.assertEqual(root[1].get("from"), "1970-01-01T00:00:01Z")
-
-    def test_no_channel(self) -> None:
-        without = resourcesync.capability_list("http://a/", "http://b/", "http://c/")
-        self.assertEqual(
-            [entry.capability for entry in without.entries], ["resourcelist", "changelist"]
-        )
+        links = (Ln("up", f"{SET}/up"),)
+        for document in (
+            ResourceDocument("resourcelist", (entry,), links, at=iso_time(1)),
+            ResourceDocument("changelist", (entry,), links, since=iso_time(1)),
+        ):
+            time = "at" if document.at else "from"
+            self.assertEqual(
+                encode(document).decode(),
+                "<?xml version='1.0' encoding='UTF-8'?>\n"
+                f'{OPENING}\n<rs:ln rel="up" href="{SET}/up"/>\n'
+                f'<rs:md capability="{document.capability}" {time}="1970-01-01T00:00:01Z"/>\n'
+                f"<url><loc>{SET}/a?b&amp;c</loc><lastmod>1970-01-01T00:00:00Z</lastmod>"
+                '<rs:md hash="sha-256:00" length="0" type="text/xml"/></url>\n'
+                "</urlset>",
+            )
 
 
 urls = st.from_regex(r"https?://[a-z]{1,8}\.example/[a-zA-Z0-9/?&=;'_.~-]{0,20}", fullmatch=True)
