@@ -109,14 +109,6 @@ class InvalidPing(Refused):
     """A URL in a ping is not a web address.  Nothing was stored."""
 
 
-class PingTooSoon(Refused):
-    """The topic was pinged less than ``seconds`` ago, the pause that the operator requires."""
-
-    def __init__(self, seconds: int) -> None:
-        super().__init__(f"a ping was received less than {seconds} seconds ago")
-        self.seconds = seconds
-
-
 class TooMany(Refused):
     """A request exceeds a limit.  Nothing was done.
 

@@ -83,14 +83,6 @@ class ChangeListsDoor(RoutesOnly):
         return self._routes
 
 
-def topic_link(parts: FrontDoorParts, path: str) -> bytes | None:
-    """The Link header for a file that the broker serves; None if the broker is no hub.
-
-    :param path: where the file is served, below the public URL.
-    """
-    return hub_and_self(parts.public_url, path).encode() if parts.has_hub else None
-
-
 class PublishedFile(Resource):
     """Serves a file that a sink writes and never removes; 503 until it is written.
 
@@ -106,7 +98,8 @@ class PublishedFile(Resource):
         self._path = path
         self._directory = parts.public_directory.path
         self._cache_control = cache_control
-        self._link = topic_link(parts, path)
+        link = hub_and_self(parts.public_url, path) if parts.has_hub else ""
+        self._link = link.encode()
         self._parts = parts
 
     def render_GET(self, request: Request) -> bytes | int:

@@ -26,7 +26,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from hmac import compare_digest
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from attrs import define, field
 from prometheus_client import CollectorRegistry
@@ -43,8 +43,6 @@ METRICS, LIVE, READY = "/metrics", "/health/live", "/health/ready"
 
 #: Says whether a token gives the right to read metrics and health.
 TokenCheck: TypeAlias = Callable[[str], Awaitable[bool]]
-
-_UNSTORED: Final = "no-store"
 
 
 @implementer(IFrontDoor)
@@ -78,7 +76,7 @@ class MonitoringDoor(RoutesOnly):
         """A resource that gives an answer to those who may read it, and 401 to all others."""
 
         async def answer_or_refuse(request: Request) -> bytes:
-            request.setHeader("cache-control", _UNSTORED)
+            request.setHeader("cache-control", "no-store")
             if await self._may_read(request):
                 return await answer(request)
             text = (

@@ -30,6 +30,7 @@ Source: the weblogs.com interface as "RSS Feed State" describes it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from attrs import field, frozen
@@ -39,8 +40,8 @@ from twisted.web.xmlrpc import XMLRPC, Fault
 from zope.interface import implementer
 
 from rsscloud_broker.errors import Forbidden, Refused, TooMany
-from rsscloud_broker.http.answering import HTML, Answers, private, viewer_of
-from rsscloud_broker.http.requests import client_address, parameters, passage, respond
+from rsscloud_broker.http.answering import Answers, show_page
+from rsscloud_broker.http.requests import client_address, parameters, passage
 from rsscloud_broker.http.shown_exchange import MAX_VALUE, ShownAnswer, document_slots, topic_link
 from rsscloud_broker.http.xmlrpc import CONTENT_TYPE, procedure
 from rsscloud_broker.interfaces import (
@@ -129,6 +130,7 @@ class PingSinkDoor:
 
     def __init__(self, options: PingSinkOptions, parts: FrontDoorParts) -> None:
         self._parts = parts
+        self._page = partial(show_page, parts.callers, parts.pages, here="/pingSiteForm")
         self._repeat_window = options.repeat_window
 
     def now(self) -> float:
@@ -153,7 +155,8 @@ class PingSinkDoor:
 
     def routes(self) -> Sequence[Route]:
         form, ping = Answers(self._ping_site_form), Answers(self._ping_page)
-        feed_ping, home_ping = Answers(self._feed_ping), Answers(self._home_ping)
+        feed_ping = Answers(self._feed_ping)
+        home_ping = Answers(partial(self._site_ping, changed="checkurl"))
         any_way, by_url, by_name = frozenset[str](), frozenset({"url"}), frozenset({"url", "name"})
         # If the rssCloud front door runs, a POST to /ping with only a URL is an rssCloud ping.
         form_of_ping = by_name if "rsscloud" in self._parts.running else by_url
@@ -224,10 +227,6 @@ class PingSinkDoor:
         if request.method != b"POST" and not parameters(request).keys() & {"name", "url"}:
             return await self._show_form(request, 200)
         return await self._site_ping(request, "changesurl")
-
-    async def _home_ping(self, request: Request) -> bytes:
-        """Answer a ping to ``/``, with the names that its fields have there."""
-        return await self._site_ping(request, "checkurl")
 
     async def _site_ping(self, request: Request, changed: str) -> bytes:
         """Answer a ping of a site, whose changed page is in the field ``changed``."""
@@ -314,15 +313,6 @@ class PingSinkDoor:
         result = xmlrpc.encode_response({"flerror": refused, "message": message})
         answer = ShownAnswer(200, [("Content-Type", CONTENT_TYPE)], result.decode())
         return document_slots(self._parts.public_url, "/RPC2", document, answer)
-
-    async def _page(
-        self, request: Request, status: int, title: str, template: str, **slots: str
-    ) -> bytes:
-        viewer = await viewer_of(self._parts.callers, request)
-        body = await self._parts.pages.render(
-            title, template, viewer, here="/pingSiteForm", **slots
-        )
-        return respond(request, status, HTML, body, **private(viewer))
 
 
 def _url_in(form: Mapping[str, str], *names: str) -> str:

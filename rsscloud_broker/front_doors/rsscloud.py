@@ -38,11 +38,9 @@ from zope.interface import implementer
 from rsscloud_broker.errors import (
     CallbackFailed,
     Forbidden,
-    PingTooSoon,
     Refused,
     TooMany,
     TopicUnreadable,
-    Unavailable,
     UnsupportedProtocol,
 )
 from rsscloud_broker.front_doors.attempts import (
@@ -156,19 +154,29 @@ class RssCloud:
         self, url: str, source: str, origin: str, *, again: bool
     ) -> BadRegistration | None:
         """Handle the ping of one topic; return the error for the client if it is refused."""
+        topic = normal_form(url)
+        if self._pause:
+            now = self._clock.seconds()
+            if now - self._last_pings.get(topic, float("-inf")) < self._pause:
+                return BadRegistration(rsscloud.too_soon(self._pause))
+            self._last_pings[topic] = now
+        begins_pause = False  # else a stranger could keep the publisher's pings out
         try:
-            await self._ping_after_pause(url, source, origin, again=again)
+            news = await self._broker.ping_topic(url, source, again=again, origin=origin)
+            # Nor by one that is ignored, as it says that it was here before.
+            begins_pause = bool(news or not origin)
         except TopicUnreadable as error:
-            return BadRegistration(
-                rsscloud.unreadable("ping", url, _refusal_rule(error)), error.reason
-            )
-        except PingTooSoon as error:
-            return BadRegistration(rsscloud.too_soon(error.seconds))
+            begins_pause = True
+            sentence = rsscloud.unreadable("ping", url, _refusal_rule(error))
+            return BadRegistration(sentence, error.reason)
         except TooMany as error:
             sentence = rsscloud.limited("ping", error.reason, error.retry_after)
             return Limited(sentence, error.retry_after)
         except Forbidden as error:
             return NotAllowed(str(error))
+        finally:
+            if not begins_pause:
+                self._last_pings.pop(topic, 0.0)
         return None
 
     async def call_ping(self, url: str, source: str, origin: str) -> None:
@@ -185,25 +193,6 @@ class RssCloud:
             raise
         except BadRegistration:
             pass  # these calls have no answer for it
-
-    async def _ping_after_pause(self, url: str, source: str, origin: str, *, again: bool) -> None:
-        """Ping the broker, unless the last ping of the topic was within the pause.
-
-        :raises PingTooSoon: it was.
-        """
-        topic = normal_form(url)
-        if self._pause:
-            now = self._clock.seconds()
-            if now - self._last_pings.get(topic, float("-inf")) < self._pause:
-                raise PingTooSoon(self._pause)
-            self._last_pings[topic] = now
-        try:
-            news = await self._broker.ping_topic(url, source, again=again, origin=origin)
-        except (Forbidden, TooMany, Unavailable):
-            self._last_pings.pop(topic, 0.0)  # else a stranger could keep the publisher's out
-            raise
-        if origin and not news:  # nor by one that is ignored, as it says that it was here before
-            self._last_pings.pop(topic, 0.0)
 
 
 class RssCloudProcedures(XMLRPC):

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final
 
 from attrs import frozen
 from twisted.web.server import Request
 
-from rsscloud_broker.http.answering import HTML, Answers, Say, private, viewer_of
+from rsscloud_broker.http.answering import Answers, Say, show_page
 from rsscloud_broker.http.requests import all_parameters, header, parameters, plain, respond
 from rsscloud_broker.http.shown_exchange import MAX_VALUE, ShownAnswer, form_slots, topic_link
 from rsscloud_broker.interfaces import FrontDoorParts, Route
@@ -133,6 +134,7 @@ class RssCloudPages:
 
     def __init__(self, parts: FrontDoorParts) -> None:
         self._parts = parts
+        self._page = partial(show_page, parts.callers, parts.pages, here=_PATHS[0])
         # What callbacks can register for: a registration cannot say how to sign content.
         self._protocols = " ".join(sorted(parts.broker.protocols - parts.broker.content_protocols))
 
@@ -200,14 +202,6 @@ class RssCloudPages:
             **slots,
             **shown,
         )
-
-    async def _page(
-        self, request: Request, status: int, title: str, template: str, /, **slots: str
-    ) -> bytes:
-        """Answer with a page, which says who has signed in."""
-        viewer = await viewer_of(self._parts.callers, request)
-        page = await self._parts.pages.render(title, template, viewer, here=_PATHS[0], **slots)
-        return respond(request, status, HTML, page, **private(viewer))
 
 
 def _in_words(error: BadRegistration) -> str:

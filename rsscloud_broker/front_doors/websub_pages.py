@@ -7,13 +7,14 @@ filled in and the reason.  A secret is never shown, and has to be typed again.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from attrs import frozen
 from twisted.web.server import Request
 
-from rsscloud_broker.http.answering import HTML, private, viewer_of
-from rsscloud_broker.http.requests import all_parameters, parameters, respond
+from rsscloud_broker.http.answering import show_page
+from rsscloud_broker.http.requests import all_parameters, parameters
 from rsscloud_broker.http.shown_exchange import (
     MAX_VALUE,
     ShownAnswer,
@@ -53,17 +54,13 @@ class HubAnswer:
     text: str
     retry_after: int | None = None
 
-    @property
-    def is_refusal(self) -> bool:
-        """Whether the hub has refused the request."""
-        return self.status >= 400
-
 
 class WebSubPages:
     """Makes the pages; the front door of the hub calls it."""
 
     def __init__(self, parts: FrontDoorParts) -> None:
         self._parts = parts
+        self._page = partial(show_page, parts.callers, parts.pages, here=_HERE)
         self._hub = f"{parts.public_url}{_HERE}"
 
     async def forms(self, request: Request) -> bytes:
@@ -74,21 +71,21 @@ class WebSubPages:
     async def result_page(self, request: Request, said: HubAnswer) -> bytes:
         """The page that answers a form."""
         shown = self._exchange_slots(request, said)
-        if said.is_refusal:
+        if said.status >= 400:
             return await self._forms_page(request, said.status, said.text, shown)
         sent = parameters(request)
+        title = "Published" if sent.get("hub.mode") == "publish" else "Accepted"
+        topic, running = sent.get("hub.topic", ""), self._parts.running
         return await self._page(
             request,
             said.status,
-            "Published" if sent.get("hub.mode") == "publish" else "Accepted",
+            title,
             "websub_answered.html",
-            heading="Published" if sent.get("hub.mode") == "publish" else "Accepted",
+            heading=title,
             message=said.text,
-            front_page="runs" if "front_page" in self._parts.running else "",
-            topic_link=topic_link(
-                sent.get("hub.topic") or sent.get("hub.url", ""), self._parts.running
-            ),
-            log_link=log_link(sent.get("hub.topic", ""), self._parts.running),
+            front_page="runs" if "front_page" in running else "",
+            topic_link=topic_link(topic or sent.get("hub.url", ""), running),
+            log_link=log_link(topic, running),
             **shown,
         )
 
@@ -112,14 +109,6 @@ class WebSubPages:
             mode=sent.get("hub.mode", ""),
             **shown,
         )
-
-    async def _page(
-        self, request: Request, status: int, title: str, template: str, /, **slots: str
-    ) -> bytes:
-        """Answer with a page, which says who has signed in."""
-        viewer = await viewer_of(self._parts.callers, request)
-        page = await self._parts.pages.render(title, template, viewer, here=_HERE, **slots)
-        return respond(request, status, HTML, page, **private(viewer))
 
     def _exchange_slots(self, request: Request, said: HubAnswer) -> dict[str, str]:
         """The request and its answer, as a program exchanges them."""

@@ -21,12 +21,13 @@ from twisted.logger import Logger
 from twisted.web.http import NO_BODY_CODES, NOT_MODIFIED
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
+from twisted.web.template import Flattenable
 
 from rsscloud_broker.errors import Forbidden, ForgedForm, Refused, TooMany, Unavailable
 from rsscloud_broker.http import requests
 from rsscloud_broker.http.limits import BoundedRequest
 from rsscloud_broker.http.requests import RequestError
-from rsscloud_broker.interfaces import Caller, ICallers
+from rsscloud_broker.interfaces import Caller, ICallers, IPages
 from rsscloud_broker.wire.conditional import has_version
 
 log = Logger()
@@ -227,6 +228,25 @@ async def viewer_of(callers: ICallers | None, request: Request) -> Caller | None
 def private(viewer: Caller | None) -> dict[str, str]:
     """The headers that keep caches from giving a page for one person to another."""
     return {"cache-control": "no-store"} if viewer is not None else {}
+
+
+async def show_page(
+    callers: ICallers | None,
+    pages: IPages,
+    request: Request,
+    status: int,
+    title: str,
+    template: str,
+    /,
+    **slots: Flattenable,
+) -> bytes:
+    """Answer with a page that anybody may see, and which says who has signed in.
+
+    :param callers: as for ``viewer_of``.
+    """
+    viewer = await viewer_of(callers, request)
+    page = await pages.render(title, template, viewer, **slots)
+    return requests.respond(request, status, HTML, page, **private(viewer))
 
 
 class Answers(Resource):

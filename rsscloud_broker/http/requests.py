@@ -11,7 +11,7 @@ from io import BytesIO
 from twisted.web.http import Request as HTTPRequest
 from twisted.web.server import Request
 
-from rsscloud_broker.wire.origin import HEADER, TIME_HEADER, Passage, read_passage
+from rsscloud_broker.wire.origin import HEADER, TIME_HEADER, Passage, read_origin, read_time
 from rsscloud_broker.wire.text import decode, parse_number
 
 _XML_BEGINNINGS = (b"<", codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, b"\0<")
@@ -168,7 +168,9 @@ def passage(request: Request) -> Passage:
     :raises BadOrigin: the headers cannot be used.
     """
     via = header(request, HEADER)
-    return read_passage(via, header(request, TIME_HEADER)) if via else MADE_HERE
+    if not via:
+        return MADE_HERE
+    return Passage(read_origin(via), read_time(header(request, TIME_HEADER)))
 
 
 def respond(request: Request, status: int, content_type: str, body: bytes, **headers: str) -> bytes:

@@ -8,6 +8,7 @@ Nothing here waits or stores anything.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from attrs import evolve
@@ -82,28 +83,18 @@ def _ping_accepted(event: events.PingAccepted) -> LogEntry:
     )
 
 
-def _relayed(event: events.PingRelayed, now: float) -> Iterator[LogEntry]:
-    numbers = _milliseconds(event.seconds)
-    yield _of_relay("delivered", event.url, event, event.answer, numbers)
-
-
-def _relay_failed(event: events.RelayFailed, now: float) -> Iterator[LogEntry]:
-    yield _of_relay("failed", event.url, event, event.reason, _retry_at(event.retry_at))
-
-
-def _relay_skipped(event: events.RelaySkipped, now: float) -> Iterator[LogEntry]:
-    yield _of_relay("skipped", "", event, event.reason, {"pings": event.pings})
-
-
-def _of_relay(
-    outcome: str,
-    url: str,
-    event: events.PingRelayed | events.RelayFailed | events.RelaySkipped,
-    reason: str,
-    numbers: Mapping[str, float],
-) -> LogEntry:
-    """An entry about a ping that was passed on to a target of the relay."""
-    return _of_callback("relay", outcome, url, event.target, event.at, reason, numbers=numbers)
+def _of_relays(event: events.Event, now: float) -> Iterator[LogEntry]:
+    """About a ping that was passed on to a target of the relay, or was not."""
+    match event:
+        case events.PingRelayed():
+            url, answer, took = event.url, event.answer, _milliseconds(event.seconds)
+            yield _of_callback("relay", "delivered", url, event.target, event.at, answer, took)
+        case events.RelayFailed():
+            url, reason, again = event.url, event.reason, _retry_at(event.retry_at)
+            yield _of_callback("relay", "failed", url, event.target, event.at, reason, again)
+        case events.RelaySkipped():
+            reason, count = event.reason, {"pings": event.pings}
+            yield _of_callback("relay", "skipped", "", event.target, event.at, reason, count)
 
 
 def _retry_at(at: float | None) -> dict[str, float]:
@@ -111,35 +102,38 @@ def _retry_at(at: float | None) -> dict[str, float]:
     return {} if at is None else {"retry_at": round(at, 3)}
 
 
-def _ping_refused(event: events.PingRefused, now: float) -> Iterator[LogEntry]:
-    topic = normal_form(clean(event.url))
-    yield _of_topic("ping", "refused", topic, event.at, event.reason, source=event.source)
-
-
-def _fetched(event: events.TopicFetched, now: float) -> Iterator[LogEntry]:
-    outcome, numbers = "changed" if event.changed else "unchanged", _milliseconds(event.seconds)
-    yield _of_topic("fetch", outcome, event.topic, event.at, event.result, numbers=numbers)
-
-
-def _fetch_failed(event: events.TopicFetchFailed, now: float) -> Iterator[LogEntry]:
-    numbers = _milliseconds(event.seconds)
-    yield _of_topic("fetch", "failed", event.topic, event.at, event.reason, numbers=numbers)
-
-
 def _milliseconds(seconds: float) -> dict[str, float]:
     return {"milliseconds": round(seconds * 1000)}
 
 
-def _topic_ended(event: events.TopicEnded, now: float) -> Iterator[LogEntry]:
-    yield _of_topic("topic", "ended", event.topic, event.at, event.reason)
-
-
-def _topic_revived(event: events.TopicRevived, now: float) -> Iterator[LogEntry]:
-    yield _of_topic("topic", "revived", event.topic, event.at)
-
-
-def _topic_moved(event: events.TopicMoved, now: float) -> Iterator[LogEntry]:
-    yield _of_topic("topic", "moved", event.topic, event.at, event.to)
+def _of_topics(event: events.Event, now: float) -> Iterator[LogEntry]:
+    """About a topic: a refused ping of it, a fetch, what became of it, or a fan-out."""
+    match event:
+        case events.TopicFetched():
+            took = _milliseconds(event.seconds)
+            outcome = "changed" if event.changed else "unchanged"
+            yield _of_topic("fetch", outcome, event.topic, event.at, event.result, numbers=took)
+        case events.TopicFetchFailed():
+            took = _milliseconds(event.seconds)
+            yield _of_topic("fetch", "failed", event.topic, event.at, event.reason, numbers=took)
+        case events.FanOutBegun():
+            yield _of_topic("fan-out", "begun", event.topic, event.at)
+        case events.FanOutEnded():
+            # How many subscribers were notified, and how soon.
+            numbers: dict[str, float] = {"delivered": event.delivered, "failed": event.failed}
+            numbers |= {"waiting": event.waiting, "last_seconds": round(event.last, 3)}
+            if event.first is not None:
+                numbers["first_seconds"] = round(event.first, 3)
+            yield _of_topic("fan-out", "ended", event.topic, event.at, numbers=numbers)
+        case events.PingRefused():
+            topic, source = normal_form(clean(event.url)), event.source
+            yield _of_topic("ping", "refused", topic, event.at, event.reason, source=source)
+        case events.TopicEnded():
+            yield _of_topic("topic", "ended", event.topic, event.at, event.reason)
+        case events.TopicRevived():
+            yield _of_topic("topic", "revived", event.topic, event.at)
+        case events.TopicMoved():
+            yield _of_topic("topic", "moved", event.topic, event.at, event.to)
 
 
 def _of_topic(
@@ -153,32 +147,28 @@ def _of_topic(
     return LogEntry(kind, outcome, at, topic=topic, host=host, reason=reason, **others)
 
 
-def _requested(event: events.SubscriptionRequested, now: float) -> Iterator[LogEntry]:
-    yield _of_request("requested", event, event.at, "to end it" if event.unsubscribe else "")
-
-
-def _denied(event: events.SubscriptionDenied, now: float) -> Iterator[LogEntry]:
-    yield _of_request("denied", event, event.at, event.reason)
-
-
-def _stored(event: events.SubscriptionStored, now: float) -> Iterator[LogEntry]:
-    """An entry for a subscription that is new or renewed, as its callback has confirmed."""
-    subscription = event.subscription
-    yield _of_callback(
-        "subscription",
-        "renewed" if subscription.renewed else "verified",
-        subscription.topic,
-        subscription.callback,
-        subscription.lease.granted_at,
-        source=event.source,
-        numbers={"lease_seconds": subscription.lease.seconds},
-    )
-
-
-def _removed(event: events.SubscriptionRemoved, now: float) -> Iterator[LogEntry]:
-    """An entry for a subscription that its subscriber has ended, or an administrator."""
-    outcome, reason = ("dropped", REMOVED) if event.account else ("unsubscribed", "")
-    yield _of_request(outcome, event, now, reason, account=event.account)
+def _of_subscriptions(event: events.Event, now: float) -> Iterator[LogEntry]:
+    """About a subscription that somebody has asked for or has ended, or that was stored."""
+    match event:
+        case events.SubscriptionRequested():
+            reason = "to end it" if event.unsubscribe else ""
+            yield _of_request("requested", event, event.at, reason)
+        case events.SubscriptionDenied():
+            yield _of_request("denied", event, event.at, event.reason)
+        case events.SubscriptionRemoved():  # by its subscriber or an administrator
+            outcome, reason = ("dropped", REMOVED) if event.account else ("unsubscribed", "")
+            yield _of_request(outcome, event, now, reason, account=event.account)
+        case events.SubscriptionStored():  # it is new or renewed, as its callback has confirmed
+            stored = event.subscription
+            yield _of_callback(
+                "subscription",
+                "renewed" if stored.renewed else "verified",
+                stored.topic,
+                stored.callback,
+                stored.lease.granted_at,
+                numbers={"lease_seconds": stored.lease.seconds},
+                source=event.source,
+            )
 
 
 def _of_request(
@@ -188,17 +178,9 @@ def _of_request(
     reason: str,
     **others: Any,
 ) -> LogEntry:
-    """An entry about a subscription that somebody has asked for, or has ended."""
-    return _of_callback(
-        "subscription",
-        outcome,
-        event.topic,
-        event.callback,
-        at,
-        reason,
-        source=event.source,
-        **others,
-    )
+    others["source"] = event.source
+    topic, callback = event.topic, event.callback
+    return _of_callback("subscription", outcome, topic, callback, at, reason, **others)
 
 
 def _swept(event: events.SubscriptionsSwept, now: float) -> Iterator[LogEntry]:
@@ -225,6 +207,7 @@ def _of_callback(
     callback: Callback,
     at: float,
     reason: str = "",
+    numbers: Mapping[str, float] = MappingProxyType({}),
     **others: Any,
 ) -> LogEntry:
     """An entry about a subscriber or a target, with the host of its callback.
@@ -240,75 +223,41 @@ def _of_callback(
         protocol=callback.protocol,
         callback=clean(callback.url)[:MAX_URL],
         reason=reason,
+        numbers=numbers,
         **others,
     )
 
 
-def _begun(event: events.FanOutBegun, now: float) -> Iterator[LogEntry]:
-    yield _of_topic("fan-out", "begun", event.topic, event.at)
-
-
-def _ended(event: events.FanOutEnded, now: float) -> Iterator[LogEntry]:
-    """An entry for the end of a fan-out: how many subscribers were notified, and how soon."""
-    numbers = {
-        "delivered": event.delivered,
-        "failed": event.failed,
-        "waiting": event.waiting,
-        "last_seconds": round(event.last, 3),
-    }
-    if event.first is not None:
-        numbers["first_seconds"] = round(event.first, 3)
-    yield _of_topic("fan-out", "ended", event.topic, event.at, numbers=numbers)
-
-
-def _delivered(event: events.NotificationDelivered, now: float) -> Iterator[LogEntry]:
-    yield _of_notification("delivered", event)
-
-
-def _failed(event: events.NotificationFailed, now: float) -> Iterator[LogEntry]:
-    """An entry for the failure, and one for the end of the subscription if it ends."""
-    subscription = event.subscription
+def _of_notifications(
+    event: events.NotificationDelivered | events.NotificationFailed, now: float
+) -> Iterator[LogEntry]:
+    """About a notification, and another entry if the subscription ends."""
+    subscription, at = event.subscription, event.at
+    topic, callback = subscription.topic, subscription.callback
+    numbers: dict[str, float] = {"attempts": (subscription.attempts or 0) + 1}
+    if isinstance(event, events.NotificationDelivered):
+        yield _of_callback("notification", "delivered", topic, callback, at, "", numbers)
+        return
     if not subscription.ended:
         outcome = "given up" if event.retry_at is None else "failed"
-        yield _of_notification(outcome, event, event.reason, **_retry_at(event.retry_at))
+        numbers |= _retry_at(event.retry_at)
+        yield _of_callback("notification", outcome, topic, callback, at, event.reason, numbers)
     if event.ends:
         why = f"the topic ended: {subscription.ended}" if subscription.ended else WANTS_NO_MORE
-        topic, callback = subscription.topic, subscription.callback
-        yield _of_callback("subscription", "dropped", topic, callback, event.at, why)
+        yield _of_callback("subscription", "dropped", topic, callback, at, why)
 
 
-def _of_notification(
-    outcome: str,
-    event: events.NotificationDelivered | events.NotificationFailed,
-    reason: str = "",
-    **more: float,
-) -> LogEntry:
-    """An entry about a notification, with the number of its attempts and more numbers."""
-    subscription = event.subscription
-    topic, callback = subscription.topic, subscription.callback
-    numbers = {"attempts": (subscription.attempts or 0) + 1, **more}
-    return _of_callback("notification", outcome, topic, callback, event.at, reason, numbers=numbers)
-
-
-def _unreachable(event: events.HostUnreachable, now: float) -> Iterator[LogEntry]:
-    numbers = {"failures": event.failures, **_retry_at(event.retry_at)}
-    yield LogEntry(
-        "host",
-        "unreachable",
-        event.at,
-        host=event.host[:255],
-        reason=event.reason,
-        numbers=numbers | _port(event.port),
-    )
-
-
-def _reachable(event: events.HostReachable, now: float) -> Iterator[LogEntry]:
-    yield LogEntry("host", "reachable", event.at, host=event.host[:255], numbers=_port(event.port))
-
-
-def _port(port: int | None) -> dict[str, float]:
-    """The number of an entry about one port of a host; none if it is about the whole host."""
-    return {} if port is None else {"port": port}
+def _of_hosts(
+    event: events.HostUnreachable | events.HostReachable, now: float
+) -> Iterator[LogEntry]:
+    """About a host, or about one of its ports."""
+    numbers: dict[str, float] = {} if event.port is None else {"port": event.port}
+    outcome, reason = "reachable", ""
+    if isinstance(event, events.HostUnreachable):
+        outcome, reason = "unreachable", event.reason
+        numbers = {"failures": event.failures, **_retry_at(event.retry_at), **numbers}
+    host = event.host[:255]
+    yield LogEntry("host", outcome, event.at, host=host, reason=reason, numbers=numbers)
 
 
 def _administered(event: events.Administered, now: float) -> Iterator[LogEntry]:
@@ -338,26 +287,15 @@ def _host_in(event: events.Administered) -> str:
 
 
 _MAKERS: Final[Mapping[type[events.Event], Callable[[Any, float], Iterator[LogEntry]]]] = {
-    events.PingRefused: _ping_refused,
-    events.PingRelayed: _relayed,
-    events.RelayFailed: _relay_failed,
-    events.RelaySkipped: _relay_skipped,
-    events.TopicFetched: _fetched,
-    events.TopicFetchFailed: _fetch_failed,
-    events.TopicEnded: _topic_ended,
-    events.TopicRevived: _topic_revived,
-    events.TopicMoved: _topic_moved,
-    events.SubscriptionRequested: _requested,
-    events.SubscriptionDenied: _denied,
-    events.SubscriptionStored: _stored,
-    events.SubscriptionRemoved: _removed,
+    **dict.fromkeys((events.PingRelayed, events.RelayFailed, events.RelaySkipped), _of_relays),
+    **dict.fromkeys((events.PingRefused, events.FanOutBegun, events.FanOutEnded), _of_topics),
+    **dict.fromkeys((events.TopicFetched, events.TopicFetchFailed), _of_topics),
+    **dict.fromkeys((events.TopicEnded, events.TopicRevived, events.TopicMoved), _of_topics),
+    **dict.fromkeys((events.SubscriptionRequested, events.SubscriptionDenied), _of_subscriptions),
+    **dict.fromkeys((events.SubscriptionStored, events.SubscriptionRemoved), _of_subscriptions),
     events.SubscriptionsSwept: _swept,
-    events.FanOutBegun: _begun,
-    events.FanOutEnded: _ended,
-    events.NotificationDelivered: _delivered,
-    events.NotificationFailed: _failed,
-    events.HostUnreachable: _unreachable,
-    events.HostReachable: _reachable,
+    **dict.fromkeys((events.NotificationDelivered, events.NotificationFailed), _of_notifications),
+    **dict.fromkeys((events.HostUnreachable, events.HostReachable), _of_hosts),
     events.Administered: _administered,
 }
 

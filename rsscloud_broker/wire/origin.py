@@ -70,14 +70,6 @@ class Passage:
         return evolve(ping, origin=self.origin, received_at=made_at)
 
 
-def read_passage(origin: str, time: str) -> Passage:
-    """Read the headers of a request.
-
-    :raises BadOrigin: the origin cannot be used.
-    """
-    return Passage(read_origin(origin), read_time(time))
-
-
 def headers_of(ping: Ping, identity: str) -> dict[str, str]:
     """The headers with which a broker passes a ping on.
 

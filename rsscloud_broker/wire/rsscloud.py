@@ -96,7 +96,7 @@ def unreadable(what: str, url: str, rule: str = "") -> str:
     sentence = (
         f"The {what} was cancelled because there was an error reading the resource at URL {url}."
     )
-    return _append_rule(sentence, rule)
+    return f"{sentence} ({rule})" if rule else sentence
 
 
 def callback_failed(rule: str = "") -> str:
@@ -105,11 +105,6 @@ def callback_failed(rule: str = "") -> str:
     :param rule: the rule by which the broker does not call such a URL, if that is the reason.
     """
     sentence = "The subscription was cancelled because the call failed when we tested the handler."
-    return _append_rule(sentence, rule)
-
-
-def _append_rule(sentence: str, rule: str) -> str:
-    """A sentence that clients compare, with a rule in parentheses after it."""
     return f"{sentence} ({rule})" if rule else sentence
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from lxml import etree
 
@@ -277,17 +277,12 @@ def _read_prolog(document: bytes, parser: etree.XMLParser) -> None:
 
 
 def _new_parser(charset: str | None, target: _Prolog | None = None) -> etree.XMLParser:
-    """A parser for one document, as threads must not share parsers."""
-    try:
-        return _make_parser(charset, target)
-    except (LookupError, ValueError):
-        return _make_parser("utf-8", target)  # the charset is unknown
+    """A parser for one document, as threads must not share parsers.
 
-
-def _make_parser(charset: str | None, target: _Prolog | None) -> etree.XMLParser:
-    """A parser that fetches nothing and expands nothing."""
-    return etree.XMLParser(
-        encoding=charset,
+    It fetches nothing and expands nothing.  An unknown charset is taken for UTF-8.
+    """
+    make = partial(
+        etree.XMLParser,
         target=target,  # type: ignore[arg-type] # the stubs require methods that lxml does not
         resolve_entities=False,
         no_network=True,
@@ -298,6 +293,10 @@ def _make_parser(charset: str | None, target: _Prolog | None) -> etree.XMLParser
         remove_comments=True,
         remove_pis=True,
     )
+    try:
+        return make(encoding=charset)
+    except (LookupError, ValueError):
+        return make(encoding="utf-8")
 
 
 def _first_complaint(parser: etree.XMLParser, error: etree.XMLSyntaxError, blank_lines: int) -> str:

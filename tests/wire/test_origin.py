@@ -14,7 +14,6 @@ from rsscloud_broker.wire.origin import (
     has_passed,
     headers_of,
     read_origin,
-    read_passage,
     read_time,
     site_of,
 )
@@ -69,7 +68,7 @@ class PassageTests(SynchronousTestCase):
     def test_headers_say_what_is_read(self) -> None:
         made = evolve(self.PING, received_at=NOON - 5.25, origin=FIRST)
         headers = headers_of(made, SECOND)
-        passage = read_passage(headers["ping-via"], headers["ping-time"])
+        passage = Passage(read_origin(headers["ping-via"]), read_time(headers["ping-time"]))
         self.assertEqual(passage.origin, extended(FIRST, SECOND))
         self.assertEqual(passage.of(self.PING).received_at, NOON - 5.25)
         self.assertEqual(passage.of(self.PING).origin, f"{FIRST} {SECOND}")
