@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -88,3 +89,12 @@ def read_list(path: FilePath[str]) -> etree._Element:
 def ages(path: FilePath[str]) -> list[str]:
     """The ``when`` of each record in a published change list."""
     return [str(weblog.get("when")) for weblog in read_list(path)]
+
+
+def fill_disk(case: SynchronousTestCase) -> Any:
+    """Have no file be written; what is returned has a method ``restore``."""
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    return case.patch(os, "fsync", full)

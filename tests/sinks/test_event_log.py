@@ -1,10 +1,9 @@
-"""The event log sink: which entries it writes, and when; what it loses, and what it prunes."""
+"""The event log sink: when it writes entries, which it loses, and what it prunes."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from attrs import evolve
 from twisted.internet.defer import Deferred, fail
 from twisted.logger import LogLevel, capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
@@ -12,31 +11,15 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.core.bus import EventBus
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import (
-    ContentRequested,
     Event,
-    FanOutBegun,
-    FanOutEnded,
-    FilePublished,
-    HostReachable,
-    HostUnreachable,
     NotificationDelivered,
     NotificationFailed,
     PingAccepted,
     PingRefused,
     SubscriptionDenied,
-    SubscriptionRemoved,
-    SubscriptionRequested,
-    SubscriptionsSwept,
-    SubscriptionStored,
-    TopicEnded,
-    TopicFetched,
-    TopicFetchFailed,
-    TopicMoved,
-    TopicRevived,
 )
-from rsscloud_broker.model import Callback, Lease, Subscription
-from rsscloud_broker.model.log_entry import KINDS, LogEntry, LogFilter
-from rsscloud_broker.model.work import MARKED, Swept, SweptSubscription
+from rsscloud_broker.model import Callback
+from rsscloud_broker.model.log_entry import LogEntry, LogFilter
 from rsscloud_broker.sinks.event_log import (
     BATCH,
     GATHER,
@@ -46,207 +29,13 @@ from rsscloud_broker.sinks.event_log import (
     EventLogOptions,
     EventLogSink,
 )
-from rsscloud_broker.sinks.log_of_events import MAX_REASON, MAX_URL, WANTS_NO_MORE, entries_of
 from rsscloud_broker.testing import memory_store, sink_parts
 from rsscloud_broker.testing.clock import About, Clock
 
 NOON = About(1_790_683_200.0)
 FEED = "http://feeds.example/rss.xml"
 CALLBACK = Callback("http://reader.example:8000/notify?token=1", "http-post")
-SUBSCRIPTION = Subscription(FEED, CALLBACK, Lease(1000.0, 90_000), id=1, attempts=2)
 CALLER = "192.0.2.7"
-
-
-def an_entry(kind: str, outcome: str, at: float = 5.0, **fields: Any) -> LogEntry:
-    """An entry about the feed and its subscriber, unless the fields say otherwise."""
-    about: dict[str, Any] = {"topic": FEED, "host": "feeds.example"}
-    if kind in {"subscription", "notification"}:
-        about |= {
-            "host": "reader.example",
-            "callback": CALLBACK.url,
-            "protocol": CALLBACK.protocol,
-        }
-    return LogEntry(kind, outcome, at, **(about | fields))
-
-
-class EntriesTests(SynchronousTestCase):
-    """Which entries an event becomes."""
-
-    def check(self, event: Event, *entries: LogEntry) -> None:
-        found = entries_of(event, 5.0)
-        self.assertEqual(found, list(entries))
-        for entry in found:
-            self.assertIn(entry.outcome, KINDS[entry.kind])
-
-    def test_pings(self) -> None:
-        self.check(
-            PingAccepted("HTTP://Feeds.example/rss.xml", 5.0, CALLER),
-            an_entry("ping", "accepted", source=CALLER),
-        )
-        self.check(PingAccepted(FEED, 5.0, repeated=True), an_entry("ping", "repeated"))
-        self.check(
-            PingRefused("ftp://x/\n", "no web address", 5.0, CALLER),
-            an_entry(
-                "ping",
-                "refused",
-                topic="ftp://x/",
-                host="x",
-                source=CALLER,
-                reason="no web address",
-            ),
-        )
-
-    def test_fetches(self) -> None:
-        took = {"milliseconds": 1234}
-        result: dict[str, Any] = {"reason": "200, 6 bytes", "numbers": took}
-        self.check(
-            TopicFetched(FEED, True, "200, 6 bytes", 1.2341, 5.0),
-            an_entry("fetch", "changed", **result),
-        )
-        self.check(
-            TopicFetched(FEED, False, "200, 6 bytes", 1.2341, 5.0),
-            an_entry("fetch", "unchanged", **result),
-        )
-        self.check(
-            TopicFetchFailed(FEED, "nobody is there", 1.2341, 5.0),
-            an_entry("fetch", "failed", reason="nobody is there", numbers=took),
-        )
-
-    def test_topics(self) -> None:
-        self.check(TopicEnded(FEED, "gone", 5.0), an_entry("topic", "ended", reason="gone"))
-        self.check(TopicRevived(FEED, 5.0), an_entry("topic", "revived"))
-        self.check(
-            TopicMoved(FEED, "http://b/", 5.0), an_entry("topic", "moved", reason="http://b/")
-        )
-
-    def test_subscriptions(self) -> None:
-        self.check(
-            SubscriptionRequested(FEED, CALLBACK, 5.0, CALLER),
-            an_entry("subscription", "requested", source=CALLER),
-        )
-        self.check(
-            SubscriptionRequested(FEED, CALLBACK, 5.0, unsubscribe=True),
-            an_entry("subscription", "requested", reason="to end it"),
-        )
-        self.check(
-            SubscriptionDenied(FEED, CALLBACK, "it said no", 5.0, CALLER),
-            an_entry("subscription", "denied", source=CALLER, reason="it said no"),
-        )
-        lease = {"lease_seconds": 90_000}
-        self.check(
-            SubscriptionStored(SUBSCRIPTION, CALLER),
-            an_entry("subscription", "verified", 1000.0, source=CALLER, numbers=lease),
-        )
-        self.check(
-            SubscriptionStored(evolve(SUBSCRIPTION, renewed=True)),
-            an_entry("subscription", "renewed", 1000.0, numbers=lease),
-        )
-        self.check(
-            SubscriptionRemoved(FEED, CALLBACK, CALLER),
-            an_entry("subscription", "unsubscribed", source=CALLER),
-        )
-        self.check(
-            SubscriptionRemoved(FEED, CALLBACK, account="alice"),
-            an_entry(
-                "subscription", "dropped", account="alice", reason="an administrator removed it"
-            ),
-        )
-
-    def test_sweeps_name_some_and_count_the_others(self) -> None:
-        named = (
-            SweptSubscription(FEED, CALLBACK, "status 500"),
-            SweptSubscription(FEED, CALLBACK),
-        )
-        why = "too many notifications failed in a row: status 500"
-        dropped = an_entry("subscription", "dropped", reason=why)
-        expired = an_entry("subscription", "expired")
-        self.check(SubscriptionsSwept(Swept(1, 1, 7, named), 5.0), dropped, expired)
-        self.check(
-            SubscriptionsSwept(Swept(expired=3, failing=1, named=named), 5.0),
-            dropped,
-            expired,
-            LogEntry("subscription", "expired", 5.0, numbers={"subscriptions": 2}),
-        )
-        self.check(
-            SubscriptionsSwept(
-                Swept(failing=1, named=(SweptSubscription(FEED, CALLBACK, MARKED),)), 5.0
-            ),
-            an_entry("subscription", "dropped", reason="it was marked to be removed"),
-        )
-        self.check(SubscriptionsSwept(Swept(topics=7), 5.0))
-
-    def test_fan_outs(self) -> None:
-        self.check(FanOutBegun(FEED, 5.0), an_entry("fan-out", "begun"))
-        counts: dict[str, Any] = {"delivered": 3, "failed": 2, "waiting": 1}
-        self.check(
-            FanOutEnded(FEED, **counts, first=0.12345, last=2.5, at=5.0),
-            an_entry(
-                "fan-out",
-                "ended",
-                numbers=counts | {"last_seconds": 2.5, "first_seconds": 0.123},
-            ),
-        )
-        self.check(
-            FanOutEnded(FEED, **counts, first=None, last=2.5, at=5.0),
-            an_entry("fan-out", "ended", numbers=counts | {"last_seconds": 2.5}),
-        )
-
-    def test_notifications(self) -> None:
-        tried = {"attempts": 3}
-        self.check(
-            NotificationDelivered(SUBSCRIPTION, 5.0),
-            an_entry("notification", "delivered", numbers=tried),
-        )
-        self.check(
-            NotificationFailed(SUBSCRIPTION, "status 500", 5.0, retry_at=35.0),
-            an_entry(
-                "notification", "failed", reason="status 500", numbers=tried | {"retry_at": 35.0}
-            ),
-        )
-        self.check(
-            NotificationFailed(SUBSCRIPTION, "status 500", 5.0),
-            an_entry("notification", "given up", reason="status 500", numbers=tried),
-        )
-        self.check(
-            NotificationFailed(SUBSCRIPTION, "status 410", 5.0, ends=True),
-            an_entry("notification", "given up", reason="status 410", numbers=tried),
-            an_entry("subscription", "dropped", reason=WANTS_NO_MORE),
-        )
-        self.check(
-            NotificationFailed(evolve(SUBSCRIPTION, ended="gone"), "gone", 5.0, ends=True),
-            an_entry("subscription", "dropped", reason="the topic ended: gone"),
-        )
-
-    def test_hosts(self) -> None:
-        about: dict[str, Any] = {"topic": "", "host": "reader.example"}
-        numbers = {"failures": 5, "retry_at": 65.0}
-        self.check(
-            HostUnreachable("reader.example", None, "it timed out", 5, 65.0, 5.0),
-            an_entry("host", "unreachable", **about, reason="it timed out", numbers=numbers),
-        )
-        self.check(
-            HostUnreachable("reader.example", 8000, "refused", 5, 65.0, 5.0),
-            an_entry(
-                "host", "unreachable", **about, reason="refused", numbers=numbers | {"port": 8000}
-            ),
-        )
-        self.check(
-            HostReachable("reader.example", 8000, 5.0),
-            an_entry("host", "reachable", **about, numbers={"port": 8000}),
-        )
-
-    def test_other_events_become_none(self) -> None:
-        self.check(ContentRequested(FEED))
-        self.check(FilePublished("/changes.xml", 5.0))
-
-    def test_long_and_dirty_texts_are_cut_and_cleaned(self) -> None:
-        url = f"http://{'x' * 300}/{'y' * 3000}"
-        (entry,) = entries_of(PingRefused(url, "a\x00b\ud800\n" * 1000, 5.0), 5.0)
-        self.assertEqual((entry.topic, len(entry.host)), (url[:MAX_URL], 255))
-        self.assertEqual(len(entry.reason), MAX_REASON)
-        self.assertTrue(entry.reason.startswith("ab ab"), entry.reason[:20])
-        (entry,) = entries_of(PingRefused(FEED, f"{FEED}: it is private", 5.0), 5.0)
-        self.assertEqual(entry.reason, "it is private")
 
 
 class WritingTests(SynchronousTestCase):

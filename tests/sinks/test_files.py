@@ -17,7 +17,7 @@ from rsscloud_broker.sinks import files
 from rsscloud_broker.sinks.files import drafted, records_in, write_change_list
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.util.atomic_files import Draft, publish_file
-from tests.sinks.pings import NOON, PingStore, make_parts, read_list
+from tests.sinks.pings import NOON, PingStore, fill_disk, make_parts, read_list
 
 
 class DraftTests(SynchronousTestCase):
@@ -47,26 +47,17 @@ class DraftTests(SynchronousTestCase):
         self.assertEqual(first[4:8], bytes(4), "there is a time in the header")
 
     def test_the_old_file_stays_until_the_new_one_is_whole(self) -> None:
-        self.publish(b"old")
-        draft = Draft(self.target)
-        draft.begin()
-        draft.write(b"new")
-        self.assertEqual(self.target.getContent(), b"old")
-        draft.publish()
-        self.assertEqual(self.target.getContent(), b"new")
-
-    def test_discarding_leaves_the_old_file(self) -> None:
-        self.publish(b"old")
-        draft = Draft(self.target)
-        draft.begin()
-        draft.write(b"new")
-        draft.discard()
-        self.assertEqual(self.target.getContent(), b"old")
-        self.assertEqual(sorted(self.directory.listdir()), ["list.xml", "list.xml.gz"])
-
-    def test_discarding_what_never_began(self) -> None:
         Draft(self.target).discard()
         self.assertFalse(self.directory.exists())
+        self.publish(b"old")
+        for end, content in ((Draft.discard, b"old"), (Draft.publish, b"new")):
+            draft = Draft(self.target)
+            draft.begin()
+            draft.write(b"new")
+            self.assertEqual(self.target.getContent(), b"old")
+            end(draft)
+            self.assertEqual(self.target.getContent(), content)
+            self.assertEqual(sorted(self.directory.listdir()), ["list.xml", "list.xml.gz"])
 
     def test_what_a_crash_left_is_overwritten(self) -> None:
         self.directory.makedirs()
@@ -100,14 +91,8 @@ class PublishTests(SynchronousTestCase):
     async def published(self, in_thread: Callable[..., Any]) -> int:
         parts = make_parts(self.store, Clock(), self.directory, in_thread)
         async with drafted(parts, self.target) as draft:
-            listed = await write_change_list(
-                parts,
-                draft,
-                NOON - 100_000,
-                NOON,
-                unit="seconds",
-                count=self.store.store.count_pings,
-            )
+            count, since = self.store.store.count_pings, NOON - 100_000
+            listed = await write_change_list(parts, draft, since, NOON, unit="seconds", count=count)
             await parts.in_thread(draft.publish)
         return listed
 
@@ -182,11 +167,7 @@ class PublishTests(SynchronousTestCase):
 
     def test_a_disk_that_fails_leaves_nothing_behind(self) -> None:
         self.store.add(NOON - 1)
-
-        def full(_: int) -> None:
-            raise OSError(28, "No space left on device")
-
-        self.patch(os, "fsync", full)
+        fill_disk(self)
         self.failureResultOf(self.publish(), OSError)
         self.assertEqual(self.target.parent().listdir(), [])
 
@@ -197,32 +178,19 @@ class PublishTests(SynchronousTestCase):
 
 
 class PublishFileTests(SynchronousTestCase):
-    def setUp(self) -> None:
-        self.target = FilePath(self.mktemp()).descendant([".well-known", "name"])
-
-    def test_with_its_twin(self) -> None:
-        publish_file(self.target, b"content")
-        self.assertEqual(self.target.getContent(), b"content")
-        twin = self.target.siblingExtension(".gz").getContent()
-        self.assertEqual(gzip.decompress(twin), b"content")
-
     def test_a_disk_that_fails_leaves_the_old_file(self) -> None:
-        publish_file(self.target, b"content")
-
-        def full(_: int) -> None:
-            raise OSError(28, "No space left on device")
-
-        self.patch(os, "fsync", full)
-        self.assertRaises(OSError, publish_file, self.target, b"other")
-        self.assertEqual(self.target.getContent(), b"content")
-        self.assertEqual(sorted(self.target.parent().listdir()), ["name", "name.gz"])
+        target = FilePath(self.mktemp()).descendant([".well-known", "name"])
+        publish_file(target, b"content")
+        fill_disk(self)
+        self.assertRaises(OSError, publish_file, target, b"other")
+        self.assertEqual(target.getContent(), b"content")
+        self.assertEqual(gzip.decompress(target.siblingExtension(".gz").getContent()), b"content")
+        self.assertEqual(sorted(target.parent().listdir()), ["name", "name.gz"])
 
 
 class RecordsInTests(SynchronousTestCase):
-    def test_no_file(self) -> None:
-        self.assertIsNone(records_in(FilePath(self.mktemp())))
-
-    def test_a_file_shorter_than_a_closing(self) -> None:
+    def test_no_whole_file(self) -> None:
         path = FilePath(self.mktemp())
-        path.setContent(b"<weblog")
+        self.assertIsNone(records_in(path))
+        path.setContent(b"<weblog")  # it is shorter than a closing
         self.assertIsNone(records_in(path))

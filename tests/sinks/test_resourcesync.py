@@ -39,7 +39,7 @@ from rsscloud_broker.wire.resourcesync import (
     first_link,
 )
 from rsscloud_broker.wire.times import iso_time
-from tests.sinks.pings import NOON
+from tests.sinks.pings import NOON, fill_disk
 
 BROKER = "http://broker.example"
 FIRST, SECOND, THIRD = (f"/2026/09/29/{hour}.xml" for hour in ("11", "12", "13"))
@@ -417,11 +417,7 @@ class ChannelTests(ResourceSyncTestCase):
         sink = self.start()
         self.put(FIRST)
         self.pushed.clear()
-
-        def full(_: int) -> None:
-            raise OSError(28, "No space left on device")
-
-        patch = self.patch(os, "fsync", full)
+        patch = fill_disk(self)
         self.successResultOf(sink.handle(FilePublished(FIRST, NOON)))
         self.assertEqual((self.resources(), self.pushed), ([], []))
         patch.restore()
