@@ -30,6 +30,7 @@ from rsscloud_broker.util.atomic_files import Copy, Draft, publish_file
 from tests.sinks.pings import NOON, PingStore, ages, make_parts
 
 LIST, ARCHIVE = "/changes.xml", "/2026/09/29/12.xml"
+CLOSING = b"<weblogUpdates>\n</weblogUpdates>\n<!-- records: %d -->\n"
 
 
 class MirrorContract(make_sink_tests(lambda case: Mirror(sink_parts()))):  # type: ignore[misc] # made at run time
@@ -117,42 +118,45 @@ class MirrorTests(SynchronousTestCase):
         database = self.store.store._database
         self.successResultOf(database.write(lambda conn: conn.execute(stored).rowcount))
 
-    def test_stop_while_files_are_copied(self) -> None:
-        """One of them is under way; the others are copied after the next start."""
+    def slow(self, method: str) -> tuple[Deferred[None], list[Any]]:
+        """Let a method of the store wait for a gate, and record the first argument of each call."""
         gate: Deferred[None] = Deferred()
-        give = self.store.store.document_part
+        real, calls = getattr(self.store.store, method), list[Any]()
 
-        async def slow(key: int, number: int) -> Any:
+        async def waiting(*args: Any) -> Any:
+            calls.append(args)
             await gate
-            return await give(key, number)
+            return await real(*args)
 
-        self.publish(b"list")
-        self.publish(b"archive", ARCHIVE)
-        mirror = self.start(document_part=slow)
-        stopped = mirror.stopService()
+        self.patch(self.store.store, method, waiting)
+        return gate, calls
+
+    def stop_in_the_middle(self, gate: Deferred[None]) -> None:
+        """Stop a mirror that waits for a gate."""
+        stopped = self.start().stopService()
         assert stopped is not None
         self.assertNoResult(stopped)
         gate.callback(None)
         self.successResultOf(stopped)
+
+    def test_stop_while_files_are_copied(self) -> None:
+        """One of them is under way; the others are copied after the next start."""
+        self.publish(b"list")
+        self.publish(b"archive", ARCHIVE)
+        gate, _ = self.slow("document_part")
+        self.stop_in_the_middle(gate)
         self.assertEqual(len(self.bus.events), 1)
 
     def test_stop_while_archives_are_stored(self) -> None:
-        gate: Deferred[None] = Deferred()
-        begin, stored = self.store.store.begin_document, list[str]()
-
-        async def slow(name: str, made_at: float) -> Any:
-            stored.append(name)
-            await gate
-            return await begin(name, made_at)
-
-        closing = b"<weblogUpdates>\n</weblogUpdates>\n<!-- records: 3 -->\n"
-        for hour in (11, 12):
-            publish_file(self.file(self.other, f"/2026/09/29/{hour}.xml"), closing)
-        stopped = self.start(begin_document=slow).stopService()
-        gate.callback(None)
-        assert stopped is not None
-        self.successResultOf(stopped)
+        self.put_archives(3)
+        gate, stored = self.slow("begin_document")
+        self.stop_in_the_middle(gate)
         self.assertEqual(len(stored), 1)
+
+    def put_archives(self, records: int) -> None:
+        """Put two archives on the disk of the other node alone."""
+        for hour in (11, 12):
+            publish_file(self.file(self.other, f"/2026/09/29/{hour}.xml"), CLOSING % records)
 
     def test_hint_while_files_are_copied(self) -> None:
         gates: list[Deferred[None]] = []
@@ -176,22 +180,14 @@ class MirrorTests(SynchronousTestCase):
 
     def test_copied_once_for_all_who_ask_for_it_at_the_same_time(self) -> None:
         """Otherwise anybody could have it copied very often, and keep other files waiting."""
-        gate: Deferred[None] = Deferred()
-        give, parts = self.store.store.document_part, list[int]()
-
-        async def slow(key: int, number: int) -> Any:
-            parts.append(number)
-            await gate
-            return await give(key, number)
-
         self.publish(b"content", ARCHIVE)
-        self.patch(self.store.store, "document_part", slow)
+        gate, calls = self.slow("document_part")
         mirror = Mirror(self.other)
         asking = [Deferred.fromCoroutine(mirror.copy(ARCHIVE)) for _ in range(3)]
         gate.callback(None)
         self.assertEqual([self.successResultOf(one) for one in asking], [True] * 3)
         self.same(ARCHIVE)
-        self.assertEqual(parts, [0, 1])
+        self.assertEqual([number for _, number in calls], [0, 1])
         self.assertEqual(self.bus.events, [FileCopied(ARCHIVE)])
 
     def test_what_there_is_not(self) -> None:
@@ -253,26 +249,15 @@ class MirrorTests(SynchronousTestCase):
     def test_store_that_is_not_there(self) -> None:
         mirror = self.start()
         self.publish(b"content")
-        with self.unavailable("documents_since"):
-            self.wait(mirror.handle(WorkHinted("document")))
+
+        def fail(*arguments: object) -> None:
+            raise Unavailable("the server is down")
+
+        patch = self.patch(self.store.store, "documents_since", fail)
+        self.wait(mirror.handle(WorkHinted("document")))
+        patch.restore()
         self.wait(mirror.handle(WorkHinted("document")))
         self.same(LIST)
-
-    def unavailable(self, method: str) -> Any:
-        """Let a method of the store fail for a while."""
-        case, store = self, self.store.store
-
-        class Failing:
-            def __enter__(self) -> None:
-                def fail(*arguments: object) -> None:
-                    raise Unavailable("the server is down")
-
-                self.patch = case.patch(store, method, fail)
-
-            def __exit__(self, *error: object) -> None:
-                self.patch.restore()
-
-        return Failing()
 
     # --- troubles
 
@@ -283,8 +268,7 @@ class MirrorTests(SynchronousTestCase):
         self.publish(b"archive", ARCHIVE)
         self.start()
         self.publish(b"list")
-        for _ in range(3):
-            self.clock.advance(30)
+        self.clock.pump([30.0] * 3)
         self.same(LIST)
         self.assertEqual(len(self.logged("cannot be copied")), 1, "it is logged once")
         in_the_way.child("2026").remove()
@@ -317,8 +301,7 @@ class MirrorTests(SynchronousTestCase):
         self.publish(b"another", "/2026/09/29/11.xml")
         mirror = self.start()
         self.publish(b"list")
-        for _ in range(3):
-            self.clock.advance(30)
+        self.clock.pump([30.0] * 3)
         self.same(LIST)
         self.same("/2026/09/29/11.xml")
         self.assertFalse(self.file(self.other, ARCHIVE).exists())
@@ -341,8 +324,7 @@ class MirrorTests(SynchronousTestCase):
 
         self.start(document_part=fail)
         self.publish(b"list")
-        for _ in range(3):
-            self.clock.advance(30)
+        self.clock.pump([30.0] * 3)
         self.same(LIST)
         self.assertEqual(len(self.flushLoggedErrors(ValueError)), 1)
 
@@ -367,9 +349,7 @@ class MirrorTests(SynchronousTestCase):
             return records_in(target)
 
         self.patch(mirror_module, "records_in", unreadable)
-        closing = b"<weblogUpdates>\n</weblogUpdates>\n<!-- records: 3 -->\n"
-        for hour in (11, 12):
-            publish_file(self.file(self.other, f"/2026/09/29/{hour}.xml"), closing)
+        self.put_archives(3)
         self.start()
         self.assertEqual(self.records(), 0)
         self.assertEqual(len(self.logged("it may not be read")), 1)
@@ -379,21 +359,20 @@ class MirrorTests(SynchronousTestCase):
 
     def test_archive_that_is_made_while_it_is_stored(self) -> None:
         """The mirror stores what it found on the disk, and the archive sink writes more."""
-        closing = b"<weblogUpdates>\n</weblogUpdates>\n<!-- records: %d -->\n"
         file = self.file(self.other, ARCHIVE)
-        publish_file(file, closing % 3)
+        publish_file(file, CLOSING % 3)
         begin, sealed = self.store.store.begin_document, list[str]()
 
         def made_meanwhile(name: str, made_at: float) -> Any:
             sealed.append(name)
             if len(sealed) == 1:
-                self.wait(self.make(file, closing % 4))
+                self.wait(self.make(file, CLOSING % 4))
             return begin(name, made_at)
 
         self.patch(self.store.store, "begin_document", made_meanwhile)
         self.start()
         self.assertEqual(sealed, [ARCHIVE] * 2)
-        self.assertEqual(file.getContent(), closing % 4)
+        self.assertEqual(file.getContent(), CLOSING % 4)
         self.assertEqual(self.records(), 4)
         self.assertEqual(len(file.parent().listdir()), 2, "and nothing unfinished is left")
 
@@ -406,8 +385,7 @@ class MirrorTests(SynchronousTestCase):
     def test_archives_of_an_earlier_version_are_stored(self) -> None:
         """They were made on each node, and listed perhaps not the same pings."""
         for parts, count in ((self.maker, 2), (self.other, 3)):
-            closing = f"</weblogUpdates>\n<!-- records: {count} -->\n".encode()
-            publish_file(self.file(parts, ARCHIVE), b"<weblogUpdates>\n" + closing)
+            publish_file(self.file(parts, ARCHIVE), CLOSING % count)
         first = Mirror(self.maker)
         first.startService()
         self.assertEqual(self.records(), 2)

@@ -33,22 +33,16 @@ UNKNOWN = xmlrpc.encode_fault(-32601, "server error. requested method does not e
 
 class MessageTests(SynchronousTestCase):
     def test_xml_rpc(self) -> None:
+        extended = [SITE.name, SITE.url, "", FEED.rss_url]
         for ping, method, values in (
-            (SITE, "weblogUpdates.ping", [SITE.name, SITE.url]),
-            (
-                FEED,
-                "weblogUpdates.extendedPing",
-                [SITE.name, SITE.url, "", FEED.rss_url, "one|two"],
-            ),
-            (
-                evolve(FEED, tags=()),
-                "weblogUpdates.extendedPing",
-                [SITE.name, SITE.url, "", FEED.rss_url],
-            ),
+            (SITE, "ping", [SITE.name, SITE.url]),
+            (FEED, "extendedPing", [*extended, "one|two"]),
+            (evolve(FEED, tags=()), "extendedPing", extended),
         ):
             message = message_of("xml-rpc", URL, ping)
             self.assertEqual((message.method, message.url), ("POST", URL))
-            self.assertEqual(xmlrpc.decode_call(message.body), (method, values))
+            call = (f"weblogUpdates.{method}", values)
+            self.assertEqual(xmlrpc.decode_call(message.body), call)
         plain = message_of("xml-rpc", URL, FEED, plain=True)
         self.assertEqual(xmlrpc.decode_call(plain.body)[0], "weblogUpdates.ping")
 
@@ -70,23 +64,20 @@ class MessageTests(SynchronousTestCase):
         fed = urlsplit(message_of("get", "http://sink.example/", FEED).url)
         self.assertEqual(parse_qs(fed.query)["rssUrl"], [FEED.rss_url])
 
-    def test_get_with_places(self) -> None:
         asked = message_of("get", "http://sink.example/ping?u={url}", SITE)
-        self.assertEqual(
-            asked.url, "http://sink.example/ping?u=http%3A%2F%2Fblog.example%2F%3Fa%3D1%26b%3D2"
-        )
+        url = "http://sink.example/ping?u=http%3A%2F%2Fblog.example%2F%3Fa%3D1%26b%3D2"
+        self.assertEqual(asked.url, url)
 
     def test_forms_name_the_feed(self) -> None:
-        self.assertEqual(
-            parse_qs(message_of("rsscloud", URL, FEED).body.decode()), {"url": [FEED.rss_url]}
+        published = {"hub.mode": "publish", "hub.url": FEED.rss_url, "hub.topic": FEED.rss_url}
+        table: tuple[tuple[Protocol, Ping, dict[str, str]], ...] = (
+            ("rsscloud", FEED, {"url": FEED.rss_url}),
+            ("rsscloud", SITE, {"url": SITE.url}),
+            ("websub", FEED, published),
         )
-        self.assertEqual(
-            parse_qs(message_of("websub", URL, FEED).body.decode()),
-            {"hub.mode": ["publish"], "hub.url": [FEED.rss_url], "hub.topic": [FEED.rss_url]},
-        )
-        self.assertEqual(
-            parse_qs(message_of("rsscloud", URL, SITE).body.decode()), {"url": [SITE.url]}
-        )
+        for protocol, ping, form in table:
+            sent = message_of(protocol, URL, ping).body.decode()
+            self.assertEqual(dict(parse_qsl(sent)), form)
 
 
 class CallTests(SynchronousTestCase):
