@@ -15,8 +15,15 @@ class AdministeredTests(EngineTestCase):
     def change_by(self, verb: str, what: str) -> Change:
         return Change("alice", verb, what, "", self.clock.wall_seconds())
 
-    def block(self, host: str = HOST) -> None:
-        self.blocks.change([Block("host", host, "spam", "alice", 1000.0)])
+    def block(self, *hosts: str) -> None:
+        self.blocks.change([Block("host", host, "spam", "alice", 1000.0) for host in hosts])
+
+    def blocked(self, *hosts: str) -> None:
+        """Start, block hosts, and announce a change, of which they are not notified."""
+        self.start()
+        self.block(*hosts)
+        self.change()
+        self.advance(10)
 
     def open_breaker(self) -> list[str]:
         urls = self.subscribe_many(8, host=HOST)
@@ -62,10 +69,7 @@ class AdministeredTests(EngineTestCase):
     def test_a_blocked_host_takes_no_notifications(self) -> None:
         other = self.subscribe("http://other.example/")
         self.subscribe(URL)
-        self.start()
-        self.block()
-        self.change()
-        self.advance(10)
+        self.blocked(HOST)
         self.assertEqual(self.called(), [other.callback.url])
         self.assertEqual(self.waiting(), {URL: 0})
         self.change()
@@ -75,14 +79,11 @@ class AdministeredTests(EngineTestCase):
 
     def test_a_blocked_host_is_told_when_the_block_is_lifted(self) -> None:
         self.subscribe(URL)
-        self.start()
-        self.block()
         change = self.change_by("block", f"host {HOST}")
         block = Block("host", HOST, "spam", "alice", 1000.0)
         self.successResultOf(self.store.put_block(block, 10, change))
-        self.change()
-        self.advance(10)
-        self.blocks.change([])
+        self.blocked(HOST)
+        self.block()
         self.successResultOf(self.store.remove_block("host", HOST, change))
         self.hint(HostFreed(HOST))
         self.advance(1)
@@ -91,13 +92,10 @@ class AdministeredTests(EngineTestCase):
     def test_hosts_that_are_freed_while_the_store_is_away(self) -> None:
         other = self.subscribe("http://other.example/")
         self.subscribe(URL)
-        self.start()
-        self._watch("make_due")
         hosts = (HOST, other.callback.host)
-        self.blocks.change([Block("host", host, "spam", "alice", 1000.0) for host in hosts])
-        self.change()
-        self.advance(10)
-        self.blocks.change([])
+        self.blocked(*hosts)
+        self._watch("make_due")
+        self.block()
         self.unavailable.add("make_due")
         for host in hosts:
             self.hint(HostFreed(host))
@@ -128,7 +126,7 @@ class AdministeredTests(EngineTestCase):
         self.notifier.holds.add(urls[0])
         self.change()
         self.assertEqual(self.called(), urls[:1])
-        self.block()
+        self.block(HOST)
         self.notifier.end()
         self.advance(10)
         self.assertEqual(self.called(), urls[:1])

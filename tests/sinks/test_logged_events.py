@@ -30,11 +30,17 @@ class LoggedCase(EngineTestCase):
         """The events of some classes, in order."""
         return [event for event in self.bus.events if isinstance(event, kinds)]
 
+    def run_for(self, seconds: float, **options: Any) -> None:
+        """Start, announce a change, and let time pass."""
+        self.start(**options)
+        self.change()
+        self.advance(seconds)
+
 
 class FanOutTests(LoggedCase):
     def ended(self) -> FanOutEnded:
+        event: FanOutEnded
         (event,) = self.logged(FanOutEnded)
-        assert isinstance(event, FanOutEnded)
         return event
 
     def counts(self) -> tuple[int, int, int]:
@@ -45,9 +51,7 @@ class FanOutTests(LoggedCase):
         bad, *_ = self.subscribe_many(5)
         self.notifier.outcomes[bad] = NO
         self.notifier.takes = 0.25
-        self.start()
-        self.change()
-        self.advance(2)
+        self.run_for(2)
         (begun,) = self.logged(FanOutBegun)
         self.assertEqual(begun.topic, FEED)
         self.assertEqual(self.counts(), (4, 1, 0))
@@ -60,9 +64,7 @@ class FanOutTests(LoggedCase):
     def test_nobody_accepts(self) -> None:
         (bad,) = self.subscribe_many(1)
         self.notifier.outcomes[bad] = NO
-        self.start()
-        self.change()
-        self.advance(2)
+        self.run_for(2)
         self.assertEqual((self.counts(), self.ended().first), ((0, 1, 0), None))
 
     def test_who_is_told_of_the_end_of_the_topic_has_not_failed(self) -> None:
@@ -75,9 +77,7 @@ class FanOutTests(LoggedCase):
     def test_those_that_answer_later_are_counted_as_waiting(self) -> None:
         slow, *_ = self.subscribe_many(3)
         self.notifier.holds.add(slow)
-        self.start()
-        self.change()
-        self.advance(2)
+        self.run_for(2)
         self.assertEqual(self.counts(), (2, 0, 1))
         self.notifier.held[0][1].callback(None)
         self.advance(2)
@@ -86,7 +86,7 @@ class FanOutTests(LoggedCase):
     def test_turns_are_one_fan_out(self) -> None:
         """A walk that stops for others, and goes on later, begins and ends once."""
         other = "http://feeds.example/other.xml"
-        self.patch_turn(10)
+        self.patch(walk, "TURN_SUBSCRIPTIONS", 10)
         self.subscribe_many(60)
         self.subscribe_many(60, other)
         self.start(max_walks=1, slice_size=10)
@@ -98,15 +98,10 @@ class FanOutTests(LoggedCase):
             self.assertEqual([type(one) for one in events], [FanOutBegun, FanOutEnded])
             self.assertEqual(events[1].delivered, 60)
 
-    def patch_turn(self, number: int) -> None:
-        self.patch(walk, "TURN_SUBSCRIPTIONS", number)
-
     def test_after_a_crash_it_ends_and_does_not_begin_again(self) -> None:
         urls = self.subscribe_many(300)
         self.notifier.holds.update(urls[200:])
-        self.start()
-        self.change()
-        self.advance(0.3)
+        self.run_for(0.3)
         self.crash()
         self.notifier.holds.clear()
         self.bus.events.clear()
@@ -129,12 +124,10 @@ class NotificationTests(LoggedCase):
     def fail_all(self, outcome: Outcome) -> None:
         (url,) = self.subscribe_many(1)
         self.notifier.outcomes[url] = outcome
-        self.start()
-        self.change()
+        self.run_for(2)
 
     def test_failed_then_given_up(self) -> None:
         self.fail_all(NO)
-        self.advance(2)
         self.assertEqual(self.failures(), [("status 500", True, False)])
         (event,) = self.logged(NotificationFailed)
         self.assertAlmostEqual(event.retry_at - event.at, 5.0, 1)
@@ -143,7 +136,6 @@ class NotificationTests(LoggedCase):
 
     def test_gone(self) -> None:
         self.fail_all(evolve(NO, gone=True))
-        self.advance(2)
         self.assertEqual(self.failures(), [("status 500", False, True)])
 
     def test_topic_that_ended(self) -> None:
@@ -157,7 +149,6 @@ class NotificationTests(LoggedCase):
     def test_it_is_published_after_it_is_stored(self) -> None:
         self.unavailable.add("record_slice")
         self.fail_all(NO)
-        self.advance(2)
         self.assertEqual(self.failures(), [])
         self.unavailable.clear()
         self.advance(15)
@@ -165,47 +156,31 @@ class NotificationTests(LoggedCase):
 
     def test_single_successes(self) -> None:
         urls = self.subscribe_many(2)
-        self.start()
-        self.change()
-        self.advance(2)
+        self.run_for(2)
         delivered = [one.subscription.callback.url for one in self.logged(NotificationDelivered)]
         self.assertEqual(sorted(delivered), sorted(urls))
 
     def test_single_successes_that_nobody_wants(self) -> None:
         self.patch(self.bus, "wants", lambda kind: False)
         self.subscribe_many(2)
-        self.start()
-        self.change()
-        self.advance(2)
+        self.run_for(2)
         self.assertEqual(self.logged(NotificationDelivered), [])
 
 
 class HostTests(LoggedCase):
-    def open(self, outcome: Outcome) -> None:
-        self.subscribe_many(THRESHOLD, host="reader.example:8000")
-        self.notifier.outcomes["reader.example"] = outcome
-        self.start(breaker_pause=10)
-        self.change()
-        self.advance(2)
-
     def test_unreachable_and_reachable(self) -> None:
-        self.open(NO_ANSWER)
-        (event,) = self.logged(HostUnreachable)
-        self.assertEqual(
-            (event.host, event.port, event.reason, event.failures),
-            ("reader.example", None, "it timed out", THRESHOLD),
-        )
-        self.assertAlmostEqual(event.retry_at - event.at, 10.0, 1)
-        self.notifier.outcomes.clear()
-        self.advance(30)
-        (closed,) = self.logged(HostReachable)
-        self.assertEqual((closed.host, closed.port), ("reader.example", None))
-
-    def test_only_a_port(self) -> None:
-        self.open(REFUSED)
-        (event,) = self.logged(HostUnreachable)
-        self.assertEqual((event.host, event.port), ("reader.example", 8000))
-        self.notifier.outcomes.clear()
-        self.advance(30)
-        (closed,) = self.logged(HostReachable)
-        self.assertEqual((closed.host, closed.port), ("reader.example", 8000))
+        """A whole host, or only one of its ports."""
+        for outcome, port in ((NO_ANSWER, None), (REFUSED, 8000)):
+            self.subscribe_many(THRESHOLD, host="reader.example:8000")
+            self.notifier.outcomes["reader.example"] = outcome
+            self.run_for(2, breaker_pause=10)
+            (event,) = self.logged(HostUnreachable)
+            self.assertEqual((event.host, event.port), ("reader.example", port))
+            self.assertEqual((event.reason, event.failures), (outcome.reason, THRESHOLD))
+            self.assertAlmostEqual(event.retry_at - event.at, 10.0, 1)
+            self.notifier.outcomes.clear()
+            self.advance(30)
+            (closed,) = self.logged(HostReachable)
+            self.assertEqual((closed.host, closed.port), ("reader.example", port))
+            self.stop()
+            self.setUp()
