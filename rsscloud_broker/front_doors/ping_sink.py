@@ -29,7 +29,7 @@ Source: the weblogs.com interface as "RSS Feed State" describes it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -87,14 +87,11 @@ class WeblogUpdates(XMLRPC):
         self, method: str, request: Request, values: Sequence[Any]
     ) -> dict[str, Any]:
         """Store the ping of a call; the result says whether it was refused."""
+        make = weblog_updates.ping_of_parameters
         try:
-            ping = weblog_updates.ping_of_parameters(method, values, self._door.now())
-            ping = passage(request).of(ping)
+            return await self._door.answer_call(request, make, method, values)
         except BadCall as error:
             raise Fault(INVALID_PARAMS, str(error)) from error
-        except (BadPing, BadOrigin) as error:
-            return {"flerror": True, "message": str(error)}
-        return await self._door.store(ping, client_address(request))
 
     @procedure(
         ["struct", "string", "string"],
@@ -133,25 +130,26 @@ class PingSinkDoor:
         self._page = partial(show_page, parts.callers, parts.pages, here="/pingSiteForm")
         self._repeat_window = options.repeat_window
 
-    def now(self) -> float:
-        """The time, in seconds since the epoch."""
-        return self._parts.clock.wall_seconds()
+    async def answer_call(
+        self, request: Request, make: Callable[..., Ping], *args: Any, **kwargs: str
+    ) -> dict[str, Any]:
+        """Store the ping of a call.
 
-    async def store(self, ping: Ping, source: str) -> dict[str, Any]:
-        """Store a ping.
-
-        :param source: the address that it came from.
+        :param make: makes the ping, given further arguments and ``at``, the time.
         :returns: the result of the call: ``flerror`` and ``message``, which is either thanks, or
             why the ping was refused.
         """
         try:
-            await self._parts.broker.ping(ping, self._repeat_window, source)
-        except TooMany as error:
-            message = weblog_updates.limited(error.reason, error.retry_after)
-            return {"flerror": True, "message": message}
-        except Forbidden as error:
-            return {"flerror": True, "message": str(error)}
+            await self._store(request, make(*args, at=self._parts.clock.wall_seconds(), **kwargs))
+        except _REFUSALS as error:
+            return {"flerror": True, "message": _sentence_of(error)}
         return {"flerror": False, "message": weblog_updates.THANKS}
+
+    async def _store(self, request: Request, ping: Ping) -> Ping:
+        """Store a ping, as the headers of the request say that it was made, and return it."""
+        made = passage(request).of(ping)
+        await self._parts.broker.ping(made, self._repeat_window, client_address(request))
+        return made
 
     def routes(self) -> Sequence[Route]:
         form, ping = Answers(self._ping_site_form), Answers(self._ping_page)
@@ -209,18 +207,15 @@ class PingSinkDoor:
             if text is None:
                 raise Refused(f"The parameter {name} must be a string.")
             texts[name] = text
-        try:
-            ping = weblog_updates.site_ping(
-                texts["weblogname"],
-                texts["weblogurl"],
-                self.now(),
-                changes_url=texts["changesurl"],
-                rss_url=texts["rssurl"],
-                tags=texts["tags"],
-            )
-        except BadPing as error:
-            return {"flerror": True, "message": str(error)}
-        return await self.store(passage(request).of(ping), client_address(request))
+        return await self.answer_call(
+            request,
+            weblog_updates.site_ping,
+            texts["weblogname"],
+            texts["weblogurl"],
+            changes_url=texts["changesurl"],
+            rss_url=texts["rssurl"],
+            tags=texts["tags"],
+        )
 
     async def _ping_site_form(self, request: Request) -> bytes:
         """Show the form, or answer it."""
@@ -251,17 +246,13 @@ class PingSinkDoor:
         """Store a ping and answer with a page: thanks, or the form and why it was refused."""
         call = (name, url, urls.get("changes_url", ""), urls.get("rss_url", ""))
         try:
-            ping = weblog_updates.site_ping(name, url, self.now(), **urls)
-            ping = passage(request).of(ping)
-            await self._parts.broker.ping(ping, self._repeat_window, client_address(request))
-        except (BadPing, BadOrigin) as error:
-            return await self._show_form(request, 400, str(error), call)
-        except TooMany as error:
-            request.setHeader("retry-after", str(error.retry_after))
-            message = weblog_updates.limited(error.reason, error.retry_after)
-            return await self._show_form(request, 429, message, call)
-        except Forbidden as error:
-            return await self._show_form(request, 403, str(error), call)
+            now = self._parts.clock.wall_seconds()
+            ping = await self._store(request, weblog_updates.site_ping(name, url, now, **urls))
+        except _REFUSALS as error:
+            if isinstance(error, TooMany):
+                request.setHeader("retry-after", str(error.retry_after))
+            status = {TooMany: 429, Forbidden: 403}.get(type(error), 400)
+            return await self._show_form(request, status, _sentence_of(error), call)
         return await self._page(
             request,
             200,
@@ -320,4 +311,13 @@ def _url_in(form: Mapping[str, str], *names: str) -> str:
     return next(filter(None, map(form.get, names)), "")
 
 
+def _sentence_of(error: Exception) -> str:
+    """The sentence for a ping that is refused."""
+    if isinstance(error, TooMany):
+        return weblog_updates.limited(error.reason, error.retry_after)
+    return str(error)
+
+
+#: Why a ping is refused.
+_REFUSALS = (BadPing, BadOrigin, TooMany, Forbidden)
 _SOAP_NAMES = ("weblogname", "weblogurl", "changesurl", "rssurl", "tags")

@@ -121,7 +121,9 @@ class WebSubDoor(RoutesOnly):
         """Do what a form asks for, and answer it with a text or a page."""
         as_page = wants_page(header(request, "accept"), ["text/plain"])
         try:
-            said = await self._carry_out(request)
+            asked = websub.parse_request(all_parameters(request, decode_exactly))
+            act = self._publish if asked.mode == "publish" else self._verify
+            said = await act(request, asked)
         except BadRequest as error:
             said = HubAnswer(400, str(error))
         except TooMany as error:
@@ -138,17 +140,6 @@ class WebSubDoor(RoutesOnly):
         if as_page:
             return await self._pages.result_page(request, said)
         return plain(request, said.status, said.text)
-
-    async def _carry_out(self, request: Request) -> HubAnswer:
-        """Do what a request asks for.
-
-        :raises BadRequest: a field is missing or invalid.
-        :raises Refused: the broker refuses the request.
-        """
-        asked = websub.parse_request(all_parameters(request, decode_exactly))
-        if asked.mode == "publish":
-            return await self._publish(request, asked)
-        return await self._verify(request, asked)
 
     async def _publish(self, request: Request, asked: HubRequest) -> HubAnswer:
         """Have topics fetched; the answer has a sentence for each that was not accepted."""

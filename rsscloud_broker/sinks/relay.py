@@ -22,7 +22,7 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Sequence
 from contextlib import suppress
-from fnmatch import translate
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
 import attrs
@@ -40,7 +40,7 @@ from rsscloud_broker.model import Callback, Ping, host_of
 from rsscloud_broker.model.shared import RelayProgress
 from rsscloud_broker.sinks.relay_calls import Protocol, Sender, TargetCalls
 from rsscloud_broker.sinks.relay_foreign import LABEL, ForeignClouds
-from rsscloud_broker.sinks.relay_worker import Rules, Worker
+from rsscloud_broker.sinks.relay_worker import Worker
 from rsscloud_broker.storage import Store
 from rsscloud_broker.util.cluster_jobs import RunOnOneNode
 from rsscloud_broker.util.retry import StoreRetry
@@ -85,6 +85,13 @@ class RelayTarget:
     def name(self) -> str:
         """Names the target in the store."""
         return f"{self.protocol} {self.url}"
+
+    def wants(self, ping: Ping) -> bool:
+        """Whether the site or the feed of a ping is at one of the hosts."""
+        if self.hosts == ("*",):
+            return True
+        hosts = [host_of(url) for url in (ping.url, ping.rss_url) if url]
+        return any(fnmatchcase(host, each.lower()) for host in hosts for each in self.hosts)
 
 
 def _check_different(options: RelayOptions, key: attrs.Attribute[Any], targets: Any) -> None:
@@ -219,37 +226,37 @@ class _Targets(Service):
         # That of the foreign clouds may come after those of the targets, so it is not strict.
         for target, progress in zip(options.targets, found, strict=False):
             calls = TargetCalls(sender, parts.clock, target.protocol, target.url)
-            rules = self._rules(target)
             called = Callback(target.url, target.protocol)
-            self._add(Worker(progress, called, called.host, calls, rules, parts))
-        if options.foreign_clouds:
-            clouds = ForeignClouds(sender, parts)
-            rules = Rules(
-                # How many feeds a second have their clouds and hubs pinged, at most.
-                rate=20.0,
-                # Of how many pings the calls may be under way at the same time.
-                at_once=100,
-                window=options.window,
+            self._add(
+                Worker(
+                    progress,
+                    called,
+                    called.host,
+                    calls,
+                    parts,
+                    wants=target.wants,
+                    rate=target.rate,
+                    at_once=target.at_once,
+                    window=options.window,
+                )
             )
-            nobody = Callback("", LABEL)
-            self._add(Worker(found[-1], nobody, LABEL, clouds, rules, parts))
+        if options.foreign_clouds:
+            self._add(
+                Worker(
+                    found[-1],
+                    Callback("", LABEL),
+                    LABEL,
+                    ForeignClouds(sender, parts),
+                    parts,
+                    wants=lambda ping: True,
+                    # How many feeds a second have their clouds and hubs pinged, at most.
+                    rate=20.0,
+                    # Of how many pings the calls may be under way at the same time.
+                    at_once=100,
+                    window=options.window,
+                )
+            )
 
     def _add(self, worker: Worker) -> None:
         self._workers.append(worker)
         worker.start()
-
-    def _rules(self, target: RelayTarget) -> Rules:
-        """The rules of a target: it gets the pings of sites or feeds at the hosts that it names."""
-        options = self._options
-        matches = re.compile("|".join(map(translate, map(str.lower, target.hosts)))).match
-
-        def wants(ping: Ping) -> bool:
-            """Whether the site or the feed of a ping is at such a host."""
-            return any(matches(host_of(url)) for url in filter(None, (ping.url, ping.rss_url)))
-
-        return Rules(
-            wants if target.hosts != ("*",) else lambda ping: True,
-            target.rate,
-            target.at_once,
-            options.window,
-        )

@@ -21,7 +21,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
-from attrs import field, frozen
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
@@ -64,22 +63,6 @@ MAX_AGE: Final = 3600.0
 RETRIES: Final = (5.0, 30.0, 120.0, 600.0, 1800.0)
 
 
-@frozen
-class Rules:
-    """Which pings are passed on to a target, and how.
-
-    :ivar wants: whether the target is to get a ping, by the patterns of the operator.
-    :ivar rate: calls a second, at most.
-    :ivar at_once: how many calls may be under way.
-    :ivar window: seconds within which a repeat of a ping is not passed on.
-    """
-
-    wants: Callable[[Ping], bool] = field(default=lambda ping: True)
-    rate: float = 5.0
-    at_once: int = 1
-    window: float = 60.0
-
-
 class Worker:
     """Passes pings on to one target.
 
@@ -87,6 +70,10 @@ class Worker:
     :param target: the URL that is called, and by which protocol, for logs and counters.
     :param label: the target in counters and logs.
     :param call: passes one ping on; returns None if it has published what came of it.
+    :param wants: whether the target is to get a ping.
+    :param rate: calls a second, at most.
+    :param at_once: how many calls may be under way.
+    :param window: seconds within which a repeat of a ping is not passed on.
     """
 
     log = Logger()
@@ -97,13 +84,17 @@ class Worker:
         target: Callback,
         label: str,
         call: Callable[[Ping], Awaitable[RelayAnswer | None]],
-        rules: Rules,
         parts: SinkParts,
+        *,
+        wants: Callable[[Ping], bool],
+        rate: float,
+        at_once: int,
+        window: float,
     ) -> None:
         self.target = target
         self._progress = progress
         self._call = call
-        self._rules = rules
+        self._wants, self._rate, self._at_once, self._window = wants, rate, at_once, window
         self._store: Store = parts.store
         self._bus = parts.bus
         self._clock = parts.clock
@@ -185,7 +176,7 @@ class Worker:
 
     async def _begin_one(self) -> None:
         """Begin to pass one more ping on."""
-        while len(self._calls) >= self._rules.at_once:
+        while len(self._calls) >= self._at_once:
             self._call_over = Deferred()
             await self._call_over
         ping = await self._wait_for_next()
@@ -305,7 +296,7 @@ class Worker:
 
     def _is_wanted(self, ping: Ping) -> bool:
         """Whether a new ping is passed on.  If so, it counts for the next repeats."""
-        if not self._rules.wants(ping):
+        if not self._wants(ping):
             return False
         if has_passed(ping.origin, self.target.url):
             self._counter_of("came_from_there").inc()
@@ -313,7 +304,7 @@ class Worker:
         if self._is_too_old(ping):
             return False
         key = (ping.name, ping.url, ping.rss_url)
-        if abs(ping.received_at - self._recent.get(key, float("-inf"))) < self._rules.window:
+        if abs(ping.received_at - self._recent.get(key, float("-inf"))) < self._window:
             self._counter_of("repeated").inc()
             return False
         self._recent[key] = ping.received_at
@@ -396,7 +387,7 @@ class Worker:
             now = self._clock.seconds()
             begin = max(self._not_before, self._next_at)
             if begin <= now + SOON:
-                self._next_at = max(now - CREDIT, self._next_at) + 1 / self._rules.rate
+                self._next_at = max(now - CREDIT, self._next_at) + 1 / self._rate
                 return
             pause = min(begin - now, LOOK)
             await deferLater(self._clock, pause)

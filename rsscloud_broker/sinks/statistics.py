@@ -12,7 +12,6 @@ of latencies end in the upper bound of their bucket in seconds, as in ``first_la
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 from typing import Final
 
 from attrs import field, frozen, validators
@@ -52,18 +51,12 @@ class StatisticsOptions:
 
 def numbers(counters: Counters) -> dict[str, int]:
     """What the counters say now, by the names that the statistics have for it."""
-    return dict(
-        chain(
-            _of_counter("pings", counters.pings),
-            _of_counter("repeats", counters.repeats),
-            _of_counter("limited", counters.limited),
-            _of_counter("fetches", counters.fetches),
-            _of_counter("deliveries", counters.deliveries),
-            _of_counter("given_up", counters.given_up),
-            _of_histogram("first_latency", counters.first_latency),
-            _of_histogram("last_latency", counters.last_latency),
-        )
-    )
+    found: dict[str, int] = {}
+    for name in ("pings", "repeats", "limited", "fetches", "deliveries", "given_up"):
+        found.update(_of_counter(name, getattr(counters, name)))
+    for name in ("first_latency", "last_latency"):
+        found.update(_of_histogram(name, getattr(counters, name)))
+    return found
 
 
 def _of_counter(prefix: str, counter: Counter) -> Iterator[tuple[str, int]]:

@@ -83,16 +83,14 @@ class MonitoringTestCase(SynchronousTestCase):
 
 class AccessTests(MonitoringTestCase):
     def test_addresses_and_proxies(self) -> None:
-        proxy, elsewhere = (
-            {"trusted_proxies": (HERE, "::1")},
-            {"trusted_proxies": ("10.1.2.3", HERE)},
-        )
+        direct, proxy = Http(), Http(trusted_proxies=(HERE, "::1"))
+        elsewhere = Http(trusted_proxies=("10.1.2.3", HERE))
         local, strange = (HERE, "127.9.9.9", "::1", "::ffff:127.0.0.1"), (STRANGER, "2001:db8::1")
         via, said = "X_Forwarded_For", f"for={STRANGER}"
         told = (HERE, f"{HERE}:4711", "[::1]", "[::1]:4711", f"[::1]:4711, {HERE}:80")
         for why, http, peers, name, values, status in (
-            ("programs on this machine", {}, local, "Accept", ("*/*",), 200),
-            ("nobody else", {}, (*strange, "10.0.0.1"), "Authorization", ("", "Bearer "), 401),
+            ("programs on this machine", direct, local, "Accept", ("*/*",), 200),
+            ("nobody else", direct, (*strange, "10.0.0.1"), "Authorization", ("", "Bearer "), 401),
             ("a proxy tells who asks", proxy, (HERE,), via, told, 200),
             ("strangers", proxy, (HERE,), via, (STRANGER, f"{HERE}, {STRANGER}"), 401),
             ("strangers, said before", proxy, (HERE,), via, (f"{STRANGER}, {HERE}",), 401),
@@ -112,12 +110,12 @@ class AccessTests(MonitoringTestCase):
                 401,
             ),
             # A proxy on this machine that nobody named: the client may be anybody.
-            ("an unknown proxy", {}, (HERE,), via, (HERE, STRANGER), 401),
-            ("by Forwarded", {}, (HERE,), "Forwarded", (said,), 401),
-            ("by X-Real-IP", {}, (HERE,), "X_Real_IP", (STRANGER,), 401),
-            ("by Via", {}, (HERE,), "Via", ("1.1 proxy",), 401),
+            ("an unknown proxy", direct, (HERE,), via, (HERE, STRANGER), 401),
+            ("by Forwarded", direct, (HERE,), "Forwarded", (said,), 401),
+            ("by X-Real-IP", direct, (HERE,), "X_Real_IP", (STRANGER,), 401),
+            ("by Via", direct, (HERE,), "Via", ("1.1 proxy",), 401),
         ):
-            self.open(http=Http(**http))
+            self.open(http=http)
             for peer in peers:
                 for value in values:
                     self.assertEqual(self.statuses(peer, **{name: value}), {status}, (why, value))

@@ -151,7 +151,8 @@ class MulticallTests(SynchronousTestCase):
         self.assertIn(str(MAX_CALLS), sentence)
 
     def test_wants_one_array(self) -> None:
-        for params in ([], ["x"], [{}], [[], []]):
+        wrong: list[list[Any]] = [[], ["x"], [{}], [[], []]]
+        for params in wrong:
             self.assertEqual(self.house.fault("system.multicall", *params)[0], INVALID_PARAMS)
 
 
