@@ -26,14 +26,13 @@ characters = st.characters(min_codepoint=0x21, max_codepoint=0x7E, exclude_chara
 
 class ParseTests(SynchronousTestCase):
     def test_of_a_source(self) -> None:
-        self.assertEqual(
-            parse(OF_A_SOURCE),
-            [
-                WebLink("http://example.com/dataset1/framework/", ("self",)),
-                WebLink("http://hub.example.com/pubsubhubbub/", ("hub",)),
-                WebLink("http://www.example.com/dataset1/capabilitylist.xml", ("resourcesync",)),
-            ],
+        topic, hub = (
+            "http://example.com/dataset1/framework/",
+            "http://hub.example.com/pubsubhubbub/",
         )
+        lists = WebLink("http://www.example.com/dataset1/capabilitylist.xml", ("resourcesync",))
+        expected = [WebLink(topic, ("self",)), WebLink(hub, ("hub",)), lists]
+        self.assertEqual(parse(OF_A_SOURCE), expected)
 
     def test_forms(self) -> None:
         for value, links in {
@@ -111,21 +110,11 @@ class EncodeTests(SynchronousTestCase):
 
 class IsAbsoluteTests(SynchronousTestCase):
     def test_urls(self) -> None:
-        for url, absolute in {
-            "http://example.com": True,
-            "https://example.com:8443/a?b=c": True,
-            "http://[::1]/": True,
-            "": False,
-            "/a": False,
-            "//example.com/a": False,
-            "ftp://example.com/": False,
-            "http:///a": False,
-            "http://:80/": False,
-            "http://example.com:99999/": False,
-            "http://[::1/": False,
-            "http://example.com/a b": False,
-            "http://example.com/\n": False,
-            "http://example.com/<": False,
-            "urn:isbn:1": False,
-        }.items():
-            self.assertEqual(is_absolute(url), absolute)
+        for url in ("http://example.com", "https://example.com:8443/a?b=c", "http://[::1]/"):
+            self.assertTrue(is_absolute(url), url)
+        for url in (
+            *("", "/a", "//example.com/a", "ftp://example.com/", "http:///a", "http://:80/"),
+            *("http://example.com:99999/", "http://[::1/", "urn:isbn:1"),
+            *(f"http://example.com/{end}" for end in ("a b", "\n", "<")),
+        ):
+            self.assertFalse(is_absolute(url), url)

@@ -168,32 +168,20 @@ class RuleTests(SynchronousTestCase):
 
     def test_charset_of_http(self) -> None:
         url = URL.replace("a.xml", "ä.xml")
-        notification = decode_notification(
-            document(TOP, url).decode().encode("iso-8859-1"), "iso-8859-1"
-        )
+        latin = document(TOP, url).decode().encode("iso-8859-1")
+        notification = decode_notification(latin, "iso-8859-1")
         self.assertEqual(notification.entries[0].loc, "http://example.com/ä.xml")
 
-    def test_xml(self) -> None:
+    def test_xml_and_root(self) -> None:
+        spaces = f'xmlns="{SITEMAP}" xmlns:rs="{TERMS}"'
         for data, text in (
-            (b"", "not acceptable XML"),
             (b"<urlset", "not acceptable XML"),
             (b"<!DOCTYPE urlset>" + document(TOP, URL), "DOCTYPE"),
-            (
-                b'<!DOCTYPE urlset [<!ENTITY e SYSTEM "file:///etc/passwd">]>'
-                + document(TOP, URL.replace("a.xml", "&e;")),
-                "DOCTYPE",
-            ),
+            (f"<sitemapindex {spaces}>{TOP}</sitemapindex>".encode(), "indexes"),
+            (f"<feed {spaces}>{TOP}{URL}</feed>".encode(), "is 'feed'"),
+            (f'<urlset xmlns:rs="{TERMS}">{TOP}</urlset>'.encode(), f"must be urlset in {SITEMAP}"),
         ):
             error = self.assertRaises(InvalidDocument, decode_notification, data)
-            self.assertIn(text, str(error))
-
-    def test_root(self) -> None:
-        for data, text in (
-            (f'<sitemapindex xmlns="{SITEMAP}" xmlns:rs="{TERMS}">{TOP}</sitemapindex>', "indexes"),
-            (f'<urlset xmlns:rs="{TERMS}">{TOP}{URL}</urlset>', f"must be urlset in {SITEMAP}"),
-            (f'<feed xmlns="{SITEMAP}" xmlns:rs="{TERMS}">{TOP}{URL}</feed>', "is 'feed'"),
-        ):
-            error = self.assertRaises(InvalidDocument, decode_notification, data.encode())
             self.assertIn(text, str(error))
 
     def test_top_level_md(self) -> None:
@@ -204,26 +192,17 @@ class RuleTests(SynchronousTestCase):
             top = f'<rs:md capability="{capability}"/>'
             self.assertIn(f"is {capability!r}; that of a notification", self.refusal(top, URL))
 
-    def test_no_changes(self) -> None:
-        self.assertIn("a url for each change", self.refusal(TOP))
-
     def test_loc(self) -> None:
         for loc in ("", "/a.xml", "a.xml", "//example.com/", "ftp://x/", "http://", "http://x y/"):
             url = URL.replace("http://example.com/a.xml", loc)
             self.assertIn("must be an absolute http or https URL", self.refusal(TOP, url))
-        self.assertIn(
-            "url has 0 loc elements", self.refusal(TOP, "<url><rs:md change='created'/></url>")
-        )
-        self.assertIn(
-            "url has 2 loc elements", self.refusal(TOP, URL.replace("<loc>", "<loc/><loc>"))
-        )
-
-    def test_md_of_an_entry(self) -> None:
-        self.assertIn(
-            "the url http://x/ has 0 rs:md", self.refusal(TOP, "<url><loc>http://x/</loc></url>")
-        )
-        twice = URL.replace("</url>", "<rs:md/></url>")
-        self.assertIn("has 2 rs:md", self.refusal(TOP, twice))
+        for url, text in (
+            ("<url><rs:md change='created'/></url>", "url has 0 loc elements"),
+            (URL.replace("<loc>", "<loc/><loc>"), "url has 2 loc elements"),
+            ("<url><loc>http://x/</loc></url>", "the url http://x/ has 0 rs:md"),
+            (URL.replace("</url>", "<rs:md/></url>"), "has 2 rs:md"),
+        ):
+            self.assertIn(text, self.refusal(TOP, url))
 
     def test_change(self) -> None:
         for change in ("", "Created", "moved"):
@@ -247,7 +226,8 @@ class RuleTests(SynchronousTestCase):
             for parts in ((ln, TOP, URL), (TOP, URL.replace("</url>", f"{ln}</url>"))):
                 self.assertIn("an rs:ln must have a rel, and an absolute", self.refusal(*parts))
 
-    def test_too_many(self) -> None:
+    def test_how_many(self) -> None:
+        self.assertIn("a url for each change", self.refusal(TOP))
         self.assertIn("more than", self.refusal(TOP, URL * 4000))
 
 

@@ -42,34 +42,17 @@ def envelope(body: str, header: str = "") -> bytes:
 
 class CallTests(SynchronousTestCase):
     def test_calls_of_real_kinds_of_clients(self) -> None:
+        old = {"weblogname": "A weblog of old", "weblogurl": "http://old.example/"}
+        one, two = "http://one.example/rss.xml", "http://two.example/rss.xml"
+        radio: dict[str, Any] = {"notifyProcedure": "radio.rssUpdated", "port": 5335}
+        radio |= {"path": "/soap", "protocol": "soap", "urlList": [one]}
+        axis = radio | {"notifyProcedure": "updated", "port": 8080, "path": "/axis"}
+        axis |= {"urlList": [one, two], "domain": None}
         cases = {
-            "soap_ping_userland.xml": SoapCall(
-                "ping",
-                "",
-                {"weblogname": "A weblog of old", "weblogurl": "http://old.example/"},
-            ),
-            "soap_please_notify_radio.xml": SoapCall(
-                "pleaseNotify",
-                "",
-                {
-                    "notifyProcedure": "radio.rssUpdated",
-                    "port": 5335,
-                    "path": "/soap",
-                    "protocol": "soap",
-                    "urlList": ["http://one.example/rss.xml"],
-                },
-            ),
+            "soap_ping_userland.xml": SoapCall("ping", "", old),
+            "soap_please_notify_radio.xml": SoapCall("pleaseNotify", "", radio),
             "soap_please_notify_axis.xml": SoapCall(
-                "pleaseNotify",
-                "urn:rsscloud-broker:rssCloud",
-                {
-                    "notifyProcedure": "updated",
-                    "port": 8080,
-                    "path": "/axis",
-                    "protocol": "soap",
-                    "urlList": ["http://one.example/rss.xml", "http://two.example/rss.xml"],
-                    "domain": None,
-                },
+                "pleaseNotify", "urn:rsscloud-broker:rssCloud", axis
             ),
         }
         for name, expected in cases.items():
@@ -108,17 +91,11 @@ class CallTests(SynchronousTestCase):
 
     def test_references(self) -> None:
         """Several references may lead to one value, which may hold references itself."""
-        call = decode_call(
-            envelope(
-                '<op><a href="#1"/><b href="#1"/><c href="#2"/></op>'
-                '<m id="1">x</m><m id="2"><item href="#1"/><item>y</item></m>'
-            )
-        )
+        body = '<op><a href="#1"/><b href="#1"/><c href="#2"/></op><m id="1">x</m>'
+        call = decode_call(envelope(f'{body}<m id="2"><item href="#1"/><item>y</item></m>'))
         self.assertEqual(call.parameters, {"a": "x", "b": "x", "c": ["x", "y"]})
-
-    def test_things_referred_to_may_come_first(self) -> None:
-        call = decode_call(envelope('<m E:root="0" id="1">x</m><op><a href="#1"/></op>'))
-        self.assertEqual(call, SoapCall("op", "", {"a": "x"}))
+        first = decode_call(envelope('<m E:root="0" id="1">x</m><op><a href="#1"/></op>'))
+        self.assertEqual(first, SoapCall("op", "", {"a": "x"}))
 
     def test_headers_that_can_be_left_aside(self) -> None:
         headers = (
@@ -212,25 +189,20 @@ class FaultTests(SynchronousTestCase):
 
 
 class ResponseTests(SynchronousTestCase):
-    def test_a_boolean_as_old_clients_know_it(self) -> None:
-        document = encode_response(SoapCall("pleaseNotify"), True)
-        self.assertIn(
-            b'<pleaseNotifyResponse><Result xsi:type="xsd:boolean">true</Result>'
-            b"</pleaseNotifyResponse>",
-            document,
+    def test_results_as_old_clients_know_them(self) -> None:
+        struct = {"flerror": False, "message": "Thanks for the ping."}
+        table: tuple[tuple[Any, str], ...] = (
+            (True, '<Result xsi:type="xsd:boolean">true</Result>'),
+            (
+                struct,
+                '<Result><flerror xsi:type="xsd:boolean">false</flerror>'
+                '<message xsi:type="xsd:string">Thanks for the ping.</message></Result>',
+            ),
         )
-        self.assertIs(decode_response(document), True)
-
-    def test_a_struct_as_old_clients_know_it(self) -> None:
-        result = {"flerror": False, "message": "Thanks for the ping."}
-        document = encode_response(SoapCall("ping"), result)
-        self.assertIn(
-            b'<pingResponse><Result><flerror xsi:type="xsd:boolean">false</flerror>'
-            b'<message xsi:type="xsd:string">Thanks for the ping.</message></Result>'
-            b"</pingResponse>",
-            document,
-        )
-        self.assertEqual(decode_response(document), result)
+        for result, text in table:
+            document = encode_response(SoapCall("ping"), result)
+            self.assertIn(f"<pingResponse>{text}</pingResponse>", document.decode())
+            self.assertEqual(decode_response(document), result)
 
     def test_answers_in_the_namespace_of_the_call(self) -> None:
         root = etree.fromstring(encode_response(SoapCall("ping", "urn:x"), True))
@@ -285,18 +257,10 @@ class EncodingTests(SynchronousTestCase):
 
 class ActionTests(SynchronousTestCase):
     def test_action_of(self) -> None:
-        cases = {
-            None: "",
-            "": "",
-            '""': "",
-            '"/rssCloud"': "/rssCloud",
-            "/rssCloud": "/rssCloud",
-            ' "/weblogUpdates" ': "/weblogUpdates",
-            '" /weblogUpdates "': "/weblogUpdates",
-            "'urn:x#ping'": "urn:x#ping",
-        }
-        for header, expected in cases.items():
-            self.assertEqual(action_of(header), expected, header)
+        for header in ('"/x"', "/x", ' "/x" ', '" /x "', "'/x'"):
+            self.assertEqual(action_of(header), "/x", header)
+        for nothing in (None, "", '""'):
+            self.assertEqual(action_of(nothing), "")
 
 
 names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.-]{0,8}", fullmatch=True)
@@ -332,12 +296,9 @@ class HypothesisTests(SynchronousTestCase):
     def test_round_trip(self, operation: str, parameters: dict[str, Any], namespace: str) -> None:
         document = encode_call(operation, parameters, namespace)
         self.assertEqual(decode_call(document), SoapCall(operation, namespace, parameters))
-
-    @settings(max_examples=examples(40), deadline=None)
-    @given(values)
-    def test_round_trip_of_results(self, result: Any) -> None:
-        document = encode_response(SoapCall("ping", "urn:x"), result)
-        self.assertEqual(decode_response(document), result)
+        for result in parameters.values():
+            response = encode_response(SoapCall("ping", "urn:x"), result)
+            self.assertEqual(decode_response(response), result)
 
     @settings(max_examples=examples(100), deadline=None)
     @given(

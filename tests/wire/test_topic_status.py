@@ -12,16 +12,9 @@ from rsscloud_broker.wire.topic_status import to_json, to_text
 
 URL = "http://feeds.example/rss.xml"
 NOON = 1_790_683_200.0
+VALIDATORS = Validators('"abc"', "Tue, 29 Sep 2026 12:00:00 GMT")
 ACCOUNT = TopicStatus(
-    Topic(
-        URL,
-        b"\x01" * 32,
-        512,
-        NOON,
-        NOON - 60,
-        validators=Validators('"abc"', "Tue, 29 Sep 2026 12:00:00 GMT"),
-        subscribers=3,
-    ),
+    Topic(URL, b"\x01" * 32, 512, NOON, NOON - 60, validators=VALIDATORS, subscribers=3),
     asked_at=NOON + 1,
     result="304, not modified",
     pinged_at=NOON - 3600,
@@ -44,8 +37,8 @@ ACCOUNT = TopicStatus(
 )
 
 
-class JsonTests(SynchronousTestCase):
-    def test_everything(self) -> None:
+class StatusTests(SynchronousTestCase):
+    def test_json(self) -> None:
         said = json.loads(json.dumps(to_json(ACCOUNT)))
         self.assertEqual(said["url"], URL)
         self.assertEqual(said["asked_at"], "2026-09-29T12:00:01Z")
@@ -53,13 +46,7 @@ class JsonTests(SynchronousTestCase):
         self.assertEqual((said["etag"], said["ended"]), ('"abc"', None))
         self.assertEqual(said["feed"]["hints"]["ttl_minutes"], 60)
 
-    def test_next_to_nothing(self) -> None:
-        said = json.loads(json.dumps(to_json(TopicStatus(Topic(URL)))))
-        self.assertEqual((said["asked_at"], said["sha256"], said["feed"]), (None, None, {}))
-
-
-class TextTests(SynchronousTestCase):
-    def test_everything(self) -> None:
+    def test_text(self) -> None:
         text = to_text(ACCOUNT)
         for line in (
             f"topic         {URL}",
@@ -74,6 +61,8 @@ class TextTests(SynchronousTestCase):
         self.assertNotIn("failures", text)
 
     def test_next_to_nothing(self) -> None:
+        said = json.loads(json.dumps(to_json(TopicStatus(Topic(URL)))))
+        self.assertEqual((said["asked_at"], said["sha256"], said["feed"]), (None, None, {}))
         lines = to_text(TopicStatus(Topic(URL))).splitlines()
         self.assertIn("last asked    never", lines)
         self.assertIn("next poll     none: not planned", lines)

@@ -43,11 +43,9 @@ class CodecTransport(Transport):
             status, content = 500, encode_fault("Client", self.fault)
         else:
             status, content = 200, encode_response(call, self.answer, literal=True)
+        headers = {"Content-Type": "text/xml; charset=utf-8"}
         return SimpleNamespace(
-            status_code=status,
-            content=content,
-            headers={"Content-Type": "text/xml; charset=utf-8"},
-            encoding="utf-8",
+            status_code=status, content=content, headers=headers, encoding="utf-8"
         )
 
 
@@ -64,37 +62,16 @@ class RssCloudTests(SynchronousTestCase):
         return call
 
     def test_please_notify(self) -> None:
-        call = self.service_called(
-            "pleaseNotify",
-            "",
-            5337,
-            "/notify",
-            "http-post",
-            ["http://a.example/", "http://b.example/"],
-        )
-        self.assertEqual(
-            call.parameters,
-            {
-                "notifyProcedure": "",
-                "port": "5337",
-                "path": "/notify",
-                "protocol": "http-post",
-                "urlList": ["http://a.example/", "http://b.example/"],
-            },
-        )
+        urls = ["http://a.example/", "http://b.example/"]
+        call = self.service_called("pleaseNotify", "", 5337, "/notify", "http-post", urls)
+        expected: dict[str, Any] = {"notifyProcedure": "", "port": "5337", "path": "/notify"}
+        expected |= {"protocol": "http-post", "urlList": urls}
+        self.assertEqual(call.parameters, expected)
 
     def test_please_notify_at_a_domain(self) -> None:
-        call = self.service_called(
-            "pleaseNotify",
-            notifyProcedure="updated",
-            port="80",
-            path="/soap",
-            protocol="soap",
-            urlList="http://a.example/",
-            domain="reader.example",
-        )
-        self.assertEqual(call.parameters["urlList"], "http://a.example/")
-        self.assertEqual(call.parameters["domain"], "reader.example")
+        fields = {"notifyProcedure": "updated", "port": "80", "path": "/soap", "protocol": "soap"}
+        fields |= {"urlList": "http://a.example/", "domain": "reader.example"}
+        self.assertEqual(self.service_called("pleaseNotify", **fields).parameters, fields)
 
     def test_ping(self) -> None:
         call = self.service_called("ping", "http://a.example/?é=1&x=2")
@@ -125,20 +102,12 @@ class WeblogUpdatesTests(SynchronousTestCase):
         self.assert_answered(result, "ping", parameters)
 
     def test_extended_ping(self) -> None:
-        parameters = {
-            "weblogname": "A",
-            "weblogurl": "http://a.example/",
-            "changesurl": "http://a.example/new",
-            "rssurl": "http://a.example/feed",
-            "tags": "one|two",
-        }
-        result = self.service.extendedPing(**parameters)
-        self.assert_answered(result, "extendedPing", parameters)
-
-    def test_extended_ping_without_what_is_optional(self) -> None:
-        parameters = {"weblogname": "A", "weblogurl": "http://a.example/"}
-        result = self.service.extendedPing(**parameters)
-        self.assert_answered(result, "extendedPing", parameters)
+        site = {"weblogname": "A", "weblogurl": "http://a.example/"}
+        more = {"changesurl": "http://a.example/new", "rssurl": "http://a.example/feed"}
+        for parameters in (site, site | more | {"tags": "one|two"}):
+            self.setUp()
+            result = self.service.extendedPing(**parameters)
+            self.assert_answered(result, "extendedPing", parameters)
 
     def test_fault(self) -> None:
         self.transport.fault = "no"

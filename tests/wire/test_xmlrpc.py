@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
-from xmlrpc.client import Fault, loads
+from xmlrpc.client import Fault, dumps, loads
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,6 +22,7 @@ from rsscloud_broker.wire.xmlrpc import (
     encode_fault,
     encode_response,
     is_call,
+    plain_call,
 )
 from tests import examples
 
@@ -37,32 +38,18 @@ def call_with(value: str) -> bytes:
 
 class FixtureTests(SynchronousTestCase):
     def test_calls_of_real_kinds_of_clients(self) -> None:
+        ping, feeds = "weblogUpdates.ping", [f"http://{n}.example/rss.xml" for n in ("one", "two")]
         cases: dict[str, tuple[str, list[Any]]] = {
             "ping_wordpress.xml": (
                 "weblogUpdates.extendedPing",
                 ["Café & Friends", "https://blog.example/", "https://blog.example/feed/"],
             ),
-            "ping_untyped.xml": (
-                "weblogUpdates.ping",
-                ["A site without types", "http://php.example/blog/"],
-            ),
-            "ping_latin1.xml": (
-                "weblogUpdates.ping",
-                ["Übergrößen für Señores", "http://latin.example/"],
-            ),
-            "ping_windows1251.xml": (
-                "weblogUpdates.ping",
-                ["Живой дневник", "http://cyrillic.example/"],
-            ),
+            "ping_untyped.xml": (ping, ["A site without types", "http://php.example/blog/"]),
+            "ping_latin1.xml": (ping, ["Übergrößen für Señores", "http://latin.example/"]),
+            "ping_windows1251.xml": (ping, ["Живой дневник", "http://cyrillic.example/"]),
             "please_notify_radio.xml": (
                 "xmlStorageSystem.rssPleaseNotify",
-                [
-                    "radio.rssUpdated",
-                    5335,
-                    "/RPC2",
-                    "xml-rpc",
-                    ["http://one.example/rss.xml", "http://two.example/rss.xml"],
-                ],
+                ["radio.rssUpdated", 5335, "/RPC2", "xml-rpc", feeds],
             ),
         }
         for name, expected in cases.items():
@@ -76,6 +63,7 @@ class FixtureTests(SynchronousTestCase):
 
 class ValueTests(SynchronousTestCase):
     def test_values(self) -> None:
+        noon = datetime(1998, 7, 17, 14, 8, 55)
         extensions = 'xmlns:ex="http://ws.apache.org/xmlrpc/namespaces/extensions"'
         cases: dict[str, Any] = {
             "<value/>": "",
@@ -94,15 +82,14 @@ class ValueTests(SynchronousTestCase):
             "<value><nil/></value>": None,
             f"<value><ex:nil {extensions}/></value>": None,
             f"<value><ex:i8 {extensions}>7</ex:i8></value>": 7,
-            "<value><dateTime.iso8601>19980717T14:08:55</dateTime.iso8601></value>": datetime(
-                1998, 7, 17, 14, 8, 55
-            ),
-            "<value><dateTime.iso8601>1998-07-17T14:08:55Z</dateTime.iso8601></value>": datetime(
-                1998, 7, 17, 14, 8, 55, tzinfo=UTC
-            ),
-            "<value><dateTime.iso8601>19980717T14:08:55+0200</dateTime.iso8601></value>": datetime(
-                1998, 7, 17, 14, 8, 55, tzinfo=timezone(timedelta(hours=2))
-            ),
+            **{
+                f"<value><dateTime.iso8601>{text}</dateTime.iso8601></value>": moment
+                for text, moment in (
+                    ("19980717T14:08:55", noon),
+                    ("1998-07-17T14:08:55Z", noon.replace(tzinfo=UTC)),
+                    ("19980717T14:08:55+0200", noon.replace(tzinfo=timezone(timedelta(hours=2)))),
+                )
+            },
             "<value><array/></value>": [],
             "<value><array><data/></array></value>": [],
             "<value><array><data> <value>a</value> <value/></data></array></value>": ["a", ""],
@@ -317,3 +304,72 @@ class HypothesisTests(SynchronousTestCase):
             self.assertTrue(error.reason)
         else:
             self.assertEqual(name, "a.b")
+
+
+PARAMS = ("A site", "http://a.example/?b=c;d='e'")
+METHOD = "weblogUpdates.ping"
+CALL = dumps(PARAMS, METHOD)
+
+pieces = st.lists(
+    st.sampled_from(
+        ["<?xml version='1.0'?>", '<?xml version="1.0" encoding="utf-8"?>', "<methodCall>",
+         "<methodName>", "a.b", "</methodName>", "<params>", "<param>", "<value>", "<string>",
+         "x y", "", "</string>", "</value>", "</param>", "</params>", "</methodCall>",
+         "<i4>", "7", "</i4>", "&amp;", "]]>", "\n", " ", "\r\n", "\x0b", "ж", "<!-- -->",
+         "<![CDATA[x]]>", "<value/>", "<x:value>", "<value >", "\0", "=", "<params/>"]
+    ),
+    max_size=6,
+).map("".join)  # fmt: skip
+charsets = st.sampled_from([None, "utf-8", "iso-8859-1", "utf-16", "utf-7", "cp037", "no-such"])
+
+
+class PlainCallTests(SynchronousTestCase):
+    """Calls in plain ASCII are read without a parser, with the same result."""
+
+    def test_as_clients_write_it(self) -> None:
+        untyped = CALL.replace("<string>", "").replace("</string>", "")
+        spaces = (CALL.replace("\n", space) for space in ("", "\r\n\t "))
+        for text in (CALL, untyped, *spaces, CALL.partition(">")[2]):
+            document = text.strip().encode()
+            self.assertEqual(plain_call(document), (METHOD, list(PARAMS)), text)
+            self.assertEqual(decode_call(document), (METHOD, list(PARAMS)), text)
+
+    def test_what_needs_a_parser(self) -> None:
+        for document in (
+            b"",
+            dumps((*PARAMS, 1), METHOD).encode(),
+            dumps(("<b>", "x"), METHOD).encode(),
+            dumps(("é", "x"), METHOD).encode(),
+            CALL.replace("1.0", "1.1").encode(),
+            CALL.encode("utf-16"),
+            b"\xef\xbb\xbf" + CALL.encode(),
+            CALL.replace("site", "]]>").encode(),
+            CALL.replace("<value>", "<Value>").encode(),
+            CALL.replace("</string>", "", 1).encode(),
+            CALL.replace("A site", "x" * 100_000).encode(),
+            CALL.replace("<params>", "<params>\x0b").encode(),
+        ):
+            self.assertIsNone(plain_call(document), document[:200])
+        for charset in ("utf-16", "utf-7", "cp037", "no-such", ""):
+            self.assertIsNone(plain_call(CALL.encode(), charset), charset)
+
+    def assert_same(self, document: bytes, charset: str | None = None) -> None:
+        read = plain_call(document, charset)
+        if read is not None:
+            self.assertEqual(read, decode_call(document, charset))
+
+    @settings(max_examples=examples(100), deadline=None)
+    @given(st.floats(0, 1), st.integers(0, 12), pieces, charsets)
+    def test_it_is_what_the_parser_reads(
+        self, where: float, cut: int, insert: str, charset: str | None
+    ) -> None:
+        for text in (CALL, dumps(("", "x", ""), "a.b")):
+            start = int(where * len(text))
+            self.assert_same((text[:start] + insert + text[start + cut :]).encode(), charset)
+
+    @settings(max_examples=examples(150), deadline=None)
+    @given(pieces, pieces, pieces, st.text(st.characters(max_codepoint=300), max_size=9))
+    def test_of_made_up_calls(self, before: str, between: str, after: str, value: str) -> None:
+        params = f"<params><param><value>{value}</value></param></params>"
+        call = f"<methodCall><methodName>a.b</methodName>{between}{params}</methodCall>"
+        self.assert_same(f"{before}{call}{after}".encode())
