@@ -223,35 +223,3 @@ class PageTests(_PingTests):
         self.house = House(self, doors=frozenset({"ping_sink"}))
         self.assert_thanks(self.house.form("/ping", {"url": FEED}))
         self.assert_stored(Ping(FEED, FEED, NOON))
-
-
-class WakingTests(_PingTests):
-    """If a ping names a topic with subscribers, they are notified."""
-
-    def test_every_way_in(self) -> None:
-        page, elsewhere = f"{HOME}today", "http://x.example/"
-        self.house.topics.pages |= {HOME: b"1", page: b"1"}
-        for topic in (FEED, HOME, page):
-            self.house.subscribe(topic=topic, path=f"/{len(topic)}")
-        ways = [
-            (lambda: self.house.xmlrpc("weblogUpdates.ping", NAME, HOME), HOME),
-            (lambda: self.house.xmlrpc("weblogUpdates.ping", NAME, elsewhere, page), page),
-            (lambda: self.house.xmlrpc("weblogUpdates.rssUpdate", NAME, FEED), FEED),
-            (lambda: self.house.get("/rss/ping", u=FEED), FEED),
-            (lambda: self.house.get("/", name=NAME, url=elsewhere, rssUrl=FEED), FEED),
-            (lambda: self.house.soap("ping", {"weblogname": NAME, "weblogurl": HOME}), HOME),
-        ]
-        for number, (ping, topic) in enumerate(ways):
-            self.house.subscribers.calls.clear()
-            self.house.topics.pages[topic] = b"changed %d" % number
-            ping()
-            self.assertEqual([call.form for call in self.house.subscribers.calls], [{"url": topic}])
-
-    def test_the_answer_waits_for_no_feed(self) -> None:
-        self.house.subscribe()
-        self.house.topics.silent = True
-        self.assertEqual(self.house.xmlrpc("weblogUpdates.rssUpdate", NAME, FEED), THANKS)
-        self.assertEqual(self.house.get("/rss/ping", u=FEED).status, 200)
-        answer = self.house.soap("ping", {"weblogname": NAME, "weblogurl": FEED})
-        self.assertEqual(self.house.result(answer), THANKS)
-        self.assertEqual(len(self.house.topics.waiting), 1)

@@ -125,24 +125,6 @@ class RegistrationTests(_RestTests):
 
 
 class VerificationTests(_RestTests):
-    def test_a_domain_must_repeat_a_challenge(self) -> None:
-        self.callback_of(domain="r.example", path="/n?x=1")
-        (call,) = self.house.subscribers.calls
-        self.assertEqual(call.method, "GET")
-        self.assertTrue(call.url.startswith("http://r.example:5337/n?x=1&url=http%3A%2F%2Ffeeds"))
-
-    def test_xml_rpc_and_soap_are_called_only_at_the_callers_address(self) -> None:
-        for protocol in ("xml-rpc", "soap"):
-            for domain, method in (("", "POST"), ("192.0.2.7", "POST"), ("r.example", "GET")):
-                self.house.subscribers.calls.clear()
-                procedure = "river.notify"
-                fields = {"protocol": protocol, "domain": domain, "notifyProcedure": procedure}
-                callback = self.callback_of(**fields)
-                self.assertEqual((callback.protocol, callback.procedure), (protocol, procedure))
-                (call,) = self.house.subscribers.calls
-                self.assertEqual(call.method, method)
-                self.assertTrue(call.url.startswith(callback.url))
-
     def test_the_topic_is_read_first(self) -> None:
         sentence = "The subscription was cancelled because there was an error reading the resource "
         self.assert_refused(f"{sentence}at URL {MISSING}.", url1=MISSING)

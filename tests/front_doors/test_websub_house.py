@@ -38,30 +38,6 @@ class HouseTestCase(SynchronousTestCase):
         return [{name: values[0] for name, values in query.items()} for query in queries]
 
 
-class SubscriptionTests(HouseTestCase):
-    def test_accepted_then_verified(self) -> None:
-        """WebSub, 5.1.2 and 5.3: the answer is 202; then the hub asks the callback."""
-        self.assertEqual(self.hub("subscribe", lease_seconds="1000", secret="sesame"), 202)
-        (question,) = self.questions()
-        asked = question["mine"], question["hub.mode"], question["hub.lease_seconds"]
-        self.assertEqual(asked, ("1", "subscribe", "1000"))
-        (subscription,) = self.house.subscriptions()
-        self.assertEqual(subscription.lease.seconds, 1000)
-        self.assertEqual(subscription.options, {"secret": "sesame", "hub": f"{PUBLIC_URL}/websub"})
-        self.assertTrue(subscription.wants_content)
-
-    def test_the_last_request_counts(self) -> None:
-        """WebSub, 5.1: once verified, a new request replaces the options and the lease."""
-        for secret in ("first", "second"):
-            self.hub("subscribe", secret=secret)
-        (subscription,) = self.house.subscriptions()
-        self.assertEqual(subscription.options["secret"], "second")
-        self.house.subscribers.deaf.add(CALLBACK.partition("?")[0])
-        self.hub("subscribe", secret="third")
-        (subscription,) = self.house.subscriptions()
-        self.assertEqual(subscription.options["secret"], "second")
-
-
 class LaterDenialTests(HouseTestCase):
     """WebSub, 5.2: the hub may send a denial at any time after the verification."""
 
@@ -95,23 +71,6 @@ class LaterDenialTests(HouseTestCase):
         self.house.form("/websub", {"hub.mode": "publish", "hub.url": FEED})
         self.house.topics.gone.clear()
         self.assert_denied("it is gone for good")
-
-
-class PublishingTests(HouseTestCase):
-    def test_every_ping_makes_a_delivery(self) -> None:
-        """WebSub, 7: pings by three protocols each lead to a notification."""
-        self.hub("subscribe")
-        for path, fields in (
-            ("/websub", {"hub.mode": "publish", "hub.url": FEED}),
-            ("/rsscloud/ping", {"url": FEED}),
-            ("/pingSiteForm", {"name": "A site", "url": "http://site.example/", "rssUrl": FEED}),
-        ):
-            content = self.house.topics.pages[FEED] = f"<rss>{path}\xff</rss>".encode("latin-1")
-            answer = self.house.form(path, fields)
-            self.assertIn(answer.status, {200, 202}, answer.text)
-            delivery = self.calls("POST")[-1]
-            self.assertEqual((delivery.url, delivery.body), (CALLBACK, content), path)
-        self.assertEqual(len(self.calls("POST")), 3)
 
 
 class ByHandTests(HouseTestCase):
