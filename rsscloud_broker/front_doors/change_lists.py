@@ -211,7 +211,8 @@ def _serve_one(
     """Answer with a file, or with 304 if the client has this version."""
     # Most crawlers ask for a newer version, and mostly there is none.  To answer them, the file
     # need not be opened.
-    if _is_conditional(request):
+    headers = request.requestHeaders
+    if headers.hasHeader(b"if-none-match") or headers.hasHeader(b"if-modified-since"):
         status = os.stat(path)
         version = _version(status.st_mtime_ns, status.st_size, coding)
         if _client_has(request, version, now):
@@ -259,11 +260,6 @@ class _OpenFile(File):
             return b""
         producer.start()
         return NOT_DONE_YET
-
-
-def _is_conditional(request: Request) -> bool:
-    headers = request.requestHeaders
-    return headers.hasHeader(b"if-none-match") or headers.hasHeader(b"if-modified-since")
 
 
 def _client_has(request: Request, version: _Version, now: float) -> bool:

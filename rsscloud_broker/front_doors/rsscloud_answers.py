@@ -153,7 +153,8 @@ class RssCloudPages:
         if error is not None:
             if isinstance(error, Limited):
                 request.setHeader("retry-after", str(error.retry_after))
-            return await self._forms_page(request, _status_of(error), _in_words(error), shown)
+            status = {Limited: 429, NotAllowed: 403}.get(type(error), 400)
+            return await self._forms_page(request, status, _in_words(error), shown)
         topics = rsscloud.distinct(rsscloud.topics_of_form(all_parameters(request)))
         # Only programs send several topics; some of them may have been refused.
         url = topics[0] if len(topics) == 1 else ""
@@ -208,13 +209,3 @@ def _in_words(error: BadRegistration) -> str:
     said = str(error).replace("<i>", "").replace("</i>", "")  # rssCloud's markup
     # The sentence says already if the broker does not call a URL at all.
     return said if error.reason in said else f"{said} {sentence(error.reason)}"
-
-
-def _status_of(error: BadRegistration) -> int:
-    """The HTTP status of the page for a refusal."""
-    match error:
-        case Limited():
-            return 429
-        case NotAllowed():
-            return 403
-    return 400

@@ -226,7 +226,13 @@ class Worker:
     async def _read_new(self) -> Ping | None:
         """A new ping; None if there is none, or if there is no room for one."""
         if self._waiting.is_full:
-            self._log_full()
+            if not self._is_full:  # it is logged once until there is room
+                self._is_full = True
+                self.log.warn(
+                    "As many pings wait for {url} as may; newer ones are passed on when some of "
+                    "these are done with.",
+                    url=self._where,
+                )
             return None
         self._is_full = False
         if not self._upcoming and self._clock.seconds() >= self._read_at:
@@ -258,16 +264,6 @@ class Worker:
             await self._sleeping
         finally:
             self._sleeping = None
-
-    def _log_full(self) -> None:
-        """Log that there is no room for new pings, once until there is."""
-        if not self._is_full:
-            self._is_full = True
-            self.log.warn(
-                "As many pings wait for {url} as may; newer ones are passed on when some of these "
-                "are done with.",
-                url=self._where,
-            )
 
     def _log_put_off(self, error: Unavailable) -> None:
         self.log.error("Relaying to {url} is put off: {error}", url=self._where, error=error)
@@ -353,7 +349,9 @@ class Worker:
             self._waiting.done(ping.id)
             return
         if answer.healthy:
-            self._note_answer()
+            if self._failures >= THRESHOLD:
+                self.log.info("{url} answers again: pings are passed on to it.", url=self._where)
+            self._failures = 0
         if answer.accepted:
             self._waiting.done(ping.id)
             self._counter_of("delivered").inc()
@@ -394,12 +392,6 @@ class Worker:
             late = self._clock.seconds() - now - pause
             if late > LATE:
                 await deferLater(self._clock, min(late * REST, LONGEST_REST))
-
-    def _note_answer(self) -> None:
-        """Note that the target has answered as such a server does."""
-        if self._failures >= THRESHOLD:
-            self.log.info("{url} answers again: pings are passed on to it.", url=self._where)
-        self._failures = 0
 
     def _note_failure(self, answer: RelayAnswer) -> None:
         """Note a call without a proper answer; leave the target alone after several in a row."""

@@ -277,8 +277,11 @@ class SourceFiles:
         )
         checked = known.entries if paths is None else map(self.url, paths)
         missing = known.entries.keys() & set(checked) - found.keys()
-        gone = sorted(filter(self._is_gone, missing - set(map(self.url, shared))))
-        changes = [ResourceEntry(url, change="deleted", datetime=at) for url in gone]
+        changes = [
+            ResourceEntry(url, change="deleted", datetime=at)
+            for url in sorted(missing - set(map(self.url, shared)))
+            if not self.file(url.removeprefix(self.public_url)).exists()
+        ]
         for url, entry in found.items():
             before = known.entries.get(url)
             if entry != before:
@@ -287,10 +290,6 @@ class SourceFiles:
         for change in changes:
             _apply(known.entries, change)
         return changes
-
-    def _is_gone(self, url: str) -> bool:
-        """Whether there is no archive at a URL on the disk."""
-        return not self.file(url.removeprefix(self.public_url)).exists()
 
     def _archives(self, known: dict[str, ResourceEntry]) -> dict[str, ResourceEntry]:
         """The entries of all archives on the disk, by URL; the newest, if there are too many.

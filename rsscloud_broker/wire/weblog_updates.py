@@ -90,9 +90,9 @@ def ping_of_parameters(method: str, parameters: Sequence[Any], at: float) -> Pin
     """
     least, most = {"ping": (2, 4), "extendedPing": (3, 5), "rssUpdate": (2, 2)}[method]
     if not least <= len(parameters) <= most:
+        counts = str(least) if least == most else f"{least} to {most}"
         raise BadCall(
-            f"weblogUpdates.{method} takes {_range_text(least, most)} parameters, "
-            f"but {len(parameters)} came"
+            f"weblogUpdates.{method} takes {counts} parameters, but {len(parameters)} came"
         )
     # What may be left out may also be nil, as by SOAP.
     given = [*parameters[:2], *("" if each is None else each for each in parameters[2:])]
@@ -124,11 +124,6 @@ def limited(reason: str, seconds: int) -> str:
     :param seconds: after how many seconds the client may try again.
     """
     return f"{_refusal(reason)} Try again in {seconds} seconds."
-
-
-def _range_text(least: int, most: int) -> str:
-    """How many parameters a method takes, for a sentence."""
-    return str(least) if least == most else f"{least} to {most}"
 
 
 def _check_url(parameter: str, url: str) -> None:

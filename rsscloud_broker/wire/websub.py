@@ -134,8 +134,8 @@ def parse_request(fields: Iterable[tuple[str, str]]) -> HubRequest:
         return HubRequest(mode, urls=tuple(urls))
     return HubRequest(
         mode,
-        callback=_callback(_single_value(values, "hub.callback")),
-        topic=_topic(_single_value(values, "hub.topic")),
+        callback=_callback(_required(values, "hub.callback", "callback")),
+        topic=_required(values, "hub.topic", "topic"),
         secret=_secret(_single_value(values, "hub.secret")),
         # The hub ignores the lease of an unsubscription (section 5.1).
         lease_seconds=_lease(_single_value(values, "hub.lease_seconds"))
@@ -163,6 +163,14 @@ def _single_value(values: Mapping[str, Sequence[str]], name: str) -> str:
     return _check_storable(name, found[0])
 
 
+def _required(values: Mapping[str, Sequence[str]], name: str, what: str) -> str:
+    """The URL in a field; BadRequest if it is missing, too long, or there are several."""
+    url = _single_value(values, name)
+    if not url:
+        raise BadRequest(f"{name} is missing: send the URL of the {what}.")
+    return _check_length(name, url)
+
+
 def _check_storable(name: str, value: str) -> str:
     """Return a value; BadRequest if it cannot be stored and sent back unchanged."""
     if "\0" in value:
@@ -176,10 +184,7 @@ def _check_storable(name: str, value: str) -> str:
 
 
 def _callback(url: str) -> str:
-    """The URL of the callback; BadRequest if it is missing, or nobody can call it."""
-    if not url:
-        raise BadRequest("hub.callback is missing: send the URL of the callback.")
-    _check_length("hub.callback", url)
+    """Return the URL of a callback; BadRequest if nobody can call it."""
     try:
         parts = urlsplit(url)
         usable = parts.scheme.lower() in {"http", "https"} and bool(parts.hostname)
@@ -193,13 +198,6 @@ def _callback(url: str) -> str:
     if "#" in url:
         raise BadRequest("hub.callback has a fragment, which cannot be called: leave out the #.")
     return url
-
-
-def _topic(url: str) -> str:
-    """The URL of the topic; BadRequest if it is missing or too long."""
-    if not url:
-        raise BadRequest("hub.topic is missing: send the URL of the topic.")
-    return _check_length("hub.topic", url)
 
 
 def _secret(secret: str) -> str:
