@@ -23,21 +23,11 @@ from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
-from rsscloud_broker import config
+from rsscloud_broker import config, core, interfaces
 from rsscloud_broker.client.feed_doctor import FeedDoctor
 from rsscloud_broker.client.feed_push import OwnBroker
 from rsscloud_broker.client.feed_requests import make_ask
 from rsscloud_broker.config import Http
-from rsscloud_broker.core import (
-    Access,
-    Admission,
-    Broker,
-    EventLog,
-    FairLimiter,
-    IntentQueue,
-    TopicView,
-    Verifier,
-)
 from rsscloud_broker.core.bus import EventBus
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.delivery.distribution import Distribution
@@ -52,18 +42,6 @@ from rsscloud_broker.delivery.options import DistributionOptions
 from rsscloud_broker.errors import AddressRefused, EndedTopic, OutboundError, TopicUnreadable
 from rsscloud_broker.http.limits import HTTPLimits, bounded_site
 from rsscloud_broker.http.site import Root
-from rsscloud_broker.interfaces import (
-    AppTables,
-    FrontDoorParts,
-    INotifier,
-    IOutbound,
-    ISelfTest,
-    ITopicFetcher,
-    IURLPolicy,
-    OutboundReply,
-    OutboundRequest,
-    Route,
-)
 from rsscloud_broker.model import NO_VALIDATORS, Content, Ping, Subscription, Validators
 from rsscloud_broker.model.disclosure import Disclosure
 from rsscloud_broker.model.fetching import EVERYTHING, Fetched, Wanted
@@ -105,7 +83,7 @@ ALL_DOORS = frozenset(
 # --- other people's servers ------------------------------------------------------
 
 
-@implementer(ITopicFetcher, IURLPolicy)
+@implementer(interfaces.ITopicFetcher, interfaces.IURLPolicy)
 @define
 class Topics:
     """A fake topic fetcher with a web of feeds.
@@ -163,7 +141,7 @@ class Call:
         return {name: values[0] for name, values in parse_qs(self.body.decode()).items()}
 
 
-@implementer(IOutbound, IURLPolicy)
+@implementer(interfaces.IOutbound, interfaces.IURLPolicy)
 @define
 class Subscribers:
     """All subscribers' servers, which repeat challenges and accept notifications.
@@ -174,11 +152,11 @@ class Subscribers:
     """
 
     deaf: set[str] = field(factory=set)
-    feeds: dict[str, OutboundReply] = field(factory=dict)
+    feeds: dict[str, interfaces.OutboundReply] = field(factory=dict)
     private: set[str] = field(factory=set)
     calls: list[Call] = field(factory=list)
 
-    async def request(self, request: OutboundRequest) -> OutboundReply:
+    async def request(self, request: interfaces.OutboundRequest) -> interfaces.OutboundReply:
         url, body = request.url, request.body
         self.calls.append(Call(request.method, url, request.headers, body))
         await self.check(url)
@@ -191,7 +169,7 @@ class Subscribers:
         answer = challenge.encode()
         if b"<methodCall>" in body:
             answer = xmlrpc_codec.encode_response(True)
-        return OutboundReply(200, {}, answer, url)
+        return interfaces.OutboundReply(200, {}, answer, url)
 
     async def check(self, url: str) -> None:
         if url.partition("?")[0] in self.private:
@@ -202,13 +180,13 @@ class Subscribers:
 
 
 @cache
-def _routes_of_assets() -> Sequence[Route]:
+def _routes_of_assets() -> Sequence[interfaces.Route]:
     """All houses share these, for it takes a while to compress the files."""
     return AssetsDoor().routes()
 
 
 class SharedAssets(AssetsDoor):
-    def routes(self) -> Sequence[Route]:
+    def routes(self) -> Sequence[interfaces.Route]:
         return _routes_of_assets()
 
 
@@ -234,8 +212,8 @@ class House:
         options: Mapping[str, object] | None = None,
         root: Root | None = None,
         disclosure: Disclosure | None = None,
-        self_test: ISelfTest | None = None,
-        tables: Sequence[AppTables] = (),
+        self_test: interfaces.ISelfTest | None = None,
+        tables: Sequence[interfaces.AppTables] = (),
     ) -> None:
         self._case = case
         self.clock = Clock(NOON)
@@ -246,7 +224,7 @@ class House:
         self.subscribers = Subscribers()
         self.counters = Counters()
         self.bus = bus = EventBus(counters=self.counters)
-        notifiers: dict[str, INotifier] = {
+        notifiers: dict[str, interfaces.INotifier] = {
             "http-post": HttpPostNotifier("http-post", self.subscribers),
             "https-post": HttpPostNotifier("https-post", self.subscribers),
             "xml-rpc": XMLRPCNotifier(self.subscribers),
@@ -267,23 +245,23 @@ class House:
         distribution = Distribution(DistributionOptions(), parts)
         bus.attach(distribution)
         distribution.startService()
-        limiter = FairLimiter(self.clock)
+        limiter = core.FairLimiter(self.clock)
         detector = change_detector(self.store, self.topics, bus, self.clock, self.counters, limiter)
         self.detector = detector
         detector.startService()
         case.addCleanup(detector.stopService)
-        admission = Admission(
+        admission = core.Admission(
             limits or config.RateLimitOptions(),
             self.store.has_subscription,
             self.store.count_of_host,
             self.clock,
             self.counters,
         )
-        verifier = Verifier(self.store, bus, detector, lambda: notifiers, self.clock, limiter)
-        intents = IntentQueue(self.store, verifier, self.clock)
+        verifier = core.Verifier(self.store, bus, detector, lambda: notifiers, self.clock, limiter)
+        intents = core.IntentQueue(self.store, verifier, self.clock)
         intents.startService()
         case.addCleanup(intents.stopService)
-        self.broker = Broker(
+        self.broker = core.Broker(
             self.store,
             bus,
             detector,
@@ -291,13 +269,13 @@ class House:
             intents,
             self.clock,
             admission,
-            Access(config.Topics(), identity=PUBLIC_URL),
+            core.Access(config.Topics(), identity=PUBLIC_URL),
             self.topics,
             self.subscribers,
             self.counters,
         )
         pages = PageRenderer(lambda: site.pages)
-        self.parts = FrontDoorParts(
+        self.parts = interfaces.FrontDoorParts(
             self.broker,
             self.clock,
             pages,
@@ -308,8 +286,8 @@ class House:
             execute,
             self.store,
             has_hub="websub" in doors,
-            topics=TopicView(self.store, self.clock),
-            event_log=EventLog(self.store),
+            topics=core.TopicView(self.store, self.clock),
+            event_log=core.EventLog(self.store),
             disclosure=disclosure or Disclosure(),
             max_connections=lambda: self.limits.http.max_connections,
             max_connections_per_address=lambda: self.limits.http.max_connections_per_address,

@@ -7,17 +7,8 @@ from urllib.parse import urlencode
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from rsscloud_broker import errors
 from rsscloud_broker.config import Http, NoOptions
-from rsscloud_broker.errors import (
-    CallbackFailed,
-    EndedTopic,
-    Forbidden,
-    Refused,
-    TooMany,
-    TopicUnreadable,
-    Unavailable,
-    UnsupportedProtocol,
-)
 from rsscloud_broker.front_doors.websub import WebSubDoor
 from rsscloud_broker.http.limits import HTTPLimits, bounded_site
 from rsscloud_broker.http.site import Root
@@ -146,20 +137,20 @@ class SubscribingTests(HubTestCase):
     def test_refusals(self) -> None:
         """5.1.2: each kind of refusal has a status of its own."""
         for error, status in (
-            (UnsupportedProtocol("websub"), 501),
-            (Forbidden("not that topic"), 403),
-            (EndedTopic(FEED, "the site has closed"), 410),
-            (TopicUnreadable(FEED, "a private address", refused=True), 400),
-            (CallbackFailed("a private address", refused=True), 400),
-            (Refused("not today"), 400),
+            (errors.UnsupportedProtocol("websub"), 501),
+            (errors.Forbidden("not that topic"), 403),
+            (errors.EndedTopic(FEED, "the site has closed"), 410),
+            (errors.TopicUnreadable(FEED, "a private address", refused=True), 400),
+            (errors.CallbackFailed("a private address", refused=True), 400),
+            (errors.Refused("not today"), 400),
         ):
             self.broker.failures["accept"] = error
             self.assert_refused(self.post(SUBSCRIBE), status, f"This was not accepted: {error}.")
 
     def test_what_the_client_may_do_later(self) -> None:
         for error, status, pause in (
-            (TooMany("there were 5", 7), 429, "7"),
-            (Unavailable("the disk is full"), 503, "30"),
+            (errors.TooMany("there were 5", 7), 429, "7"),
+            (errors.Unavailable("the disk is full"), 503, "30"),
         ):
             self.broker.failures["accept"] = error
             answer = self.post(SUBSCRIBE)
@@ -189,11 +180,11 @@ class OldClientsTests(HubTestCase):
 
     def test_not_confirmed(self) -> None:
         """6.1: the answer is 409 if the verification fails."""
-        self.broker.failures["subscribe"] = CallbackFailed("it answered with status 404")
+        self.broker.failures["subscribe"] = errors.CallbackFailed("it answered with status 404")
         self.assert_refused(self.old("sync"), 409, "it answered with status 404")
-        self.broker.failures["subscribe"] = TopicUnreadable(FEED, "status 404")
+        self.broker.failures["subscribe"] = errors.TopicUnreadable(FEED, "status 404")
         self.assert_refused(self.old("sync"), 409, "status 404")
-        self.broker.failures["unsubscribe"] = CallbackFailed("no answer")
+        self.broker.failures["unsubscribe"] = errors.CallbackFailed("no answer")
         self.assert_refused(self.old("sync", mode="unsubscribe"), 409, "no answer")
 
     def test_the_favourite_comes_first(self) -> None:
@@ -234,10 +225,10 @@ class PublishingTests(HubTestCase):
 
     def test_refusals(self) -> None:
         for error, status in (
-            (Forbidden("not yours"), 403),
-            (TopicUnreadable(FEED, "a private address", refused=True), 400),
-            (EndedTopic(FEED, "gone"), 410),
-            (TooMany("there were 5", 7), 429),
+            (errors.Forbidden("not yours"), 403),
+            (errors.TopicUnreadable(FEED, "a private address", refused=True), 400),
+            (errors.EndedTopic(FEED, "gone"), 410),
+            (errors.TooMany("there were 5", 7), 429),
         ):
             self.broker.failures["publish"] = error
             self.assert_refused(self.post(PUBLISH), status, f"not accepted: {error}.")

@@ -20,15 +20,7 @@ from rsscloud_broker.events import (
 )
 from rsscloud_broker.model import Callback
 from rsscloud_broker.model.log_entry import LogEntry, LogFilter
-from rsscloud_broker.sinks.event_log import (
-    BATCH,
-    GATHER,
-    MOST_WAITING,
-    REFUSALS,
-    REFUSALS_OF_SOURCE,
-    EventLogOptions,
-    EventLogSink,
-)
+from rsscloud_broker.sinks import event_log
 from rsscloud_broker.testing import memory_store, sink_parts
 from rsscloud_broker.testing.clock import About, Clock
 
@@ -52,9 +44,9 @@ class WritingTests(SynchronousTestCase):
         self.patch(self.store, "add_log_entries", self._watched)
         self.sink = self.make()
 
-    def make(self, **options: object) -> EventLogSink:
-        options_ = EventLogOptions(**options)  # type: ignore[arg-type] # those of the options
-        sink = EventLogSink(options_, sink_parts(store=self.store, clock=self.clock))
+    def make(self, **options: object) -> event_log.EventLogSink:
+        options_ = event_log.EventLogOptions(**options)  # type: ignore[arg-type] # those of the options
+        sink = event_log.EventLogSink(options_, sink_parts(store=self.store, clock=self.clock))
         sink.startService()
         self.addCleanup(sink.stopService)
         return sink
@@ -88,25 +80,25 @@ class WritingTests(SynchronousTestCase):
     def test_entries_are_gathered_for_a_moment(self) -> None:
         self.handle(self.ping(1), self.ping(2))
         self.assertEqual(self.batches, [])
-        self.clock.advance(GATHER)
+        self.clock.advance(event_log.GATHER)
         self.assertEqual(self.batches, [2])
         self.assertEqual([one.host for one in self.written()], ["site1.example", "site2.example"])
 
     def test_a_full_batch_is_written_at_once(self) -> None:
-        self.handle(*(self.ping() for _ in range(BATCH)))
-        self.assertEqual(self.batches, [BATCH])
+        self.handle(*(self.ping() for _ in range(event_log.BATCH)))
+        self.assertEqual(self.batches, [event_log.BATCH])
 
     def test_while_a_batch_is_written_others_wait(self) -> None:
         self.held = []
-        self.handle(*(self.ping() for _ in range(BATCH + 10)))
-        self.clock.advance(GATHER)
-        self.assertEqual(self.batches, [BATCH])
+        self.handle(*(self.ping() for _ in range(event_log.BATCH + 10)))
+        self.clock.advance(event_log.GATHER)
+        self.assertEqual(self.batches, [event_log.BATCH])
         self.held[0].callback(None)
-        self.assertEqual(self.batches, [BATCH])
-        self.clock.advance(GATHER)
-        self.assertEqual(self.batches, [BATCH, 10])
+        self.assertEqual(self.batches, [event_log.BATCH])
+        self.clock.advance(event_log.GATHER)
+        self.assertEqual(self.batches, [event_log.BATCH, 10])
         self.held[1].callback(None)
-        self.assertEqual(len(self.written()), BATCH + 10)
+        self.assertEqual(len(self.written()), event_log.BATCH + 10)
 
     def test_stopping_writes_what_waits_and_what_still_comes(self) -> None:
         self.handle(self.ping(1))
@@ -119,7 +111,7 @@ class WritingTests(SynchronousTestCase):
     def test_stopping_waits_for_a_batch_that_is_being_written(self) -> None:
         self.held = []
         self.handle(self.ping())
-        self.clock.advance(GATHER)
+        self.clock.advance(event_log.GATHER)
         stopped = self.sink.stopService()
         self.assertNoResult(stopped)
         self.held[0].callback(None)
@@ -128,7 +120,7 @@ class WritingTests(SynchronousTestCase):
     def test_stopping_does_not_wait_for_a_store_that_is_unavailable(self) -> None:
         self.failure = Unavailable("no disk")
         self.handle(self.ping())
-        self.clock.advance(GATHER)
+        self.clock.advance(event_log.GATHER)
         with capturedLogs():
             self.successResultOf(self.sink.stopService())
 
@@ -136,7 +128,7 @@ class WritingTests(SynchronousTestCase):
         self.failure = Unavailable("no disk")
         self.handle(self.ping())
         with capturedLogs() as logged:
-            self.clock.advance(GATHER)
+            self.clock.advance(event_log.GATHER)
         self.assertEqual([line["log_level"] for line in logged], [LogLevel.error])
         self.failure = None
         self.clock.pump([1.0] * 11)
@@ -145,30 +137,30 @@ class WritingTests(SynchronousTestCase):
     def test_too_many_entries_are_lost_and_the_log_says_so_once(self) -> None:
         self.failure = Unavailable("no disk")
         with capturedLogs() as logged:
-            self.handle(*(self.ping() for _ in range(MOST_WAITING + 100)))
+            self.handle(*(self.ping() for _ in range(event_log.MOST_WAITING + 100)))
         texts = [line["log_format"] for line in logged]
         self.assertEqual(sum("loses entries" in text for text in texts), 1)
         self.failure = None
         self.clock.pump([1.0] * 11)
-        self.assertEqual(len(self.written()), MOST_WAITING)
+        self.assertEqual(len(self.written()), event_log.MOST_WAITING)
 
     def test_a_bug_in_one_batch_does_not_stop_the_next(self) -> None:
         self.failure = ValueError("a bug")
         self.handle(self.ping(1))
-        self.clock.advance(GATHER)
+        self.clock.advance(event_log.GATHER)
         self.assertEqual(len(self.flushLoggedErrors(ValueError)), 1)
         self.failure = None
         self.handle(self.ping(2))
-        self.clock.advance(GATHER)
+        self.clock.advance(event_log.GATHER)
         self.assertEqual([one.host for one in self.written()], ["site2.example"])
 
     def test_refusals_of_one_caller_are_counted_after_the_first(self) -> None:
-        self.handle(*(self.refusal() for _ in range(REFUSALS_OF_SOURCE + 7)))
+        self.handle(*(self.refusal() for _ in range(event_log.REFUSALS_OF_SOURCE + 7)))
         denial = SubscriptionDenied(FEED, CALLBACK, "no", self.clock.wall_seconds(), CALLER)
         self.handle(denial, self.refusal("192.0.2.8"))
         self.clock.pump([10.0] * 7)
         entries = self.written()
-        self.assertEqual(len(entries), REFUSALS_OF_SOURCE + 2)
+        self.assertEqual(len(entries), event_log.REFUSALS_OF_SOURCE + 2)
         self.assertEqual(entries[-2].source, "192.0.2.8")
         self.assertEqual(dict(entries[-1].numbers), {"requests": 8})
         self.handle(self.refusal())  # in another minute
@@ -176,10 +168,10 @@ class WritingTests(SynchronousTestCase):
         self.assertEqual(self.written()[len(entries) :][0].reason, "no")
 
     def test_refusals_of_all_callers_are_limited_too(self) -> None:
-        callers = [f"192.0.2.{n % 250}" for n in range(REFUSALS + 100)]
+        callers = [f"192.0.2.{n % 250}" for n in range(event_log.REFUSALS + 100)]
         self.handle(*map(self.refusal, callers))
         self.clock.pump([10.0] * 7)
-        self.assertEqual(len(self.written()), REFUSALS + 1)
+        self.assertEqual(len(self.written()), event_log.REFUSALS + 1)
         self.assertEqual(dict(self.written()[-1].numbers), {"requests": 100})
 
     def test_old_entries_are_pruned_each_minute(self) -> None:
@@ -202,7 +194,7 @@ class WritingTests(SynchronousTestCase):
         self.successResultOf(self.sink.stopService())
         self.sink.startService()
         for _ in range(12):
-            self.handle(*(self.ping() for _ in range(BATCH)))
+            self.handle(*(self.ping() for _ in range(event_log.BATCH)))
         self.assertEqual(len(self.written()), 6000)
         self.clock.pump([10.0] * 7)
         self.assertEqual(len(self.written()), 1000)

@@ -38,13 +38,7 @@ from rsscloud_broker.model import Callback, Lease, Subscription
 from rsscloud_broker.model.administration import VERBS
 from rsscloud_broker.model.log_entry import KINDS, LogEntry
 from rsscloud_broker.model.work import MARKED, Swept, SweptSubscription
-from rsscloud_broker.sinks.log_of_events import (
-    LOGGED,
-    MAX_REASON,
-    MAX_URL,
-    WANTS_NO_MORE,
-    entries_of,
-)
+from rsscloud_broker.sinks import log_of_events
 
 FEED = "http://feeds.example/rss.xml"
 NEW = "http://new.example/rss.xml"
@@ -67,10 +61,10 @@ def an_entry(kind: str, outcome: str, reason: str = "", at: float = 5.0, **field
 
 class EntriesTests(SynchronousTestCase):
     def check(self, event: Event, *entries: LogEntry) -> None:
-        self.assertEqual(entries_of(event, 5.0), list(entries))
+        self.assertEqual(log_of_events.entries_of(event, 5.0), list(entries))
         for entry in entries:
             self.assertIn(entry.outcome, KINDS[entry.kind])
-            self.assertIn(type(event), LOGGED)
+            self.assertIn(type(event), log_of_events.LOGGED)
 
     def one(self, event: Event, kind: str, outcome: str, reason: str = "", **fields: Any) -> None:
         """An event has one entry."""
@@ -145,7 +139,7 @@ class EntriesTests(SynchronousTestCase):
         self.check(
             evolve(failed, ends=True),
             an_entry(kind, "given up", "status 500", numbers=tried),
-            an_entry("subscription", "dropped", WANTS_NO_MORE),
+            an_entry("subscription", "dropped", log_of_events.WANTS_NO_MORE),
         )
         ended = NotificationFailed(evolve(SUBSCRIPTION, ended="gone"), "gone", 5.0, ends=True)
         self.one(ended, "subscription", "dropped", "the topic ended: gone")
@@ -187,10 +181,10 @@ class EntriesTests(SynchronousTestCase):
             ("close breaker", "a.example", "a.example"),
             ("unblock", "source 192.0.2.0/24", ""),
         ):
-            (entry,) = entries_of(Administered("alice", verb, what, "", 5.0), 5.0)
+            (entry,) = log_of_events.entries_of(Administered("alice", verb, what, "", 5.0), 5.0)
             self.assertEqual((entry.host, entry.topic, entry.source), (host_of, "", ""))
         for verb in VERBS:
-            (entry,) = entries_of(Administered("alice", verb, "x", "", 5.0), 5.0)
+            (entry,) = log_of_events.entries_of(Administered("alice", verb, "x", "", 5.0), 5.0)
             self.assertFalse(entry.reason.startswith("did "), verb)
 
     def test_other_events_become_none(self) -> None:
@@ -199,9 +193,9 @@ class EntriesTests(SynchronousTestCase):
 
     def test_long_and_dirty_texts_are_cut_and_cleaned(self) -> None:
         url = f"http://{'x' * 300}/{'y' * 3000}"
-        (entry,) = entries_of(PingRefused(url, "a\x00b\ud800\n" * 1000, 5.0), 5.0)
-        self.assertEqual((entry.topic, len(entry.host)), (url[:MAX_URL], 255))
-        self.assertEqual(len(entry.reason), MAX_REASON)
+        (entry,) = log_of_events.entries_of(PingRefused(url, "a\x00b\ud800\n" * 1000, 5.0), 5.0)
+        self.assertEqual((entry.topic, len(entry.host)), (url[: log_of_events.MAX_URL], 255))
+        self.assertEqual(len(entry.reason), log_of_events.MAX_REASON)
         self.assertTrue(entry.reason.startswith("ab ab"), entry.reason[:20])
-        (entry,) = entries_of(PingRefused(FEED, f"{FEED}: it is private", 5.0), 5.0)
+        (entry,) = log_of_events.entries_of(PingRefused(FEED, f"{FEED}: it is private", 5.0), 5.0)
         self.assertEqual(entry.reason, "it is private")

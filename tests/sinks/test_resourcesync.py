@@ -31,13 +31,7 @@ from rsscloud_broker.sinks.resourcesync import ResourceSyncSink
 from rsscloud_broker.testing import RecordingBus, memory_store, sink_parts
 from rsscloud_broker.testing.clock import About, Clock
 from rsscloud_broker.wire import links
-from rsscloud_broker.wire.resourcesync import (
-    ResourceDocument,
-    ResourceEntry,
-    decode,
-    decode_notification,
-    first_link,
-)
+from rsscloud_broker.wire import resourcesync as codec
 from rsscloud_broker.wire.times import iso_time
 from tests.sinks.pings import NOON, fill_disk
 
@@ -86,11 +80,11 @@ class ResourceSyncTestCase(SynchronousTestCase):
     def publish(self, sink: ResourceSyncSink, path: str) -> None:
         self.successResultOf(sink.handle(FilePublished(path, self.clock.wall_seconds())))
 
-    def read(self, path: str) -> ResourceDocument:
+    def read(self, path: str) -> codec.ResourceDocument:
         """A document that the sink wrote; checks that its twin has the same content."""
         content = self.path(path).getContent()
         self.assertEqual(gzip.decompress(self.path(path + ".gz").getContent()), content)
-        return decode(content)
+        return codec.decode(content)
 
     def resources(self) -> list[str]:
         return [entry.loc.removeprefix(BROKER) for entry in self.read(RESOURCE_LIST).entries]
@@ -114,13 +108,13 @@ class DocumentsTests(ResourceSyncTestCase):
         description = self.read(DESCRIPTION)
         self.assertEqual(description.capability, "description")
         self.assertEqual(
-            description.entries, (ResourceEntry(BROKER + CAPABILITY_LIST, "capabilitylist"),)
+            description.entries, (codec.ResourceEntry(BROKER + CAPABILITY_LIST, "capabilitylist"),)
         )
         offered = self.read(CAPABILITY_LIST)
-        self.assertEqual(first_link(offered.links, "up"), BROKER + DESCRIPTION)
+        self.assertEqual(codec.first_link(offered.links, "up"), BROKER + DESCRIPTION)
         self.assertEqual(
             [
-                (entry.loc, entry.capability, first_link(entry.links, "hub"))
+                (entry.loc, entry.capability, codec.first_link(entry.links, "hub"))
                 for entry in offered.entries
             ],
             [
@@ -132,7 +126,7 @@ class DocumentsTests(ResourceSyncTestCase):
         for path, capability in ((RESOURCE_LIST, "resourcelist"), (CHANGE_LIST, "changelist")):
             listed = self.read(path)
             self.assertEqual(listed.capability, capability)
-            self.assertEqual(first_link(listed.links, "up"), BROKER + CAPABILITY_LIST)
+            self.assertEqual(codec.first_link(listed.links, "up"), BROKER + CAPABILITY_LIST)
             self.assertEqual(listed.entries, ())
 
     def test_without_a_hub_there_is_no_channel(self) -> None:
@@ -154,7 +148,7 @@ class DocumentsTests(ResourceSyncTestCase):
         listed = self.read(RESOURCE_LIST)
         self.assertEqual(listed.at, iso_time(NOON + 30))
         self.assertEqual(self.resources(), [FIRST, SECOND])
-        second = ResourceEntry(
+        second = codec.ResourceEntry(
             BROKER + SECOND,
             lastmod=iso_time(NOON - 7),
             hash=f"sha-256:{sha256(content).hexdigest()}",
@@ -341,14 +335,14 @@ class ChannelTests(ResourceSyncTestCase):
             ("resourcesync", BROKER + CAPABILITY_LIST),
         ):
             self.assertEqual(links.targets(found, relation), [url])
-        notification = decode_notification(content.body)
-        self.assertEqual(first_link(notification.links, "up"), BROKER + CAPABILITY_LIST)
+        notification = codec.decode_notification(content.body)
+        self.assertEqual(codec.first_link(notification.links, "up"), BROKER + CAPABILITY_LIST)
         now = iso_time(NOON + 30)
         self.assertEqual(
             notification.entries,
             (
-                ResourceEntry(BROKER + RESOURCE_LIST, "resourcelist", "created", now),
-                ResourceEntry(BROKER + CHANGE_LIST, "changelist", "updated", now),
+                codec.ResourceEntry(BROKER + RESOURCE_LIST, "resourcelist", "created", now),
+                codec.ResourceEntry(BROKER + CHANGE_LIST, "changelist", "updated", now),
             ),
         )
         self.assertEqual(self.path(CHANNEL).getContent(), content.body, "can be read there too")
@@ -356,7 +350,7 @@ class ChannelTests(ResourceSyncTestCase):
     def test_subscribers_are_told(self) -> None:
         self.start()
         ((_, content, _),) = self.pushed
-        notification = decode_notification(content.body)
+        notification = codec.decode_notification(content.body)
         self.assertEqual([entry.change for entry in notification.entries], ["created", "created"])
         changed = TopicChanged(BROKER + CHANNEL, About(NOON + 30))
         self.assertNotIn(changed, self.bus.events, "there is no subscriber")

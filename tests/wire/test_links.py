@@ -4,15 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.wire.links import (
-    MalformedLink,
-    WebLink,
-    encode,
-    hub_and_self,
-    is_absolute,
-    parse,
-    targets,
-)
+from rsscloud_broker.wire import links as codec
 
 #: The links of a ResourceSync source, in one header of three lines.
 OF_A_SOURCE = (
@@ -30,32 +22,34 @@ class ParseTests(SynchronousTestCase):
             "http://example.com/dataset1/framework/",
             "http://hub.example.com/pubsubhubbub/",
         )
-        lists = WebLink("http://www.example.com/dataset1/capabilitylist.xml", ("resourcesync",))
-        expected = [WebLink(topic, ("self",)), WebLink(hub, ("hub",)), lists]
-        self.assertEqual(parse(OF_A_SOURCE), expected)
+        lists = codec.WebLink(
+            "http://www.example.com/dataset1/capabilitylist.xml", ("resourcesync",)
+        )
+        expected = [codec.WebLink(topic, ("self",)), codec.WebLink(hub, ("hub",)), lists]
+        self.assertEqual(codec.parse(OF_A_SOURCE), expected)
 
     def test_forms(self) -> None:
         for value, links in {
             "": [],
             " , ,": [],
-            "<a>;rel=hub": [WebLink("a", ("hub",))],
-            "< a >\t;\trel = HUB": [WebLink("a", ("hub",))],
-            '<a>; rel="self hub"': [WebLink("a", ("self", "hub"))],
+            "<a>;rel=hub": [codec.WebLink("a", ("hub",))],
+            "< a >\t;\trel = HUB": [codec.WebLink("a", ("hub",))],
+            '<a>; rel="self hub"': [codec.WebLink("a", ("self", "hub"))],
             '<a>; title="x, <y>; \\"z"; rel=hub,<b>;rel=self': [
-                WebLink("a", ("hub",)),
-                WebLink("b", ("self",)),
+                codec.WebLink("a", ("hub",)),
+                codec.WebLink("b", ("self",)),
             ],
-            "<a>; rel=hub; rel=self": [WebLink("a", ("hub",))],
-            "<a>; rel=hub; flag;": [WebLink("a", ("hub",))],
-            "<a>; title*=UTF-8''x%20y; rel=hub": [WebLink("a", ("hub",))],
-            "<>; rel=self": [WebLink("", ("self",))],
-            '<a>; rel="http://example.com/rel"': [WebLink("a", ("http://example.com/rel",))],
-            "<a,b;c>; rel=self, , ": [WebLink("a,b;c", ("self",))],
+            "<a>; rel=hub; rel=self": [codec.WebLink("a", ("hub",))],
+            "<a>; rel=hub; flag;": [codec.WebLink("a", ("hub",))],
+            "<a>; title*=UTF-8''x%20y; rel=hub": [codec.WebLink("a", ("hub",))],
+            "<>; rel=self": [codec.WebLink("", ("self",))],
+            '<a>; rel="http://example.com/rel"': [codec.WebLink("a", ("http://example.com/rel",))],
+            "<a,b;c>; rel=self, , ": [codec.WebLink("a,b;c", ("self",))],
         }.items():
-            self.assertEqual(parse(value), links)
+            self.assertEqual(codec.parse(value), links)
 
     def test_links_of_others_and_without_a_relation_are_left_out(self) -> None:
-        self.assertEqual(parse('<a>; rel=hub; anchor="#x", <b>, <c>; rel=""'), [])
+        self.assertEqual(codec.parse('<a>; rel=hub; anchor="#x", <b>, <c>; rel=""'), [])
 
     def test_malformed(self) -> None:
         for value, text in {
@@ -67,13 +61,13 @@ class ParseTests(SynchronousTestCase):
             "<a>; r\xe9l=self": "visible ASCII",
             "<a>; rel=self\n": "visible ASCII",
         }.items():
-            self.assertIn(text, str(self.assertRaises(MalformedLink, parse, value)))
+            self.assertIn(text, str(self.assertRaises(codec.MalformedLink, codec.parse, value)))
 
     @given(st.text(st.characters(max_codepoint=0x7F)))
     def test_anything(self, value: str) -> None:
         try:
-            links = parse(value)
-        except MalformedLink as error:
+            links = codec.parse(value)
+        except codec.MalformedLink as error:
             self.assertTrue(str(error))
         else:
             self.assertTrue(all(link.relations for link in links))
@@ -81,28 +75,29 @@ class ParseTests(SynchronousTestCase):
 
 class TargetsTests(SynchronousTestCase):
     def test_each_once_and_in_order(self) -> None:
-        links = parse("<b>; rel=hub, <a>; rel=hub, <b>; rel=hub, <c>; rel=self")
-        self.assertEqual(targets(links, "hub"), ["b", "a"])
-        self.assertEqual(targets(links, "self"), ["c"])
-        self.assertEqual(targets(links, "up"), [])
+        links = codec.parse("<b>; rel=hub, <a>; rel=hub, <b>; rel=hub, <c>; rel=self")
+        self.assertEqual(codec.targets(links, "hub"), ["b", "a"])
+        self.assertEqual(codec.targets(links, "self"), ["c"])
+        self.assertEqual(codec.targets(links, "up"), [])
 
 
 class EncodeTests(SynchronousTestCase):
     @given(st.lists(st.tuples(st.text(characters), st.sampled_from(["hub", "self", "up"]))))
     def test_round_trip(self, links: list[tuple[str, str]]) -> None:
         self.assertEqual(
-            parse(encode(links)), [WebLink(target, (relation,)) for target, relation in links]
+            codec.parse(codec.encode(links)),
+            [codec.WebLink(target, (relation,)) for target, relation in links],
         )
 
     def test_what_cannot_stand_in_a_header(self) -> None:
         self.assertEqual(
-            encode([('http://x/>, <evil>; rel="hub"\r\nX: ü', "self")]),
+            codec.encode([('http://x/>, <evil>; rel="hub"\r\nX: ü', "self")]),
             '<http://x/%3E,%20%3Cevil%3E;%20rel=%22hub%22%0D%0AX:%20%C3%BC>; rel="self"',
         )
 
     def test_hub_and_self(self) -> None:
         self.assertEqual(
-            hub_and_self("http://broker.example", "/changes.xml"),
+            codec.hub_and_self("http://broker.example", "/changes.xml"),
             '<http://broker.example/websub>; rel="hub", '
             '<http://broker.example/changes.xml>; rel="self"',
         )
@@ -111,10 +106,10 @@ class EncodeTests(SynchronousTestCase):
 class IsAbsoluteTests(SynchronousTestCase):
     def test_urls(self) -> None:
         for url in ("http://example.com", "https://example.com:8443/a?b=c", "http://[::1]/"):
-            self.assertTrue(is_absolute(url), url)
+            self.assertTrue(codec.is_absolute(url), url)
         for url in (
             *("", "/a", "//example.com/a", "ftp://example.com/", "http:///a", "http://:80/"),
             *("http://example.com:99999/", "http://[::1/", "urn:isbn:1"),
             *(f"http://example.com/{end}" for end in ("a b", "\n", "<")),
         ):
-            self.assertFalse(is_absolute(url), url)
+            self.assertFalse(codec.is_absolute(url), url)

@@ -8,18 +8,7 @@ from hypothesis import strategies as st
 from lxml import etree
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.wire.text import (
-    clean,
-    decode,
-    decode_exactly,
-    legal,
-    parse_number,
-    sentence,
-    to_boolean,
-    to_bytes,
-    to_double,
-    to_integer,
-)
+from rsscloud_broker.wire import text as codec
 
 any_text = st.text(st.characters(codec=None, exclude_categories=()))
 
@@ -27,9 +16,9 @@ any_text = st.text(st.characters(codec=None, exclude_categories=()))
 class ParseNumberTests(SynchronousTestCase):
     def test_numbers(self) -> None:
         for text, number in {"0": 0, "007": 7, "9" * 18: 10**18 - 1}.items():
-            self.assertEqual(parse_number(text), number)
+            self.assertEqual(codec.parse_number(text), number)
         for text in ("", " 1", "1\n", "-1", "+1", "1.0", "1_000", "\u0661", "\u00b2", "9" * 19):
-            self.assertIsNone(parse_number(text), ascii(text))
+            self.assertIsNone(codec.parse_number(text), ascii(text))
 
 
 class CleanTests(SynchronousTestCase):
@@ -47,12 +36,12 @@ class CleanTests(SynchronousTestCase):
             "<b>&amp;</b>": "<b>&amp;</b>",
         }
         for text, expected in cases.items():
-            self.assertEqual(clean(text), expected, ascii(text))
+            self.assertEqual(codec.clean(text), expected, ascii(text))
 
     @settings(max_examples=200)
     @given(any_text)
     def test_always_one_legal_line(self, text: str) -> None:
-        cleaned = clean(text)
+        cleaned = codec.clean(text)
         element = etree.Element("a")
         element.text = cleaned
         element.set("b", cleaned)
@@ -60,10 +49,10 @@ class CleanTests(SynchronousTestCase):
         self.assertEqual(again.text or "", cleaned)
         self.assertEqual(again.get("b"), cleaned)
         self.assertLessEqual(len(cleaned.splitlines()), 1)
-        self.assertEqual(clean(cleaned), cleaned)
+        self.assertEqual(codec.clean(cleaned), cleaned)
 
     def test_legal_keeps_lines(self) -> None:
-        self.assertEqual(legal("a\r\n\tb\0\x85\ufffe\ud800c"), "a\r\n\tb\x85c")
+        self.assertEqual(codec.legal("a\r\n\tb\0\x85\ufffe\ud800c"), "a\r\n\tb\x85c")
 
 
 class SentenceTests(SynchronousTestCase):
@@ -83,7 +72,7 @@ class SentenceTests(SynchronousTestCase):
             ("is that so?", "Is that so?"),
             ("", "."),
         ):
-            self.assertEqual(sentence(clause), expected or f"{clause}.")
+            self.assertEqual(codec.sentence(clause), expected or f"{clause}.")
 
 
 class DecodeTests(SynchronousTestCase):
@@ -95,13 +84,13 @@ class DecodeTests(SynchronousTestCase):
             b"\x81\xff": "\ufffdÿ",
         }
         for data, expected in cases.items():
-            self.assertEqual(decode(data), expected, data)
+            self.assertEqual(codec.decode(data), expected, data)
 
     @settings(max_examples=100)
     @given(st.binary())
     def test_anything(self, data: bytes) -> None:
-        self.assertIsInstance(decode(data), str)
-        text = decode_exactly(data)
+        self.assertIsInstance(codec.decode(data), str)
+        text = codec.decode_exactly(data)
         self.assertEqual(text.encode("utf-8", "surrogateescape"), data)
         try:
             text.encode()
@@ -115,22 +104,22 @@ class ScalarTests(SynchronousTestCase):
     def test_values(self) -> None:
         table: tuple[tuple[Callable[[str], Any], dict[str, Any], tuple[str, ...]], ...] = (
             (
-                to_integer,
+                codec.to_integer,
                 {"0": 0, " 42\n": 42, "+7": 7, "-9223372036854775808": -(2**63)},
                 ("", "abc", "1.0", "1_000", "0x10", "٣", "9223372036854775808", "9" * 5000),
             ),
             (
-                to_boolean,
+                codec.to_boolean,
                 {"1": True, " 0 ": False, "true": True, "FALSE": False},
                 ("", "7", "yes", "-1", "01"),
             ),
             (
-                to_double,
+                codec.to_double,
                 {"1": 1.0, "-12.5": -12.5, ".5": 0.5, "5.": 5.0, "1e-3": 0.001},
                 ("", ".", "nan", "inf", "1e999", "1_0.0", "0x1p3", "1e", "12,5"),
             ),
             (
-                to_bytes,
+                codec.to_bytes,
                 {" aGVs\n bG8= ": b"hello", "": b""},
                 ("a", "aGVsbG8", "????", "é==="),
             ),

@@ -10,13 +10,7 @@ from lxml import etree
 from twisted.trial.unittest import SynchronousTestCase
 from zeep.transports import Transport
 
-from rsscloud_broker.wire.soap import (
-    SoapCall,
-    action_of,
-    decode_call,
-    encode_fault,
-    encode_response,
-)
+from rsscloud_broker.wire import soap
 from rsscloud_broker.wire.wsdl import RSSCLOUD, WEBLOG_UPDATES, rsscloud_wsdl, weblog_updates_wsdl
 
 CLOUD = "http://broker.example/soap?a=1&b=2"
@@ -31,18 +25,18 @@ class CodecTransport(Transport):
         self.document = document
         self.answer = answer
         self.fault = fault
-        self.calls: list[tuple[str, str, SoapCall]] = []
+        self.calls: list[tuple[str, str, soap.SoapCall]] = []
 
     def load(self, url: str) -> bytes:
         return self.document
 
     def post_xml(self, address: str, envelope: Any, headers: dict[str, str]) -> SimpleNamespace:
-        call = decode_call(etree.tostring(envelope))
-        self.calls.append((address, action_of(headers["SOAPAction"]), call))
+        call = soap.decode_call(etree.tostring(envelope))
+        self.calls.append((address, soap.action_of(headers["SOAPAction"]), call))
         if self.fault:
-            status, content = 500, encode_fault("Client", self.fault)
+            status, content = 500, soap.encode_fault("Client", self.fault)
         else:
-            status, content = 200, encode_response(call, self.answer, literal=True)
+            status, content = 200, soap.encode_response(call, self.answer, literal=True)
         headers = {"Content-Type": "text/xml; charset=utf-8"}
         return SimpleNamespace(
             status_code=status, content=content, headers=headers, encoding="utf-8"
@@ -54,7 +48,7 @@ class RssCloudTests(SynchronousTestCase):
         self.transport = CodecTransport(rsscloud_wsdl(CLOUD), True)
         self.service = zeep.Client("http://broker.example/soap?wsdl", transport=self.transport)
 
-    def service_called(self, operation: str, *args: Any, **kwargs: Any) -> SoapCall:
+    def service_called(self, operation: str, *args: Any, **kwargs: Any) -> soap.SoapCall:
         self.assertIs(getattr(self.service.service, operation)(*args, **kwargs), True)
         [(address, action, call)] = self.transport.calls
         self.assertEqual((address, action), (CLOUD, "/rssCloud"))
@@ -94,7 +88,7 @@ class WeblogUpdatesTests(SynchronousTestCase):
         self.assertEqual((result.flerror, result.message), (False, "Thanks for the ping."))
         [(address, action, call)] = self.transport.calls
         self.assertEqual((address, action), (UPDATES, "/weblogUpdates"))
-        self.assertEqual(call, SoapCall(operation, WEBLOG_UPDATES, parameters))
+        self.assertEqual(call, soap.SoapCall(operation, WEBLOG_UPDATES, parameters))
 
     def test_ping(self) -> None:
         result = self.service.ping("Ünser Weblog", "http://a.example/")

@@ -9,21 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.wire import xml
+from rsscloud_broker.wire import xml, xmlrpc
 from rsscloud_broker.wire.xml import MalformedXML
-from rsscloud_broker.wire.xmlrpc import (
-    MAX_PARAMETERS,
-    MalformedXMLRPC,
-    XMLRPCFault,
-    call_from,
-    decode_call,
-    decode_response,
-    encode_call,
-    encode_fault,
-    encode_response,
-    is_call,
-    plain_call,
-)
 from tests import examples
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -58,7 +45,7 @@ class FixtureTests(SynchronousTestCase):
                 if charset == "iso-8859-1" and name == "ping_wordpress.xml":
                     continue  # it declares no encoding, so HTTP's charset counts
                 document = (FIXTURES / name).read_bytes()
-                self.assertEqual(decode_call(document, charset), expected, (name, charset))
+                self.assertEqual(xmlrpc.decode_call(document, charset), expected, (name, charset))
 
 
 class ValueTests(SynchronousTestCase):
@@ -97,7 +84,7 @@ class ValueTests(SynchronousTestCase):
             "<value><struct><member><value/><name>x</name></member></struct></value>": {"x": ""},
         }
         for value, expected in cases.items():
-            name, parameters = decode_call(call_with(value))
+            name, parameters = xmlrpc.decode_call(call_with(value))
             self.assertEqual(name, "a.b")
             self.assertEqual(parameters, [expected], value)
             self.assertIs(type(parameters[0]), type(expected), value)
@@ -105,7 +92,7 @@ class ValueTests(SynchronousTestCase):
     def test_calls_without_parameters(self) -> None:
         for params in ("", "<params/>", "<params> </params>"):
             document = f"<methodCall><methodName> a </methodName>{params}</methodCall>"
-            self.assertEqual(decode_call(document.encode()), ("a", []))
+            self.assertEqual(xmlrpc.decode_call(document.encode()), ("a", []))
 
     def test_nonsense(self) -> None:
         values = (
@@ -139,7 +126,7 @@ class ValueTests(SynchronousTestCase):
             "<value><struct><member><name>a</name><name>b</name><value/></member></struct></value>",
         )
         for value in values:
-            error = self.assertRaises(MalformedXMLRPC, decode_call, call_with(value))
+            error = self.assertRaises(xmlrpc.MalformedXMLRPC, xmlrpc.decode_call, call_with(value))
             self.assertTrue(error.reason.startswith("line 1: "), error.reason)
             self.assertLess(len(error.reason), 200)
 
@@ -159,45 +146,51 @@ class ValueTests(SynchronousTestCase):
             b"<methodCall><methodName>%s</methodName></methodCall>" % (b"a" * 256),
         )
         for document in documents:
-            self.assertRaises(MalformedXMLRPC, decode_call, document)
+            self.assertRaises(xmlrpc.MalformedXMLRPC, xmlrpc.decode_call, document)
 
     def test_too_many_parameters(self) -> None:
-        self.assertEqual(len(decode_call(encode_call("a", ["b"] * MAX_PARAMETERS))[1]), 100)
-        document = encode_call("a", ["b"] * (MAX_PARAMETERS + 1))
-        error = self.assertRaises(MalformedXMLRPC, decode_call, document)
+        self.assertEqual(
+            len(xmlrpc.decode_call(xmlrpc.encode_call("a", ["b"] * xmlrpc.MAX_PARAMETERS))[1]), 100
+        )
+        document = xmlrpc.encode_call("a", ["b"] * (xmlrpc.MAX_PARAMETERS + 1))
+        error = self.assertRaises(xmlrpc.MalformedXMLRPC, xmlrpc.decode_call, document)
         self.assertIn("at most 100", error.reason)
 
     def test_deep_nest(self) -> None:
         value: Any = "x"
         for _ in range(30):
             value = [value]
-        error = self.assertRaises(MalformedXML, decode_call, encode_call("a", [value]))
+        error = self.assertRaises(
+            MalformedXML, xmlrpc.decode_call, xmlrpc.encode_call("a", [value])
+        )
         self.assertIn("nest", error.reason)
 
     def test_malformed_xml_is_told_from_malformed_xmlrpc(self) -> None:
         for document in (b"", b"<methodCall>", b"<!DOCTYPE a><methodCall/>"):
-            error = self.assertRaises(MalformedXML, decode_call, document)
-            self.assertNotIsInstance(error, MalformedXMLRPC)
+            error = self.assertRaises(MalformedXML, xmlrpc.decode_call, document)
+            self.assertNotIsInstance(error, xmlrpc.MalformedXMLRPC)
 
     def test_from_a_parsed_root(self) -> None:
-        root = xml.parse(encode_call("a", [1]))
-        self.assertTrue(is_call(root))
-        self.assertEqual(call_from(root), ("a", [1]))
-        self.assertFalse(is_call(xml.parse(b"<Envelope/>")))
+        root = xml.parse(xmlrpc.encode_call("a", [1]))
+        self.assertTrue(xmlrpc.is_call(root))
+        self.assertEqual(xmlrpc.call_from(root), ("a", [1]))
+        self.assertFalse(xmlrpc.is_call(xml.parse(b"<Envelope/>")))
 
 
 class ResponseTests(SynchronousTestCase):
     def test_values(self) -> None:
         for value in (True, "Thanks", {"flerror": False, "message": "é"}, None, [1, [2.5]]):
-            self.assertEqual(decode_response(encode_response(value)), value)
+            self.assertEqual(xmlrpc.decode_response(xmlrpc.encode_response(value)), value)
 
     def test_without_a_value(self) -> None:
         for document in (b"<methodResponse/>", b"<methodResponse><params/></methodResponse>"):
-            self.assertIsNone(decode_response(document))
+            self.assertIsNone(xmlrpc.decode_response(document))
 
     def test_fault(self) -> None:
         fault = self.assertRaises(
-            XMLRPCFault, decode_response, encode_fault(4, 'Can\'t <call> "x"\0')
+            xmlrpc.XMLRPCFault,
+            xmlrpc.decode_response,
+            xmlrpc.encode_fault(4, 'Can\'t <call> "x"\0'),
         )
         self.assertEqual((fault.code, fault.string), (4, 'Can\'t <call> "x"'))
         self.assertIn("fault 4", str(fault))
@@ -205,7 +198,7 @@ class ResponseTests(SynchronousTestCase):
     def test_odd_faults(self) -> None:
         for value in ("<value>no</value>", "<value><struct/></value>"):
             document = f"<methodResponse><fault>{value}</fault></methodResponse>".encode()
-            fault = self.assertRaises(XMLRPCFault, decode_response, document)
+            fault = self.assertRaises(xmlrpc.XMLRPCFault, xmlrpc.decode_response, document)
             self.assertEqual((fault.code, fault.string), (0, ""))
 
     def test_not_responses(self) -> None:
@@ -216,27 +209,29 @@ class ResponseTests(SynchronousTestCase):
             f"<methodResponse><params>{one}{one}</params></methodResponse>",
             "<methodResponse><fault/></methodResponse>",
         ):
-            self.assertRaises(MalformedXMLRPC, decode_response, document.encode())
-        self.assertRaises(MalformedXML, decode_response, b"<html><br></html>")
+            self.assertRaises(xmlrpc.MalformedXMLRPC, xmlrpc.decode_response, document.encode())
+        self.assertRaises(MalformedXML, xmlrpc.decode_response, b"<html><br></html>")
 
 
 class EncodingTests(SynchronousTestCase):
     def test_the_standard_library_reads_it(self) -> None:
-        self.assertEqual(loads(encode_call("a.b", ["é<&>", 1])), (("é<&>", 1), "a.b"))
-        self.assertEqual(loads(encode_response(True)), ((True,), None))
-        fault = self.assertRaises(Fault, loads, encode_fault(4, "no"))
+        self.assertEqual(loads(xmlrpc.encode_call("a.b", ["é<&>", 1])), (("é<&>", 1), "a.b"))
+        self.assertEqual(loads(xmlrpc.encode_response(True)), ((True,), None))
+        fault = self.assertRaises(Fault, loads, xmlrpc.encode_fault(4, "no"))
         self.assertEqual((fault.faultCode, fault.faultString), (4, "no"))
 
     def test_method_names_are_escaped(self) -> None:
         name = "a</methodName><b>&amp;"
-        self.assertEqual(decode_call(encode_call(name, [])), (name, []))
+        self.assertEqual(xmlrpc.decode_call(xmlrpc.encode_call(name, [])), (name, []))
 
     def test_what_xml_cannot_carry_is_left_out(self) -> None:
-        self.assertEqual(decode_call(encode_call("a", ["b\0\ud800\ufffec\r\nd"]))[1], ["bc\r\nd"])
+        self.assertEqual(
+            xmlrpc.decode_call(xmlrpc.encode_call("a", ["b\0\ud800\ufffec\r\nd"]))[1], ["bc\r\nd"]
+        )
 
     def test_what_xmlrpc_cannot_carry(self) -> None:
-        self.assertRaises(OverflowError, encode_call, "a", [2**31])
-        self.assertRaises(TypeError, encode_call, "a", [object()])
+        self.assertRaises(OverflowError, xmlrpc.encode_call, "a", [2**31])
+        self.assertRaises(TypeError, xmlrpc.encode_call, "a", [object()])
 
 
 xml_text = st.text(
@@ -272,7 +267,7 @@ class HypothesisTests(SynchronousTestCase):
     @given(st.lists(values, max_size=4))
     def test_round_trip(self, parameters: list[Any]) -> None:
         try:
-            decoded = decode_call(encode_call("a.b", parameters))
+            decoded = xmlrpc.decode_call(xmlrpc.encode_call("a.b", parameters))
         except MalformedXML as error:
             self.assertIn("nest", error.reason)
         else:
@@ -289,7 +284,7 @@ class HypothesisTests(SynchronousTestCase):
         document = path.read_bytes()
         start = int(where * len(document))
         mutated = document[:start] + insert + document[start + cut :]
-        for decode in (decode_call, decode_response):
+        for decode in (xmlrpc.decode_call, xmlrpc.decode_response):
             try:
                 decode(mutated)
             except MalformedXML as error:
@@ -299,7 +294,7 @@ class HypothesisTests(SynchronousTestCase):
     @given(st.lists(parts, max_size=12).map("".join))
     def test_made_up_values(self, inner: str) -> None:
         try:
-            name, _ = decode_call(call_with(f"<value>{inner}</value>"))
+            name, _ = xmlrpc.decode_call(call_with(f"<value>{inner}</value>"))
         except MalformedXML as error:
             self.assertTrue(error.reason)
         else:
@@ -331,8 +326,8 @@ class PlainCallTests(SynchronousTestCase):
         spaces = (CALL.replace("\n", space) for space in ("", "\r\n\t "))
         for text in (CALL, untyped, *spaces, CALL.partition(">")[2]):
             document = text.strip().encode()
-            self.assertEqual(plain_call(document), (METHOD, list(PARAMS)), text)
-            self.assertEqual(decode_call(document), (METHOD, list(PARAMS)), text)
+            self.assertEqual(xmlrpc.plain_call(document), (METHOD, list(PARAMS)), text)
+            self.assertEqual(xmlrpc.decode_call(document), (METHOD, list(PARAMS)), text)
 
     def test_what_needs_a_parser(self) -> None:
         for document in (
@@ -349,14 +344,14 @@ class PlainCallTests(SynchronousTestCase):
             CALL.replace("A site", "x" * 100_000).encode(),
             CALL.replace("<params>", "<params>\x0b").encode(),
         ):
-            self.assertIsNone(plain_call(document), document[:200])
+            self.assertIsNone(xmlrpc.plain_call(document), document[:200])
         for charset in ("utf-16", "utf-7", "cp037", "no-such", ""):
-            self.assertIsNone(plain_call(CALL.encode(), charset), charset)
+            self.assertIsNone(xmlrpc.plain_call(CALL.encode(), charset), charset)
 
     def assert_same(self, document: bytes, charset: str | None = None) -> None:
-        read = plain_call(document, charset)
+        read = xmlrpc.plain_call(document, charset)
         if read is not None:
-            self.assertEqual(read, decode_call(document, charset))
+            self.assertEqual(read, xmlrpc.decode_call(document, charset))
 
     @settings(max_examples=examples(100), deadline=None)
     @given(st.floats(0, 1), st.integers(0, 12), pieces, charsets)
