@@ -47,17 +47,8 @@ from zope.interface import implementer
 
 from rsscloud_broker.config.validators import is_network, is_token
 from rsscloud_broker.front_doors.change_lists import PublishedFile
+from rsscloud_broker.http import requests
 from rsscloud_broker.http.answering import Answers
-from rsscloud_broker.http.requests import (
-    RequestError,
-    bearer_token,
-    body_of,
-    charset,
-    client_address,
-    header,
-    media_type,
-    plain,
-)
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.model import Content
 from rsscloud_broker.outbound.own_topics import RESOURCESYNC_DOCUMENTS
@@ -165,15 +156,15 @@ class ResourceSyncDoor(RoutesOnly):
         link, topic, odd = self._read_links(request)
         self._authorize(request, topic)
         notification = _read_notification(request)
-        content = Content(body_of(request), header(request, "content-type"), link)
-        wanted = await self._broker.push_content(topic, content, client_address(request))
+        content = Content(requests.body_of(request), requests.header(request, "content-type"), link)
+        wanted = await self._broker.push_content(topic, content, requests.client_address(request))
         lines = ["The notification was accepted."]
         if not wanted:
             lines.append(f"Nobody has subscribed to {topic} now.")
         for warning in (*odd, *codec.warnings(notification)):
             log.warn("A notification of {topic} is odd: {why}", topic=topic, why=warning)
             lines.append(f"Warning: {warning}")
-        return plain(request, 202, "\n".join(lines))
+        return requests.plain(request, 202, "\n".join(lines))
 
     def _read_links(self, request: Request) -> tuple[str, str, tuple[str, ...]]:
         """Check the Content-Type and the Link header of a notification.
@@ -181,32 +172,32 @@ class ResourceSyncDoor(RoutesOnly):
         :returns: the value of the Link header, the topic that it names, and what is odd about it.
         :raises RequestError: the Content-Type or a link breaks a rule.
         """
-        content_type = header(request, "content-type")
-        if media_type(request) not in _XML or not _CONTENT_TYPE.fullmatch(content_type):
-            raise RequestError(415, "Send the notification as application/xml.")
-        value = header(request, "link")
+        content_type = requests.header(request, "content-type")
+        if requests.media_type(request) not in _XML or not _CONTENT_TYPE.fullmatch(content_type):
+            raise requests.RequestError(415, "Send the notification as application/xml.")
+        value = requests.header(request, "link")
         if not request.requestHeaders.hasHeader("link"):
-            raise RequestError(
+            raise requests.RequestError(
                 400,
                 "There is no Link header; it must hold rel=self and rel=hub, and should hold "
                 "rel=resourcesync.",
             )
         if len(value) > MAX_LINK:
-            raise RequestError(
+            raise requests.RequestError(
                 400,
                 f"The Link header has {len(value)} characters; {MAX_LINK} at most can be sent on.",
             )
         try:
             found = links.parse(value)
         except links.MalformedLink as error:
-            raise RequestError(400, f"The request cannot be used: {error}.") from error
+            raise requests.RequestError(400, f"The request cannot be used: {error}.") from error
         topic = _only_url(found, "self", "the topic")
         odd = () if links.targets(found, "resourcesync") else (_NO_CAPABILITY_LIST,)
         if not odd:
             _only_url(found, "resourcesync", "the capability list")
         hubs = links.targets(found, "hub")
         if not set(self._hubs).intersection(map(normal_form, hubs)):
-            raise RequestError(
+            raise requests.RequestError(
                 400,
                 f"The Link header must have a link with rel=hub to this hub, "
                 f"{self._hubs[0]} for instance; it has {', '.join(hubs) or 'none'}.",
@@ -221,16 +212,18 @@ class ResourceSyncDoor(RoutesOnly):
         url = normal_form(topic)
         of_topic = [each for each in self._publishers if url.startswith(each.topic)]
         if not of_topic:
-            raise RequestError(
+            raise requests.RequestError(
                 403, f"Nobody may publish {topic} here: ask the operator of the hub."
             )
-        address = client_address(request)
+        address = requests.client_address(request)
         of_address = [each for each in of_topic if each.sends_from(address)]
         if not of_address:
-            raise RequestError(403, f"{topic} may not be published from the address {address}.")
-        token = bearer_token(request)
+            raise requests.RequestError(
+                403, f"{topic} may not be published from the address {address}."
+            )
+        token = requests.bearer_token(request)
         if not any(each.knows(token) for each in of_address):
-            raise RequestError(
+            raise requests.RequestError(
                 401,
                 f"To publish {topic}, send its publisher's token: Authorization: Bearer TOKEN",
                 www_authenticate='Bearer realm="resourcesync"',
@@ -240,9 +233,9 @@ class ResourceSyncDoor(RoutesOnly):
 def _read_notification(request: Request) -> codec.ResourceDocument:
     """The notification in the body; a refusal if it breaks a rule."""
     try:
-        return codec.decode_notification(body_of(request), charset(request))
+        return codec.decode_notification(requests.body_of(request), requests.charset(request))
     except codec.InvalidDocument as error:
-        raise RequestError(400, f"The notification cannot be used: {error}.") from error
+        raise requests.RequestError(400, f"The notification cannot be used: {error}.") from error
 
 
 def _only_url(found: Sequence[links.WebLink], relation: str, meaning: str) -> str:
@@ -253,13 +246,13 @@ def _only_url(found: Sequence[links.WebLink], relation: str, meaning: str) -> st
     """
     urls = links.targets(found, relation)
     if len(urls) != 1:
-        raise RequestError(
+        raise requests.RequestError(
             400,
             f"The Link header must have exactly one link with rel={relation}, {meaning}; "
             f"it has {len(urls)}.",
         )
     if not links.is_absolute(urls[0]) or len(urls[0]) > MAX_URL:
-        raise RequestError(
+        raise requests.RequestError(
             400,
             f"The link with rel={relation} leads to {urls[0][:100]}; it must be an absolute "
             f"http or https URL of {MAX_URL} characters at most.",

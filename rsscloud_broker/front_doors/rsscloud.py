@@ -35,14 +35,7 @@ from twisted.web.server import Request
 from twisted.web.xmlrpc import XMLRPC, Fault
 from zope.interface import implementer
 
-from rsscloud_broker.errors import (
-    CallbackFailed,
-    Forbidden,
-    Refused,
-    TooMany,
-    TopicUnreadable,
-    UnsupportedProtocol,
-)
+from rsscloud_broker import errors, interfaces
 from rsscloud_broker.front_doors.attempts import (
     CallbackProblem,
     RegistrationAttempts,
@@ -52,15 +45,6 @@ from rsscloud_broker.front_doors.rsscloud_answers import RssCloudPages, failure_
 from rsscloud_broker.http.answering import Answers
 from rsscloud_broker.http.requests import all_parameters, client_address, parameters, passage
 from rsscloud_broker.http.xmlrpc import procedure
-from rsscloud_broker.interfaces import (
-    FrontDoorParts,
-    IBroker,
-    IFrontDoor,
-    Route,
-    SoapDescription,
-    SoapOperation,
-    SoapService,
-)
 from rsscloud_broker.model import Intent
 from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.util.deferreds import gather
@@ -90,7 +74,9 @@ class RssCloudOptions:
 class RssCloud:
     """Handles registrations and pings for the three interfaces: REST, XML-RPC and SOAP."""
 
-    def __init__(self, options: RssCloudOptions, broker: IBroker, clock: IReactorTime) -> None:
+    def __init__(
+        self, options: RssCloudOptions, broker: interfaces.IBroker, clock: IReactorTime
+    ) -> None:
         self._broker = broker
         self._clock = clock
         self._pause = options.ping_pause
@@ -114,21 +100,21 @@ class RssCloud:
         """Subscribe to one topic; return the error for the client if that fails."""
         try:
             await self._broker.subscribe(intent)
-        except TopicUnreadable as error:
+        except errors.TopicUnreadable as error:
             sentence = rsscloud.unreadable("subscription", intent.topic, _refusal_rule(error))
             return BadRegistration(sentence, error.reason)
-        except UnsupportedProtocol as error:
+        except errors.UnsupportedProtocol as error:
             sentence = rsscloud.unsupported_protocol(error.protocol)
-        except CallbackFailed as error:
+        except errors.CallbackFailed as error:
             sentence = rsscloud.callback_failed(_refusal_rule(error))
             answered = not error.refused and error.retry_after is None
             return CallbackProblem(sentence, str(error), answered=answered)
-        except TooMany as error:
+        except errors.TooMany as error:
             sentence = rsscloud.limited("subscription", error.reason, error.retry_after)
             return Limited(sentence, error.retry_after)
-        except Forbidden as error:
+        except errors.Forbidden as error:
             return NotAllowed(str(error))
-        except Refused:
+        except errors.Refused:
             sentence = rsscloud.callback_failed()
         else:
             return None
@@ -165,14 +151,14 @@ class RssCloud:
             news = await self._broker.ping_topic(url, source, again=again, origin=origin)
             # Nor by one that is ignored, as it says that it was here before.
             begins_pause = bool(news or not origin)
-        except TopicUnreadable as error:
+        except errors.TopicUnreadable as error:
             begins_pause = True
             sentence = rsscloud.unreadable("ping", url, _refusal_rule(error))
             return BadRegistration(sentence, error.reason)
-        except TooMany as error:
+        except errors.TooMany as error:
             sentence = rsscloud.limited("ping", error.reason, error.retry_after)
             return Limited(sentence, error.retry_after)
-        except Forbidden as error:
+        except errors.Forbidden as error:
             return NotAllowed(str(error))
         finally:
             if not begins_pause:
@@ -269,23 +255,23 @@ class OldProcedures(XMLRPC):
         return await self._register("requestNotification", request, values)
 
 
-@implementer(IFrontDoor)
+@implementer(interfaces.IFrontDoor)
 class RssCloudDoor:
     """The front door for rssCloud, by REST, XML-RPC and SOAP."""
 
     name = "rsscloud"
 
-    def __init__(self, options: RssCloudOptions, parts: FrontDoorParts) -> None:
+    def __init__(self, options: RssCloudOptions, parts: interfaces.FrontDoorParts) -> None:
         self._rss_cloud = RssCloud(options, parts.broker, parts.clock)
         self._pages = RssCloudPages(parts)
 
-    def routes(self) -> Sequence[Route]:
+    def routes(self) -> Sequence[interfaces.Route]:
         register = Answers(self._rest_please_notify, failure_of("notifyResult"))
         ping = Answers(self._rest_ping, failure_of("result"))
         return [
             *self._pages.routes(),
             *(
-                Route(path, "POST", page, for_everybody=True)
+                interfaces.Route(path, "POST", page, for_everybody=True)
                 for path, page in (
                     *((path, register) for path in rsscloud.REST_PATHS),
                     ("/rsscloud/ping", ping),
@@ -301,20 +287,22 @@ class RssCloudDoor:
             "xmlStorageSystem": OldProcedures(self._rss_cloud),
         }
 
-    def soap_services(self) -> Sequence[SoapService]:
+    def soap_services(self) -> Sequence[interfaces.SoapService]:
         fields = rsscloud.REGISTRATION_FIELDS
-        old = SoapOperation(partial(self._soap_please_notify, old=True), fields)
+        old = interfaces.SoapOperation(partial(self._soap_please_notify, old=True), fields)
         return [
-            SoapService(
+            interfaces.SoapService(
                 action="/rssCloud",
                 aliases=("/xmlStorageSystem",),
                 operations={
-                    "pleaseNotify": SoapOperation(self._soap_please_notify, fields),
+                    "pleaseNotify": interfaces.SoapOperation(self._soap_please_notify, fields),
                     "rssPleaseNotify": old,
                     "requestNotification": old,
-                    "ping": SoapOperation(self._soap_ping, ("url",), takes_request=True),
+                    "ping": interfaces.SoapOperation(self._soap_ping, ("url",), takes_request=True),
                 },
-                description=SoapDescription(RSSCLOUD, rsscloud.SOAP_PATHS, rsscloud_wsdl),
+                description=interfaces.SoapDescription(
+                    RSSCLOUD, rsscloud.SOAP_PATHS, rsscloud_wsdl
+                ),
             )
         ]
 
@@ -359,18 +347,18 @@ class RssCloudDoor:
         except BadRegistration as error:
             if old and well_formed:
                 return False
-            raise Refused(str(error)) from error
+            raise errors.Refused(str(error)) from error
         return True
 
     async def _soap_ping(self, values: Mapping[str, Any], request: Request) -> bool:
         """Ping by SOAP: true, or Refused, which becomes a fault."""
         url = text_of(values.get("url")) or ""
         if not url.strip():
-            raise Refused(rsscloud.missing(["url"]))
+            raise errors.Refused(rsscloud.missing(["url"]))
         try:
             await self._rss_cloud.call_ping(url, client_address(request), passage(request).origin)
         except (Limited, NotAllowed) as error:
-            raise Refused(str(error)) from error
+            raise errors.Refused(str(error)) from error
         return True
 
 
@@ -382,7 +370,7 @@ def _read_origin(request: Request) -> str:
         raise BadRegistration(str(error)) from error
 
 
-def _refusal_rule(error: TopicUnreadable | CallbackFailed) -> str:
+def _refusal_rule(error: errors.TopicUnreadable | errors.CallbackFailed) -> str:
     """Why the broker does not call a URL at all; empty if it called the URL and failed.
 
     In the second case nothing may be added to the sentence, since clients compare it.

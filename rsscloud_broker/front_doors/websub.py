@@ -30,25 +30,11 @@ from twisted.web.http import NO_CONTENT
 from twisted.web.server import Request
 from zope.interface import implementer
 
+from rsscloud_broker import errors
 from rsscloud_broker.config import NoOptions
-from rsscloud_broker.errors import (
-    CallbackFailed,
-    EndedTopic,
-    Refused,
-    TooMany,
-    TopicUnreadable,
-    UnsupportedProtocol,
-)
 from rsscloud_broker.front_doors.websub_pages import HubAnswer, WebSubPages
+from rsscloud_broker.http import requests
 from rsscloud_broker.http.answering import Answers, Failure
-from rsscloud_broker.http.requests import (
-    all_parameters,
-    body_of,
-    client_address,
-    header,
-    passage,
-    plain,
-)
 from rsscloud_broker.http.shown_exchange import FORM
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.model import Callback, Intent
@@ -108,9 +94,9 @@ class WebSubDoor(RoutesOnly):
 
         Without a body it may still have its fields in the query.
         """
-        if not body_of(request):
+        if not requests.body_of(request):
             return await self._answer(request)
-        return plain(
+        return requests.plain(
             request,
             415,
             f"This hub takes a form ({FORM}), and no content: save the new content at its own URL, "
@@ -119,36 +105,36 @@ class WebSubDoor(RoutesOnly):
 
     async def _answer(self, request: Request) -> bytes:
         """Do what a form asks for, and answer it with a text or a page."""
-        as_page = wants_page(header(request, "accept"), ["text/plain"])
+        as_page = wants_page(requests.header(request, "accept"), ["text/plain"])
         try:
-            asked = websub.parse_request(all_parameters(request, decode_exactly))
+            asked = websub.parse_request(requests.all_parameters(request, decode_exactly))
             act = self._publish if asked.mode == "publish" else self._verify
             said = await act(request, asked)
         except BadRequest as error:
             said = HubAnswer(400, str(error))
-        except TooMany as error:
+        except errors.TooMany as error:
             if not as_page:
                 raise  # ``answering`` answers it with 429
             failure = Failure.of(error)
             said = HubAnswer(failure.status, failure.text, error.retry_after)
             request.setHeader("retry-after", str(error.retry_after))
-        except Refused as error:
+        except errors.Refused as error:
             said = HubAnswer(_refusal_status(error), Failure.of(error).text)
         if said.status == NO_CONTENT:
             request.setResponseCode(NO_CONTENT)
             return b""
         if as_page:
             return await self._pages.result_page(request, said)
-        return plain(request, said.status, said.text)
+        return requests.plain(request, said.status, said.text)
 
     async def _publish(self, request: Request, asked: HubRequest) -> HubAnswer:
         """Have topics fetched; the answer has a sentence for each that was not accepted."""
         try:
-            via = passage(request).origin
+            via = requests.passage(request).origin
         except BadOrigin as error:
             raise BadRequest(str(error)) from error
-        notes = await self._broker.publish(asked.urls, client_address(request), via)
-        if _OLD in _hub_path(request) or _OLD in header(request, "user-agent").lower():
+        notes = await self._broker.publish(asked.urls, requests.client_address(request), via)
+        if _OLD in _hub_path(request) or _OLD in requests.header(request, "user-agent").lower():
             return HubAnswer(NO_CONTENT, "")
         said = ["Thanks. The broker fetches what has changed, and notifies its subscribers."]
         said += [f"{note}." for note in notes.values()]
@@ -172,7 +158,7 @@ class WebSubDoor(RoutesOnly):
             Callback(asked.callback, PROTOCOL),
             granted(asked.lease_seconds),
             challenge=True,
-            source=client_address(request),
+            source=requests.client_address(request),
             options={**asked.options, websub.HUB: f"{self._public_url}{_hub_path(request)}"},
             unsubscribe=asked.mode == "unsubscribe",
         )
@@ -183,16 +169,16 @@ def _hub_path(request: Request) -> str:
     return request.path.decode("ascii")
 
 
-def _refusal_status(error: Refused) -> int:
+def _refusal_status(error: errors.Refused) -> int:
     """The status with which a refusal is answered."""
     match error:
-        case EndedTopic():
+        case errors.EndedTopic():
             return 410
-        case UnsupportedProtocol():
+        case errors.UnsupportedProtocol():
             return 501
-        case TopicUnreadable(refused=True) | CallbackFailed(refused=True):
+        case errors.TopicUnreadable(refused=True) | errors.CallbackFailed(refused=True):
             return 400  # the broker does not call such a URL, or its content is too large
-        case TopicUnreadable() | CallbackFailed():
+        case errors.TopicUnreadable() | errors.CallbackFailed():
             return 409  # verified before the answer, and the callback did not confirm
         case _:
             return Failure.of(error).status

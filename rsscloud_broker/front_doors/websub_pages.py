@@ -13,15 +13,9 @@ from typing import Final
 from attrs import frozen
 from twisted.web.server import Request
 
+from rsscloud_broker.http import shown_exchange
 from rsscloud_broker.http.answering import show_page
 from rsscloud_broker.http.requests import all_parameters, parameters
-from rsscloud_broker.http.shown_exchange import (
-    MAX_VALUE,
-    ShownAnswer,
-    form_slots,
-    log_link,
-    topic_link,
-)
 from rsscloud_broker.interfaces import FrontDoorParts
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire.links import HUB_PATHS
@@ -84,8 +78,8 @@ class WebSubPages:
             heading=title,
             message=said.text,
             front_page="runs" if "front_page" in running else "",
-            topic_link=topic_link(topic or sent.get("hub.url", ""), running),
-            log_link=log_link(topic, running),
+            topic_link=shown_exchange.topic_link(topic or sent.get("hub.url", ""), running),
+            log_link=shown_exchange.log_link(topic, running),
             **shown,
         )
 
@@ -101,10 +95,10 @@ class WebSubPages:
             "websub.html",
             hub=self._hub,
             message=message,
-            url=sent.get("hub.url", "")[:MAX_VALUE],
-            topic=sent.get("hub.topic", "")[:MAX_VALUE],
-            callback=sent.get("hub.callback", "")[:MAX_VALUE],
-            lease=sent.get("hub.lease_seconds", "")[:MAX_VALUE],
+            url=sent.get("hub.url", "")[: shown_exchange.MAX_VALUE],
+            topic=sent.get("hub.topic", "")[: shown_exchange.MAX_VALUE],
+            callback=sent.get("hub.callback", "")[: shown_exchange.MAX_VALUE],
+            lease=sent.get("hub.lease_seconds", "")[: shown_exchange.MAX_VALUE],
             modes="subscribe unsubscribe",
             mode=sent.get("hub.mode", ""),
             **shown,
@@ -117,6 +111,6 @@ class WebSubPages:
         headers = [("Content-Type", "text/plain; charset=utf-8")]
         if said.retry_after is not None:
             headers.append(("Retry-After", str(said.retry_after)))
-        answer = ShownAnswer(said.status, headers, f"{said.text}\n")
+        answer = shown_exchange.ShownAnswer(said.status, headers, f"{said.text}\n")
         path = request.path.decode("ascii")
-        return form_slots(self._parts.public_url, path, fields, answer, _SECRETS)
+        return shown_exchange.form_slots(self._parts.public_url, path, fields, answer, _SECRETS)

@@ -25,14 +25,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.events import Event, PingsTakenIn
 from rsscloud_broker.interfaces import IEventSink, SinkParts
-from rsscloud_broker.sinks.files import (
-    drafted,
-    name_of,
-    publish_draft,
-    records_in,
-    tell_published,
-    write_change_list,
-)
+from rsscloud_broker.sinks import files
 from rsscloud_broker.util.cluster_jobs import PeriodicClusterJob, old_by
 from rsscloud_broker.wire.change_list import Unit, archive_path
 from rsscloud_broker.wire.units import HOUR
@@ -127,22 +120,22 @@ class ArchiveSink(PeriodicClusterJob):
         """Write the missing archives of the hours from ``first`` to before ``end``."""
         parts = self._parts
         stored = await parts.store.ping_hours(first * HOUR, end * HOUR)
-        names = {hour: name_of(parts, self._target(hour)) for hour in stored}
+        names = {hour: files.name_of(parts, self._target(hour)) for hour in stored}
         documents = await parts.store.shared_documents(list(names.values()))
         shared = {one.name: one.records for one in documents}
         for hour, records in sorted(stored.items()):
             target = self._target(hour)
             archived = shared.get(names[hour])
             if archived is None:
-                archived = await parts.in_thread(records_in, target)
+                archived = await parts.in_thread(files.records_in, target)
             if archived is None or archived < records:
                 await self._write_archive(hour, target)
 
     async def _write_archive(self, hour: int, target: FilePath[str]) -> None:
         """Write the archive of an hour, and publish it on all nodes."""
         parts = self._parts
-        async with drafted(parts, target) as draft:
-            listed = await write_change_list(
+        async with files.drafted(parts, target) as draft:
+            listed = await files.write_change_list(
                 parts,
                 draft,
                 hour * HOUR,
@@ -150,8 +143,8 @@ class ArchiveSink(PeriodicClusterJob):
                 unit=self._options.unit,
                 count=parts.store.count_pings,
             )
-            await publish_draft(parts, draft, target, job=self.name, records=listed)
-        tell_published(parts, target)
+            await files.publish_draft(parts, draft, target, job=self.name, records=listed)
+        files.tell_published(parts, target)
 
     def _target(self, hour: int) -> FilePath[str]:
         return self._parts.public_directory.descendant(archive_path(hour))

@@ -11,32 +11,11 @@ from twisted.python.filepath import FilePath
 from twisted.web.server import Request
 from zope.interface import implementer
 
-from rsscloud_broker.accounts import (
-    AccountRealm,
-    Accounts,
-    AnyOf,
-    Hasher,
-    PasswordChecker,
-    Passwords,
-)
+from rsscloud_broker import accounts, interfaces
 from rsscloud_broker.config import NoOptions
 from rsscloud_broker.config.accounts import AccountsConfig as AccountOptions
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import ForgedForm
-from rsscloud_broker.interfaces import (
-    Account,
-    AppParts,
-    AppTables,
-    Caller,
-    CheckerParts,
-    IAccounts,
-    ICallers,
-    IClock,
-    IDatabase,
-    IJobs,
-    IPublisher,
-    Session,
-)
 from rsscloud_broker.interfaces.accounts import SCOPES
 from rsscloud_broker.model import Content
 from rsscloud_broker.model.shared import JobTurn
@@ -56,7 +35,7 @@ PASSWORD: Final = "correct horse"  # noqa: S105 # it is for tests only
 QUICK: Final = AccountOptions(hash_memory_kib=8192, attempts_per_source=5.0)
 
 
-@implementer(IJobs)
+@implementer(interfaces.IJobs)
 class FakeJobs:
     """The jobs of the only node, which may do each whenever it wants to.
 
@@ -89,7 +68,7 @@ class FakeJobs:
         """Make a job due since an earlier time, and free it."""
 
 
-@implementer(IPublisher)
+@implementer(interfaces.IPublisher)
 class FakePublisher:
     """A publisher that notifies nobody: it runs the operations, and records its calls.
 
@@ -99,7 +78,7 @@ class FakePublisher:
     :ivar failure: the exception to raise; None for none.
     """
 
-    def __init__(self, database: IDatabase) -> None:
+    def __init__(self, database: interfaces.IDatabase) -> None:
         self._database = database
         self.published: list[tuple[str, Content, str]] = []
         self.removed: list[tuple[str, str, str]] = []
@@ -135,23 +114,23 @@ class FakePublisher:
         return await self._database.write(operation)
 
 
-@implementer(ICallers)
+@implementer(interfaces.ICallers)
 class FakeCallers:
     """Says that every request was made by the same caller.
 
     :ivar signed_in: the caller; None for a stranger.
     """
 
-    def __init__(self, signed_in: Caller | None = None) -> None:
+    def __init__(self, signed_in: interfaces.Caller | None = None) -> None:
         self.signed_in = signed_in
 
-    async def caller(self, request: Request) -> Caller | None:
+    async def caller(self, request: Request) -> interfaces.Caller | None:
         return self.signed_in
 
     def is_confidential(self, request: Request) -> bool:
         return True
 
-    def check_form(self, request: Request, caller: Caller) -> None:
+    def check_form(self, request: Request, caller: interfaces.Caller) -> None:
         sent = (request.args or {}).get(b"csrf", [b""])[0]
         if caller.session is not None and sent != caller.csrf.encode("ascii"):
             raise ForgedForm("the form does not belong to your session")
@@ -160,39 +139,41 @@ class FakeCallers:
         return f"/signin?next={request.path.decode('ascii')}"
 
 
-def caller_of(account: Account) -> Caller:
+def caller_of(account: interfaces.Account) -> interfaces.Caller:
     """Somebody who has signed in to an account, with the CSRF token ``csrf``."""
     scopes = frozenset(SCOPES) if account.is_admin else frozenset()
-    session = Session(1, 0.0, 0.0, 1e12, "192.0.2.7", "A browser")
-    return Caller(account, scopes, "csrf", session)
+    session = interfaces.Session(1, 0.0, 0.0, 1e12, "192.0.2.7", "A browser")
+    return interfaces.Caller(account, scopes, "csrf", session)
 
 
-def new_account(database: IDatabase, name: str, *, is_admin: bool = False) -> Account:
+def new_account(
+    database: interfaces.IDatabase, name: str, *, is_admin: bool = False
+) -> interfaces.Account:
     """Make an account with ``PASSWORD`` in a database in memory."""
-    made: list[Account] = []
-    hashed = Hasher(QUICK).hash(PASSWORD)
+    made: list[interfaces.Account] = []
+    hashed = accounts.Hasher(QUICK).hash(PASSWORD)
     adding = database.write(
         lambda conn: account_rows.add_account(conn, name, hashed, is_admin, 1_000_000_000.0)
     )
-    cast("Deferred[Account]", adding).addCallback(made.append)
+    cast("Deferred[interfaces.Account]", adding).addCallback(made.append)
     return made[0]
 
 
-def memory_sign_in(database: Any, clock: IClock) -> IAccounts:
+def memory_sign_in(database: Any, clock: interfaces.IClock) -> interfaces.IAccounts:
     """The real implementation of ``IAccounts`` on a database in memory, with quick hashes."""
     store = AccountStore(database)
-    passwords = Passwords(store, Hasher(QUICK), execute)
-    parts = CheckerParts(passwords, clock, execute)
-    checker = PasswordChecker(NoOptions(), parts)
-    portal = Portal(AccountRealm(store), [AnyOf([checker])])
-    return Accounts(store, portal, passwords, clock, QUICK, _never_wait, _never_wait)
+    passwords = accounts.Passwords(store, accounts.Hasher(QUICK), execute)
+    parts = interfaces.CheckerParts(passwords, clock, execute)
+    checker = accounts.PasswordChecker(NoOptions(), parts)
+    portal = Portal(accounts.AccountRealm(store), [accounts.AnyOf([checker])])
+    return accounts.Accounts(store, portal, passwords, clock, QUICK, _never_wait, _never_wait)
 
 
 def _never_wait(key: str) -> int:
     return 0
 
 
-def app_parts(tables: AppTables | None = None, **parts: Any) -> AppParts:
+def app_parts(tables: interfaces.AppTables | None = None, **parts: Any) -> interfaces.AppParts:
     """The parts of an application: those that the test gives, else fakes and a real database.
 
     The database is in memory, and has the tables of the broker and of the application.  Its
@@ -200,7 +181,7 @@ def app_parts(tables: AppTables | None = None, **parts: Any) -> AppParts:
 
     :param tables: the tables of the application.
     """
-    clock = parts.get("clock") or cast(IClock, Clock())
+    clock = parts.get("clock") or cast(interfaces.IClock, Clock())
     database = parts.get("database") or memory_database(*([tables] if tables else ()))
     fakes: dict[str, Any] = {
         "broker": FakeBroker(),
@@ -223,4 +204,4 @@ def app_parts(tables: AppTables | None = None, **parts: Any) -> AppParts:
         "parse": parse_here,
         "rate_limit": lambda rate, burst: RateLimit(rate, burst, clock).take,
     }
-    return AppParts(**(fakes | parts))
+    return interfaces.AppParts(**(fakes | parts))

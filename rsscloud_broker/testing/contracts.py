@@ -15,28 +15,8 @@ from twisted.web.resource import IResource
 from twisted.web.xmlrpc import XMLRPC
 from zope.interface.verify import verifyObject
 
-from rsscloud_broker import events
+from rsscloud_broker import events, interfaces, model
 from rsscloud_broker.errors import OutboundError
-from rsscloud_broker.interfaces import (
-    IEventSink,
-    IFrontDoor,
-    INotifier,
-    IOutbound,
-    OutboundReply,
-    OutboundRequest,
-    Route,
-)
-from rsscloud_broker.model import (
-    Callback,
-    Content,
-    Denial,
-    Intent,
-    Lease,
-    Notification,
-    Outcome,
-    Ping,
-    Subscription,
-)
 from rsscloud_broker.model.work import Swept
 from rsscloud_broker.testing.fakes import EMPTY, Answer, FakeOutbound, reply
 
@@ -52,20 +32,20 @@ class _NotifierContract(TestCase):
 
     accepting: Answer
 
-    def make_notifier(self, outbound: IOutbound) -> INotifier:
+    def make_notifier(self, outbound: interfaces.IOutbound) -> interfaces.INotifier:
         raise NotImplementedError
 
     def setUp(self) -> None:
         """Make a notifier whose callbacks accept, and what it is asked to send and to verify."""
         self.outbound = FakeOutbound(otherwise=self.accepting)
         self.notifier = self.make_notifier(self.outbound)
-        callback = Callback(_CALLBACK_URL, self.notifier.protocol, "river.notify")
-        content = Content(b"<rss/>", "application/rss+xml")
+        callback = model.Callback(_CALLBACK_URL, self.notifier.protocol, "river.notify")
+        content = model.Content(b"<rss/>", "application/rss+xml")
         carried = content if self.notifier.carries_content else None
-        self.notification = Notification(_TOPIC, callback, content=carried)
-        self.denial = Denial(_TOPIC, callback, "the topic is gone")
-        self.intent = Intent(_TOPIC, callback, 90_000)
-        self.challenge = Intent(_TOPIC, callback, 90_000, challenge=True)
+        self.notification = model.Notification(_TOPIC, callback, content=carried)
+        self.denial = model.Denial(_TOPIC, callback, "the topic is gone")
+        self.intent = model.Intent(_TOPIC, callback, 90_000)
+        self.challenge = model.Intent(_TOPIC, callback, 90_000, challenge=True)
 
     async def assert_all_fail(self) -> None:
         """Check that notifications and verifications fail now, each with a reason."""
@@ -74,30 +54,32 @@ class _NotifierContract(TestCase):
             await self.notifier.verify(self.intent),
             await self.notifier.verify(self.challenge),
         ):
-            self.assertIsInstance(outcome, Outcome)
+            self.assertIsInstance(outcome, model.Outcome)
             self.assertFalse(outcome.success)
             self.assertTrue(outcome.reason, "a failure says why")
 
-    def _acceptance_with(self, status: int, request: OutboundRequest) -> OutboundReply:
+    def _acceptance_with(
+        self, status: int, request: interfaces.OutboundRequest
+    ) -> interfaces.OutboundReply:
         """The answer of an accepting callback, with another status."""
         answer = self.accepting(request) if callable(self.accepting) else self.accepting
-        assert isinstance(answer, OutboundReply)
+        assert isinstance(answer, interfaces.OutboundReply)
         return evolve(answer, status=status)
 
     def test_interface(self) -> None:
-        self.assertTrue(verifyObject(INotifier, self.notifier))
+        self.assertTrue(verifyObject(interfaces.INotifier, self.notifier))
         self.assertTrue(self.notifier.protocol)
         self.assertGreaterEqual(self.notifier.drop_after_failures or 1, 1)
         self.assertIsInstance(self.notifier.carries_content, bool)
 
     async def test_notification_calls_the_callback(self) -> None:
-        self.assertEqual(await self.notifier.notify(self.notification), Outcome(True))
+        self.assertEqual(await self.notifier.notify(self.notification), model.Outcome(True))
         self.assertTrue(self.outbound.requests)
         for request in self.outbound.requests:
             self.assertTrue(request.url.startswith(_CALLBACK_URL), request.url)
 
     async def test_verification_calls_the_callback(self) -> None:
-        self.assertEqual(await self.notifier.verify(self.intent), Outcome(True))
+        self.assertEqual(await self.notifier.verify(self.intent), model.Outcome(True))
         for request in self.outbound.requests:
             self.assertTrue(request.url.startswith(_CALLBACK_URL), request.url)
 
@@ -116,9 +98,9 @@ class _NotifierContract(TestCase):
         for body in (b"", b"\xff\xfe\x00<", b"<a>" * 1000, b"<a><b></a>", b"x" * 65_536):
             self.outbound.otherwise = reply(200, body)
             for intent in (self.intent, self.challenge):
-                self.assertIsInstance(await self.notifier.verify(intent), Outcome)
-            self.assertIsInstance(await self.notifier.notify(self.notification), Outcome)
-            self.assertIsInstance(await self.notifier.deny(self.denial), Outcome)
+                self.assertIsInstance(await self.notifier.verify(intent), model.Outcome)
+            self.assertIsInstance(await self.notifier.notify(self.notification), model.Outcome)
+            self.assertIsInstance(await self.notifier.deny(self.denial), model.Outcome)
 
     async def test_denial_calls_nobody_else(self) -> None:
         self.assertTrue((await self.notifier.deny(self.denial)).success)
@@ -127,11 +109,12 @@ class _NotifierContract(TestCase):
 
     async def test_denial_without_an_answer_is_an_outcome(self) -> None:
         self.outbound.otherwise = OutboundError("nobody is there")
-        self.assertIsInstance(await self.notifier.deny(self.denial), Outcome)
+        self.assertIsInstance(await self.notifier.deny(self.denial), model.Outcome)
 
 
 def make_notifier_tests(
-    fixture: Callable[[TestCase, IOutbound], INotifier], accepting: Answer = EMPTY
+    fixture: Callable[[TestCase, interfaces.IOutbound], interfaces.INotifier],
+    accepting: Answer = EMPTY,
 ) -> type[TestCase]:
     """Make a TestCase that every ``INotifier`` must pass.
 
@@ -141,7 +124,7 @@ def make_notifier_tests(
     """
 
     class NotifierTests(_NotifierContract):
-        def make_notifier(self, outbound: IOutbound) -> INotifier:
+        def make_notifier(self, outbound: interfaces.IOutbound) -> interfaces.INotifier:
             return fixture(self, outbound)
 
     # A function would become a method of the class.
@@ -154,9 +137,9 @@ def make_notifier_tests(
 
 def _events() -> list[events.Event]:
     """One event of each class."""
-    ping = Ping("A site", "http://site.example/", 1000.0, rss_url=_TOPIC, id=1)
-    callback = Callback(_CALLBACK_URL, "http-post")
-    subscription = Subscription(_TOPIC, callback, Lease(1000.0, 90_000), id=1)
+    ping = model.Ping("A site", "http://site.example/", 1000.0, rss_url=_TOPIC, id=1)
+    callback = model.Callback(_CALLBACK_URL, "http-post")
+    subscription = model.Subscription(_TOPIC, callback, model.Lease(1000.0, 90_000), id=1)
     return [
         events.PingReceived(ping),
         events.TopicChanged(_TOPIC, 1000.0),
@@ -197,14 +180,14 @@ def _events() -> list[events.Event]:
 class _SinkContract(TestCase):
     """The tests that every ``IEventSink`` must pass."""
 
-    def make_sink(self) -> IEventSink:
+    def make_sink(self) -> interfaces.IEventSink:
         raise NotImplementedError
 
     def setUp(self) -> None:
         self.sink = self.make_sink()
 
     def test_interface(self) -> None:
-        self.assertTrue(verifyObject(IEventSink, self.sink))
+        self.assertTrue(verifyObject(interfaces.IEventSink, self.sink))
         self.assertTrue(self.sink.name)
         self.assertIsInstance(self.sink.handles, tuple)
         self.assertLessEqual(set(self.sink.handles), set(get_args(events.Event)))
@@ -228,7 +211,7 @@ class _SinkContract(TestCase):
             self.assertFalse(service.running)
 
 
-def make_sink_tests(fixture: Callable[[TestCase], IEventSink]) -> type[TestCase]:
+def make_sink_tests(fixture: Callable[[TestCase], interfaces.IEventSink]) -> type[TestCase]:
     """Make a TestCase that every ``IEventSink`` must pass.
 
     :param fixture: makes a sink, given the running test, and adds the cleanups that the sink
@@ -236,7 +219,7 @@ def make_sink_tests(fixture: Callable[[TestCase], IEventSink]) -> type[TestCase]
     """
 
     class SinkTests(_SinkContract):
-        def make_sink(self) -> IEventSink:
+        def make_sink(self) -> interfaces.IEventSink:
             return fixture(self)
 
     return SinkTests
@@ -248,9 +231,9 @@ def make_sink_tests(fixture: Callable[[TestCase], IEventSink]) -> type[TestCase]
 class DoorChecks(TestCase):
     """What must hold for every ``IFrontDoor``, as checks that several contracts use."""
 
-    async def check_door(self, door: IFrontDoor) -> None:
+    async def check_door(self, door: interfaces.IFrontDoor) -> None:
         """A front door keeps to its interface, offers something, and answers at each route."""
-        self.assertTrue(verifyObject(IFrontDoor, door))
+        self.assertTrue(verifyObject(interfaces.IFrontDoor, door))
         self.assertTrue(door.name)
         self.check_offers(door)
         self._check_routes(door)
@@ -258,11 +241,11 @@ class DoorChecks(TestCase):
         self._check_soap_services(door)
         await self._check_answers(door)
 
-    def check_offers(self, door: IFrontDoor) -> None:
+    def check_offers(self, door: interfaces.IFrontDoor) -> None:
         """It offers something.  The test of one that only calls others overrides this."""
         self.assertTrue([*door.routes(), *door.xmlrpc_handlers(), *door.soap_services()])
 
-    def _check_routes(self, door: IFrontDoor) -> None:
+    def _check_routes(self, door: interfaces.IFrontDoor) -> None:
         """Routes are written as the site expects them, and no two are for the same requests."""
         routes = door.routes()
         for route in routes:
@@ -280,13 +263,13 @@ class DoorChecks(TestCase):
         keys = {(r.path, r.method, r.requires, r.content_types) for r in routes}
         self.assertEqual(len(keys), len(routes), "no two routes for the same requests")
 
-    async def _check_answers(self, door: IFrontDoor) -> None:
+    async def _check_answers(self, door: interfaces.IFrontDoor) -> None:
         """Every route answers a request without parameters."""
         for route in door.routes():
             # 503, since the file that the page shows may not exist yet.
             self.assertIn(await self._status_of_answer(route), {*range(200, 500), 503}, route)
 
-    async def _status_of_answer(self, route: Route) -> int:
+    async def _status_of_answer(self, route: interfaces.Route) -> int:
         """The status of the answer to a request without parameters and body."""
         agent = RequestTraversalAgent(route.resource)
         path = route.path.replace("/*", "/no-such-page")
@@ -294,7 +277,7 @@ class DoorChecks(TestCase):
         response = await agent.request(route.method.encode("ascii"), url)
         return int(response.code)
 
-    def _check_xmlrpc_handlers(self, door: IFrontDoor) -> None:
+    def _check_xmlrpc_handlers(self, door: interfaces.IFrontDoor) -> None:
         """Each prefix of procedures is one word, and has procedures."""
         for prefix, handler in door.xmlrpc_handlers().items():
             self.assertTrue(prefix)
@@ -302,7 +285,7 @@ class DoorChecks(TestCase):
             self.assertIsInstance(handler, XMLRPC)
             self.assertTrue(handler.listProcedures(), prefix)
 
-    def _check_soap_services(self, door: IFrontDoor) -> None:
+    def _check_soap_services(self, door: interfaces.IFrontDoor) -> None:
         """Each service has operations, and a WSDL that names the URL, if it has any."""
         for service in door.soap_services():
             for action in (service.action, *service.aliases):
@@ -318,7 +301,7 @@ class DoorChecks(TestCase):
                 self.assertIn(b"http://broker.example/soap", wsdl)
 
 
-def make_front_door_tests(fixture: Callable[[TestCase], IFrontDoor]) -> type[TestCase]:
+def make_front_door_tests(fixture: Callable[[TestCase], interfaces.IFrontDoor]) -> type[TestCase]:
     """Make a TestCase that every ``IFrontDoor`` must pass.
 
     :param fixture: makes a front door, given the running test; ``front_door_parts`` makes the

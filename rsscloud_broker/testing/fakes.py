@@ -12,40 +12,10 @@ from twisted.python.filepath import FilePath
 from twisted.web.template import Flattenable
 from zope.interface import implementer
 
+from rsscloud_broker import interfaces, model
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import TopicUnreadable
 from rsscloud_broker.events import Event, TopicChanged
-from rsscloud_broker.interfaces import (
-    Caller,
-    FrontDoorParts,
-    IBroker,
-    IEventBus,
-    IEventSink,
-    INotifier,
-    IOutbound,
-    IPages,
-    ITopicFetcher,
-    ITopicView,
-    OutboundReply,
-    OutboundRequest,
-    SinkParts,
-)
-from rsscloud_broker.model import (
-    NO_VALIDATORS,
-    Callback,
-    Content,
-    Denial,
-    Intent,
-    Lease,
-    Notification,
-    Outcome,
-    Ping,
-    Subscription,
-    TopicOverview,
-    TopicStatus,
-    TopicSummary,
-    Validators,
-)
 from rsscloud_broker.model.fetching import EVERYTHING, Fetched, Wanted
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.testing.clock import Clock
@@ -54,13 +24,13 @@ from rsscloud_broker.testing.parsing import parse_here
 from rsscloud_broker.wire.websub import SIGNATURE, sign
 
 
-def reply(status: int = 200, body: bytes = b"", **headers: str) -> OutboundReply:
+def reply(status: int = 200, body: bytes = b"", **headers: str) -> interfaces.OutboundReply:
     """Make an answer for a `FakeOutbound`.
 
     :param headers: the headers of the answer; an underscore stands for a hyphen.
     """
     names = {name.replace("_", "-"): value for name, value in headers.items()}
-    return OutboundReply(status, names, body, "")
+    return interfaces.OutboundReply(status, names, body, "")
 
 
 #: An answer with status 200 and no body.
@@ -68,14 +38,17 @@ EMPTY = reply()
 
 #: The answer to a request, or a function that makes it; an exception is raised.
 Answer: TypeAlias = (
-    OutboundReply
+    interfaces.OutboundReply
     | Exception
-    | Deferred[OutboundReply]
-    | Callable[[OutboundRequest], OutboundReply | Exception | Deferred[OutboundReply]]
+    | Deferred[interfaces.OutboundReply]
+    | Callable[
+        [interfaces.OutboundRequest],
+        interfaces.OutboundReply | Exception | Deferred[interfaces.OutboundReply],
+    ]
 )
 
 
-@implementer(IOutbound)
+@implementer(interfaces.IOutbound)
 class FakeOutbound:
     """An outbound client that sends nothing: it records requests, and answers from a table.
 
@@ -88,9 +61,9 @@ class FakeOutbound:
     def __init__(self, answers: Mapping[str, Answer] | None = None, otherwise: Answer = EMPTY):
         self.answers: dict[str, Answer] = dict(answers or {})
         self.otherwise = otherwise
-        self.requests: list[OutboundRequest] = []
+        self.requests: list[interfaces.OutboundRequest] = []
 
-    async def request(self, request: OutboundRequest) -> OutboundReply:
+    async def request(self, request: interfaces.OutboundRequest) -> interfaces.OutboundReply:
         """Record a request, signed if it is to be, and return or raise the answer in the table."""
         url, signing = request.url, request.signing
         if signing is not None:
@@ -108,7 +81,7 @@ class FakeOutbound:
         return evolve(answer, url=answer.url or url)
 
 
-@implementer(ITopicFetcher)
+@implementer(interfaces.ITopicFetcher)
 class FakeFetcher:
     """Fetches topics from a table.
 
@@ -126,18 +99,18 @@ class FakeFetcher:
 
     def __init__(self, contents: Mapping[str, bytes] | None = None) -> None:
         self.contents: dict[str, bytes] = dict(contents or {})
-        self.validators: dict[str, Validators] = {}
+        self.validators: dict[str, model.Validators] = {}
         self.moves: dict[str, str] = {}
         self.failures: dict[str, Exception] = {}
         self.fetched: list[str] = []
-        self.asked: list[tuple[Validators, int]] = []
+        self.asked: list[tuple[model.Validators, int]] = []
         self.wanted: list[Wanted] = []
         self.held: list[Deferred[None]] | None = None
 
     async def fetch(
         self,
         url: str,
-        known: Validators = NO_VALIDATORS,
+        known: model.Validators = model.NO_VALIDATORS,
         subscribers: int = 0,
         wanted: Wanted = EVERYTHING,
     ) -> Fetched:
@@ -155,14 +128,14 @@ class FakeFetcher:
         location = moved_to or url
         if location not in self.contents:
             raise TopicUnreadable(url, "its server answered with status 404")
-        validators = self.validators.get(location, NO_VALIDATORS)
-        if known != NO_VALIDATORS and known == validators:
+        validators = self.validators.get(location, model.NO_VALIDATORS)
+        if known != model.NO_VALIDATORS and known == validators:
             return Fetched(None, validators, moved_to, result="not modified")
-        content = Content(self.contents[location], "application/rss+xml")
+        content = model.Content(self.contents[location], "application/rss+xml")
         return Fetched(content, validators, moved_to, result="it came")
 
 
-@implementer(INotifier)
+@implementer(interfaces.INotifier)
 @define(eq=False, slots=False)
 class FakeNotifier:
     """A notifier that calls nobody: it records its calls, and takes the outcomes from a table.
@@ -180,17 +153,17 @@ class FakeNotifier:
     drop_after_failures: int | None = 3
     retries: tuple[float, ...] = ()
     carries_content: bool = False
-    outcomes: dict[str, Outcome | Exception] = field(factory=dict, init=False)
-    verified: list[Intent] = field(factory=list, init=False)
-    notified: list[Notification] = field(factory=list, init=False)
-    denied: list[Denial] = field(factory=list, init=False)
+    outcomes: dict[str, model.Outcome | Exception] = field(factory=dict, init=False)
+    verified: list[model.Intent] = field(factory=list, init=False)
+    notified: list[model.Notification] = field(factory=list, init=False)
+    denied: list[model.Denial] = field(factory=list, init=False)
     held: list[Deferred[None]] | None = field(default=None, init=False)
 
-    async def verify(self, intent: Intent) -> Outcome:
+    async def verify(self, intent: model.Intent) -> model.Outcome:
         self.verified.append(intent)
         return self._outcome(intent.callback)
 
-    async def notify(self, notification: Notification) -> Outcome:
+    async def notify(self, notification: model.Notification) -> model.Outcome:
         self.notified.append(notification)
         if self.held is not None:
             gate: Deferred[None] = Deferred()
@@ -198,19 +171,19 @@ class FakeNotifier:
             await gate
         return self._outcome(notification.callback)
 
-    async def deny(self, denial: Denial) -> Outcome:
+    async def deny(self, denial: model.Denial) -> model.Outcome:
         self.denied.append(denial)
         return self._outcome(denial.callback)
 
-    def _outcome(self, callback: Callback) -> Outcome:
+    def _outcome(self, callback: model.Callback) -> model.Outcome:
         """The outcome that the test has given for a callback."""
-        outcome = self.outcomes.get(callback.url, Outcome(True))
+        outcome = self.outcomes.get(callback.url, model.Outcome(True))
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
 
 
-@implementer(IEventSink)
+@implementer(interfaces.IEventSink)
 class RecordingSink:
     """A sink that records the events it is given."""
 
@@ -225,7 +198,7 @@ class RecordingSink:
         self.events.append(event)
 
 
-@implementer(IEventBus)
+@implementer(interfaces.IEventBus)
 class RecordingBus:
     """A bus that records events, and delivers them to no sink.
 
@@ -236,10 +209,10 @@ class RecordingBus:
 
     def __init__(self) -> None:
         self.events: list[Event] = []
-        self.sinks: list[IEventSink] = []
+        self.sinks: list[interfaces.IEventSink] = []
         self.on_publish: Callable[[Event], object] = lambda event: None
 
-    def attach(self, sink: IEventSink) -> None:
+    def attach(self, sink: interfaces.IEventSink) -> None:
         self.sinks.append(sink)
 
     def wants(self, kind: type[Event]) -> bool:
@@ -250,7 +223,7 @@ class RecordingBus:
         self.on_publish(event)
 
 
-@implementer(IBroker)
+@implementer(interfaces.IBroker)
 class FakeBroker:
     """A broker that stores nothing: it records its calls, and accepts every request.
 
@@ -274,28 +247,28 @@ class FakeBroker:
     def __init__(self, protocols: Sequence[str] = ("http-post",)) -> None:
         self.protocols = frozenset(protocols)
         self.content_protocols: frozenset[str] = frozenset()
-        self.pings: list[tuple[Ping, float]] = []
-        self.recent: tuple[Ping, ...] = ()
+        self.pings: list[tuple[model.Ping, float]] = []
+        self.recent: tuple[model.Ping, ...] = ()
         self.pinged: list[str] = []
         self.sources: list[str] = []
         self.origins: list[str] = []
         self.published: list[tuple[str, ...]] = []
         self.fetched: list[str] = []
         self.distrusted: list[str] = []
-        self.pushed: list[tuple[str, Content]] = []
-        self.intents: list[Intent] = []
-        self.unsubscribed: list[Intent] = []
-        self.accepted: list[Intent] = []
+        self.pushed: list[tuple[str, model.Content]] = []
+        self.intents: list[model.Intent] = []
+        self.unsubscribed: list[model.Intent] = []
+        self.accepted: list[model.Intent] = []
         self.failures: dict[str, Exception] = {}
         self.problems: dict[str, str] = {}
         self.changed = True
 
-    async def ping(self, ping: Ping, repeat_window: float, source: str) -> None:
+    async def ping(self, ping: model.Ping, repeat_window: float, source: str) -> None:
         self._raise_given("ping")
         self.pings.append((ping, repeat_window))
         self.sources.append(source)
 
-    async def recent_pings(self) -> Sequence[Ping]:
+    async def recent_pings(self) -> Sequence[model.Ping]:
         self._raise_given("recent_pings")
         return self.recent
 
@@ -327,27 +300,29 @@ class FakeBroker:
         self._raise_given("distrust_pings")
         self.distrusted.append(url)
 
-    async def push_content(self, topic: str, content: Content, source: str) -> bool:
+    async def push_content(self, topic: str, content: model.Content, source: str) -> bool:
         """Begin a fan-out of pushed content; return False if its topic has no subscriptions."""
         self._raise_given("push_content")
         self.pushed.append((topic, content))
         self.sources.append(source)
         return self.changed
 
-    async def subscribe(self, intent: Intent) -> Subscription:
+    async def subscribe(self, intent: model.Intent) -> model.Subscription:
         """Record an intent, and return a subscription that is stored nowhere."""
         self._raise_given("subscribe")
         self.intents.append(intent)
-        lease = Lease(0.0, intent.lease_seconds)
+        lease = model.Lease(0.0, intent.lease_seconds)
         number = len(self.intents)
-        return Subscription(intent.topic, intent.callback, lease, id=number, options=intent.options)
+        return model.Subscription(
+            intent.topic, intent.callback, lease, id=number, options=intent.options
+        )
 
-    async def unsubscribe(self, intent: Intent) -> bool:
+    async def unsubscribe(self, intent: model.Intent) -> bool:
         self._raise_given("unsubscribe")
         self.unsubscribed.append(intent)
         return self.changed
 
-    async def accept(self, intent: Intent) -> None:
+    async def accept(self, intent: model.Intent) -> None:
         self._raise_given("accept")
         self.accepted.append(intent)
 
@@ -357,17 +332,22 @@ class FakeBroker:
             raise self.failures[verb]
 
 
-@implementer(IPages)
+@implementer(interfaces.IPages)
 class FakePages:
     """Renders pages that show the names of their templates and slots."""
 
     async def render(
-        self, title: str, template: str, viewer: Caller | None = None, /, **slots: Flattenable
+        self,
+        title: str,
+        template: str,
+        viewer: interfaces.Caller | None = None,
+        /,
+        **slots: Flattenable,
     ) -> bytes:
         return repr((title, template, sorted(slots.items()))).encode()
 
 
-@implementer(ITopicView)
+@implementer(interfaces.ITopicView)
 class FakeTopicView:
     """A view of topics that a test puts into it.
 
@@ -377,21 +357,21 @@ class FakeTopicView:
     """
 
     def __init__(self) -> None:
-        self.overviews: dict[str, TopicOverview] = {}
-        self.summaries: list[TopicSummary] = []
-        self.listed: list[Ping] = []
+        self.overviews: dict[str, model.TopicOverview] = {}
+        self.summaries: list[model.TopicSummary] = []
+        self.listed: list[model.Ping] = []
 
-    async def overview(self, url: str, newest: bool = False) -> TopicOverview | None:
+    async def overview(self, url: str, newest: bool = False) -> model.TopicOverview | None:
         return self.overviews.get(url)
 
-    async def status(self, url: str) -> TopicStatus | None:
+    async def status(self, url: str) -> model.TopicStatus | None:
         found = self.overviews.get(url)
         return None if found is None else found.status
 
-    async def watched(self, after: int, limit: int) -> Sequence[TopicSummary]:
+    async def watched(self, after: int, limit: int) -> Sequence[model.TopicSummary]:
         return [summary for summary in self.summaries if summary.id > after][:limit]
 
-    async def beginning(self, begins: str, limit: int) -> Sequence[TopicOverview]:
+    async def beginning(self, begins: str, limit: int) -> Sequence[model.TopicOverview]:
         """Topics whose URLs begin so after the scheme."""
         return [
             overview
@@ -399,7 +379,7 @@ class FakeTopicView:
             if url.partition("://")[2].startswith(begins)
         ][:limit]
 
-    async def pings(self, before: tuple[float, int] | None, limit: int) -> Sequence[Ping]:
+    async def pings(self, before: tuple[float, int] | None, limit: int) -> Sequence[model.Ping]:
         """The newest pings, before the time and the id of one; None for all."""
         older = [
             ping for ping in self.listed if before is None or (ping.received_at, ping.id) < before
@@ -407,7 +387,7 @@ class FakeTopicView:
         return older[:limit]
 
 
-def front_door_parts(**parts: Any) -> FrontDoorParts:
+def front_door_parts(**parts: Any) -> interfaces.FrontDoorParts:
     """The parts of a front door: those that the test gives, and fakes for the others."""
     fakes: dict[str, Any] = {
         "broker": FakeBroker(),
@@ -422,10 +402,10 @@ def front_door_parts(**parts: Any) -> FrontDoorParts:
         "statistics": parts.get("statistics") or memory_store(),
         "topics": FakeTopicView(),
     }
-    return FrontDoorParts(**(fakes | parts))
+    return interfaces.FrontDoorParts(**(fakes | parts))
 
 
-def sink_parts(**parts: Any) -> SinkParts:
+def sink_parts(**parts: Any) -> interfaces.SinkParts:
     """The parts of a sink: those that the test gives, else a store in memory and fakes."""
     fakes: dict[str, Any] = {
         "store": parts.get("store") or memory_store(),
@@ -437,4 +417,4 @@ def sink_parts(**parts: Any) -> SinkParts:
         "counters": parts.get("counters") or Counters(),
         "public_url": "http://broker.example",
     }
-    return SinkParts(**(fakes | parts))
+    return interfaces.SinkParts(**(fakes | parts))

@@ -9,13 +9,7 @@ from typing import Any, Final
 
 from lxml import etree
 
-from rsscloud_broker.wire.feed_document import (
-    GENERATOR,
-    FeedDocument,
-    FeedEntry,
-    short_title,
-    write_xml,
-)
+from rsscloud_broker.wire import feed_document
 from rsscloud_broker.wire.times import iso_time
 
 MEDIA_TYPE: Final = "application/atom+xml; charset=utf-8"
@@ -23,7 +17,7 @@ MEDIA_TYPE: Final = "application/atom+xml; charset=utf-8"
 _ATOM: Final = "http://www.w3.org/2005/Atom"
 
 
-def encode(feed: FeedDocument) -> bytes:
+def encode(feed: feed_document.FeedDocument) -> bytes:
     """Write a feed as Atom, in UTF-8."""
     default: Any = {None: _ATOM}  # the stubs of lxml know no default namespace
     root = etree.Element(f"{{{_ATOM}}}feed", nsmap=default)
@@ -38,17 +32,17 @@ def encode(feed: FeedDocument) -> bytes:
     _link(root, "alternate", feed.url, type="text/html")
     if feed.hub:
         _link(root, "hub", feed.hub)
-    _add(root, "generator", GENERATOR)
+    _add(root, "generator", feed_document.GENERATOR)
     for entry in feed.entries:
         _add_entry(root, entry)
-    return write_xml(root)
+    return feed_document.write_xml(root)
 
 
-def _add_entry(root: etree._Element, entry: FeedEntry) -> None:
+def _add_entry(root: etree._Element, entry: feed_document.FeedEntry) -> None:
     """Add an entry with its links, file and categories; its outline is in the content."""
     made = etree.SubElement(root, f"{{{_ATOM}}}entry")
     _add(made, "id", entry.id)
-    _add(made, "title", short_title(entry))
+    _add(made, "title", feed_document.short_title(entry))
     _add(made, "published", iso_time(entry.published))
     _add(made, "updated", iso_time(entry.updated))
     _link(made, "alternate", entry.url, type="text/html")

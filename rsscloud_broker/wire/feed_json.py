@@ -9,21 +9,13 @@ from typing import Any
 
 import msgspec
 
-from rsscloud_broker.wire import cloud
+from rsscloud_broker.wire import cloud, feed_facts
 from rsscloud_broker.wire.cloud import Cloud
-from rsscloud_broker.wire.feed_facts import (
-    MAX_FEED_URL,
-    MAX_LINKS,
-    MAX_TEXT,
-    FeedFacts,
-    to_url,
-    unique_ids,
-)
 from rsscloud_broker.wire.feed_tree import MAX_BYTES, UnreadableFeed
 from rsscloud_broker.wire.text import clean
 
 
-def read_json(body: bytes) -> FeedFacts:
+def read_json(body: bytes) -> feed_facts.FeedFacts:
     """Read what a JSON Feed says about itself.
 
     :raises UnreadableFeed: the body is not a JSON Feed, or too large.
@@ -39,17 +31,17 @@ def read_json(body: bytes) -> FeedFacts:
     if "jsonfeed.org/version/" not in version:
         raise UnreadableFeed("it is JSON, but its version does not say that it is a JSON Feed")
     problems: list[str] = []
-    hubs = _list(feed, "hubs")[:MAX_LINKS]
+    hubs = _list(feed, "hubs")[: feed_facts.MAX_LINKS]
     push = (_text(hub, "url") for hub in hubs if _text(hub, "type").lower() == "websub")
-    ids = ((_text(item, "id") or _text(item, "url"))[:MAX_TEXT] for item in items)
-    return FeedFacts(
+    ids = ((_text(item, "id") or _text(item, "url"))[: feed_facts.MAX_TEXT] for item in items)
+    return feed_facts.FeedFacts(
         format="json feed",
-        title=_text(feed, "title")[:MAX_TEXT],
-        link=to_url(_text(feed, "home_page_url")),
-        self_link=to_url(_text(feed, "feed_url")),
-        hubs=tuple(filter(None, map(to_url, push))),
+        title=_text(feed, "title")[: feed_facts.MAX_TEXT],
+        link=feed_facts.to_url(_text(feed, "home_page_url")),
+        self_link=feed_facts.to_url(_text(feed, "feed_url")),
+        hubs=tuple(filter(None, map(feed_facts.to_url, push))),
         clouds=_clouds(hubs, problems),
-        entry_ids=unique_ids(filter(None, ids)),
+        entry_ids=feed_facts.unique_ids(filter(None, ids)),
         problems=tuple(problems),
     )
 
@@ -71,7 +63,7 @@ def _text(holder: Any, name: str) -> str:
     value = holder.get(name) if isinstance(holder, dict) else None
     if isinstance(value, int | float) and not isinstance(value, bool):
         value = str(value)
-    return clean(value[: MAX_FEED_URL + 1]) if isinstance(value, str) else ""
+    return clean(value[: feed_facts.MAX_FEED_URL + 1]) if isinstance(value, str) else ""
 
 
 def _list(holder: Any, name: str) -> list[Any]:

@@ -27,14 +27,7 @@ from typing import Final
 
 from lxml import etree
 
-from rsscloud_broker.wire.feed_document import (
-    GENERATOR,
-    FeedDocument,
-    FeedEntry,
-    FeedOutlineItem,
-    short_title,
-    write_xml,
-)
+from rsscloud_broker.wire import feed_document
 
 __all__ = ["MEDIA_TYPE", "RSSCLOUD", "encode"]
 
@@ -50,7 +43,7 @@ RSSCLOUD: Final = "http://rsscloud.org/namespace"
 _NAMESPACES: Final = {"atom": ATOM, "content": CONTENT, "rssCloud": RSSCLOUD, "source": SOURCE}
 
 
-def encode(feed: FeedDocument) -> bytes:
+def encode(feed: feed_document.FeedDocument) -> bytes:
     """Write a feed as RSS 2.0, in UTF-8."""
     root = etree.Element("rss", {"version": "2.0"}, nsmap=_NAMESPACES)
     channel = etree.SubElement(root, "channel")
@@ -59,7 +52,7 @@ def encode(feed: FeedDocument) -> bytes:
     _add(channel, "description", feed.description)
     _add(channel, "pubDate", _date(feed.updated))
     _add(channel, "lastBuildDate", _date(feed.updated))
-    _add(channel, "generator", GENERATOR)
+    _add(channel, "generator", feed_document.GENERATOR)
     _add(channel, "docs", "https://www.rssboard.org/rss-specification")
     if feed.ttl:
         _add(channel, "ttl", str(feed.ttl))
@@ -74,10 +67,10 @@ def encode(feed: FeedDocument) -> bytes:
     account.set("service", feed.service)
     for entry in feed.entries:
         _add_entry(channel, entry)
-    return write_xml(root)
+    return feed_document.write_xml(root)
 
 
-def _add_entry(channel: etree._Element, entry: FeedEntry) -> None:
+def _add_entry(channel: etree._Element, entry: feed_document.FeedEntry) -> None:
     """Add an entry as an ``item``; its outline as HTML, ``source:outline`` and sub-items."""
     item = etree.SubElement(channel, "item")
     if entry.title:
@@ -85,7 +78,7 @@ def _add_entry(channel: etree._Element, entry: FeedEntry) -> None:
     if entry.text:
         _add(item, "description", entry.html)
     elif not entry.title:  # an item has a title or a description (RSS 2.0, "Elements of item")
-        _add(item, "title", short_title(entry))
+        _add(item, "title", feed_document.short_title(entry))
     if entry.items:
         _add(item, f"{{{CONTENT}}}encoded", entry.full_html)
     _add(item, "pubDate", _date(entry.published))
@@ -104,7 +97,7 @@ def _add_entry(channel: etree._Element, entry: FeedEntry) -> None:
     _add(item, "link", entry.link or entry.url)
 
 
-def _add_outline(item: etree._Element, entry: FeedEntry) -> None:
+def _add_outline(item: etree._Element, entry: feed_document.FeedEntry) -> None:
     """Add ``source:outline``, with everything below the entry.  It does not recurse."""
     created = {"created": _date(entry.published)}
     top = etree.SubElement(item, f"{{{SOURCE}}}outline", {"text": entry.html, **created})
@@ -120,7 +113,7 @@ def _add_outline(item: etree._Element, entry: FeedEntry) -> None:
             )
 
 
-def _add_sub_items(item: etree._Element, items: tuple[FeedOutlineItem, ...]) -> None:
+def _add_sub_items(item: etree._Element, items: tuple[feed_document.FeedOutlineItem, ...]) -> None:
     """Add ``rssCloud:item`` elements for all items below an entry.  It does not recurse."""
     waiting = [(item, items)]
     while waiting:
