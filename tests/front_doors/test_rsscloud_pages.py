@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.config import RateLimitOptions
 from rsscloud_broker.wire.rsscloud import PINGED, REGISTERED
 from tests.front_doors.fixture import FEED, PUBLIC_URL, House
-from tests.http.test_error_pages import BROWSERS, FIREFOX, PROGRAMS, headers_of
+from tests.http.test_error_pages import FIREFOX
 
 MISSING = "http://feeds.example/missing.xml"
 BAD = "<script>alert(1)</script>\"'"
@@ -183,33 +183,3 @@ class ShownExchangeTests(SynchronousTestCase):
         for path, fields in (("/rsscloud/ping", {"url": FEED}), ("/pleaseNotify", REGISTRATION)):
             page = self.house.form(path, fields, FIREFOX).html
             self.assertIn(f"/topic?url={quote(FEED, safe='')}", page.xpath("//main//a/@href"))
-
-
-class WhoGetsAPageTests(SynchronousTestCase):
-    def setUp(self) -> None:
-        self.house = House(self)
-
-    def test_browsers(self) -> None:
-        for name, accept in {**BROWSERS, "HTML only": "text/html"}.items():
-            answer = self.house.form("/rsscloud/ping", {"url": FEED}, {"Accept": accept})
-            self.assertEqual(answer.headers.get_content_type(), "text/html", name)
-
-    def test_programs_get_the_same_bytes_as_ever(self) -> None:
-        document = (
-            b'<?xml version="1.0" encoding="UTF-8"?>\n'
-            b'<result success="true" msg="Thanks for the ping."/>\n'
-        )
-        refusal = document.replace(
-            b'"true" msg="Thanks for the ping."',
-            b'"false" msg="The following parameters were missing from the request body: url."',
-        )
-        programs = {name: accept for name, accept in PROGRAMS.items() if name != "text before HTML"}
-        for name, accept in programs.items():
-            for fields, body in (({"url": FEED}, document), ({"x": ""}, refusal)):
-                answer = self.house.form("/rsscloud/ping", fields, headers_of(accept))
-                self.assertEqual(answer.status, 200)
-                if name != "axios":  # axios prefers JSON
-                    self.assertEqual(answer.headers["content-type"], "text/xml; charset=utf-8")
-                    self.assertEqual(answer.body, body, name)
-                else:
-                    self.assertEqual(answer.headers["content-type"], "application/json")

@@ -93,10 +93,8 @@ class SubscribingTests(HubTestCase):
         """7: notifications name the hub URL that the subscriber used."""
         for path in HUB_PATHS:
             self.assertEqual(self.post(SUBSCRIBE, path).status, 202)
-        self.assertEqual(
-            [intent.options["hub"] for intent in self.broker.accepted],
-            [f"{PUBLIC_URL}{path}" for path in HUB_PATHS],
-        )
+        expected = [f"{PUBLIC_URL}{path}" for path in HUB_PATHS]
+        self.assertEqual([intent.options["hub"] for intent in self.broker.accepted], expected)
         self.assertEqual(len(HUB_PATHS), 6)
 
     def test_leases_are_granted_within_bounds(self) -> None:

@@ -11,12 +11,13 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import RateLimitOptions, Topics
 from rsscloud_broker.core import Access, Sweeper
-from tests.front_doors.exchange import FORM, Answer
+from tests.front_doors.exchange import FORM
 from tests.front_doors.fixture import FEED, PUBLIC_URL, Call, House
-from tests.http.test_error_pages import BROWSERS, PROGRAMS, headers_of
+from tests.http.test_error_pages import BROWSERS, headers_of
 
 CALLBACK = "http://reader.example/websub?mine=1"
 HOUR = 3600
+PUBLISH = {"hub.mode": "publish", "hub.url": FEED}
 ASKED = {"hub.topic": FEED, "hub.callback": CALLBACK}
 
 
@@ -53,7 +54,7 @@ class LaterDenialTests(HouseTestCase):
         self.assertEqual(denial, {"mine": "1", "hub.mode": "denied", "hub.topic": FEED})
         self.assertEqual(self.house.subscriptions(), [])
         self.house.topics.pages[FEED] = b"<rss>new</rss>"
-        self.house.form("/websub", {"hub.mode": "publish", "hub.url": FEED})
+        self.house.form("/websub", PUBLISH)
         self.assertEqual(self.calls("POST"), [])
 
     def test_forbidden(self) -> None:
@@ -68,7 +69,7 @@ class LaterDenialTests(HouseTestCase):
     def test_gone(self) -> None:
         """The topic's server answers that it is gone."""
         self.house.topics.gone.add(FEED)
-        self.house.form("/websub", {"hub.mode": "publish", "hub.url": FEED})
+        self.house.form("/websub", PUBLISH)
         self.house.topics.gone.clear()
         self.assert_denied("it is gone for good")
 
@@ -132,9 +133,8 @@ class ByHandTests(HouseTestCase):
 
     def test_too_many(self) -> None:
         self.house = House(self, limits=RateLimitOptions(pings_per_source=0.1, pings_burst=1))
-        fields = {"hub.mode": "publish", "hub.url": FEED}
-        self.asked(fields, 202)
-        page = self.asked(fields, 429)
+        self.asked(PUBLISH, 202)
+        page = self.asked(PUBLISH, 429)
         self.assertIn("This was not accepted", page.xpath("string(//*[@role='alert'])"))
         (answer,) = page.xpath("//pre[contains(@class, 'raw')][2]/text()")
         self.assertRegex(answer, r"^HTTP/1.1 429 Too Many Requests\n.*\nRetry-After: [0-9]+\n\n")
@@ -142,10 +142,6 @@ class ByHandTests(HouseTestCase):
 
 class PublishingByHandTests(HouseTestCase):
     """The form to publish on the page of the hub."""
-
-    def publish(self, accept: str | None, url: str = FEED) -> Answer:
-        fields = {"hub.mode": "publish", "hub.url": url}
-        return self.house.form("/websub", fields, headers_of(accept))
 
     def test_the_form(self) -> None:
         page = self.house.get("/websub").html
@@ -159,18 +155,10 @@ class PublishingByHandTests(HouseTestCase):
 
     def test_a_browser_gets_a_page(self) -> None:
         for accept in BROWSERS.values():
-            answer = self.publish(accept)
+            answer = self.house.form("/websub", PUBLISH, headers_of(accept))
             if answer.headers.get_content_type() == "text/plain":
                 self.assertIn("text/plain", accept)  # it accepts plain text as well
                 continue
             page = answer.page(202)
             self.assertIn("notifies its subscribers", page.xpath("string(//*[@role='status'])"))
             self.assertIn("/", page.xpath("//main//a/@href"))
-
-    def test_programs_get_the_same_bytes_as_ever(self) -> None:
-        for name, accept in PROGRAMS.items():
-            answer = self.publish(accept)
-            self.assertEqual(answer.status, 202)
-            self.assertEqual(answer.headers.get_content_type(), "text/plain", name)
-            thanks = "Thanks. The broker fetches what has changed, and notifies its subscribers.\n"
-            self.assertEqual(answer.text, thanks)

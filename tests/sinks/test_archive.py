@@ -190,10 +190,8 @@ class ArchiveSinkTests(SynchronousTestCase):
         with capturedLogs() as logs:
             self.start()
             self.advance(5 * HOUR)
-        self.assertEqual(
-            [formatEvent(line) for line in logs],
-            ["archive: the database is locked; it is tried again in its next turn."],
-        )
+        expected = ["archive: the database is locked; it is tried again in its next turn."]
+        self.assertEqual([formatEvent(line) for line in logs], expected)
         self.assertEqual(self.bus.events, [])
         self.store.failure = None
         self.advance(60)

@@ -121,10 +121,8 @@ class ChangeListSinkTests(SynchronousTestCase):
         self.store.failure = Unavailable("the database is locked")
         with capturedLogs() as logs:
             self.clock.advance(31)
-        self.assertEqual(
-            [formatEvent(line) for line in logs],
-            ["change_list: the database is locked; it is tried again in its next turn."],
-        )
+        expected = ["change_list: the database is locked; it is tried again in its next turn."]
+        self.assertEqual([formatEvent(line) for line in logs], expected)
         self.assertEqual(ages(self.changes), [], "the old file is gone")
         self.store.failure = None
         patch = fill_disk(self)

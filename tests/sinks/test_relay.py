@@ -240,9 +240,8 @@ class RelayTests(RelayTestCase):
         self.successResultOf(sink.stopService())
         (progress,) = self.successResultOf(self.store.begin_relay([f"xml-rpc {SINK}"], 0, 0))
         self.assertEqual(progress.ping_id, 4)
-        self.assertEqual(
-            [(each.ping_id, each.attempts) for each in progress.waiting], [(1, 1), (3, 1)]
-        )
+        expected = [(1, 1), (3, 1)]
+        self.assertEqual([(each.ping_id, each.attempts) for each in progress.waiting], expected)
         self.refuse_for_now()
         self.start(retries=(60.0, 60.0))
         self.pass_time(50)

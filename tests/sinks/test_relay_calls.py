@@ -167,9 +167,8 @@ class CallTests(SynchronousTestCase):
 
     def test_forbidden_address_is_not_tried_again(self) -> None:
         self.outbound.otherwise = AddressRefused("it leads to a private network")
-        self.assertEqual(
-            self.call(), RelayAnswer(False, "it leads to a private network", healthy=False)
-        )
+        expected = RelayAnswer(False, "it leads to a private network", healthy=False)
+        self.assertEqual(self.call(), expected)
 
     def test_answers_of_strangers_are_short_lines(self) -> None:
         long = xmlrpc.encode_response({"flerror": True, "message": "no\n" * 1000})

@@ -107,9 +107,8 @@ class DocumentsTests(ResourceSyncTestCase):
         self.start()
         description = self.read(DESCRIPTION)
         self.assertEqual(description.capability, "description")
-        self.assertEqual(
-            description.entries, (codec.ResourceEntry(BROKER + CAPABILITY_LIST, "capabilitylist"),)
-        )
+        expected = (codec.ResourceEntry(BROKER + CAPABILITY_LIST, "capabilitylist"),)
+        self.assertEqual(description.entries, expected)
         offered = self.read(CAPABILITY_LIST)
         self.assertEqual(codec.first_link(offered.links, "up"), BROKER + DESCRIPTION)
         self.assertEqual(
@@ -249,9 +248,8 @@ class RestartTests(ResourceSyncTestCase):
         self.put(THIRD)
         self.restart()
         self.assertEqual(self.resources(), [SECOND, THIRD])
-        self.assertEqual(
-            self.changes(), [(FIRST, "deleted"), (SECOND, "updated"), (THIRD, "created")]
-        )
+        expected = [(FIRST, "deleted"), (SECOND, "updated"), (THIRD, "created")]
+        self.assertEqual(self.changes(), expected)
         self.assertEqual(len(self.pushed), 2)
 
     def test_the_oldest_of_too_many_is_not_deleted(self) -> None:
@@ -338,13 +336,11 @@ class ChannelTests(ResourceSyncTestCase):
         notification = codec.decode_notification(content.body)
         self.assertEqual(codec.first_link(notification.links, "up"), BROKER + CAPABILITY_LIST)
         now = iso_time(NOON + 30)
-        self.assertEqual(
-            notification.entries,
-            (
-                codec.ResourceEntry(BROKER + RESOURCE_LIST, "resourcelist", "created", now),
-                codec.ResourceEntry(BROKER + CHANGE_LIST, "changelist", "updated", now),
-            ),
+        expected = (
+            codec.ResourceEntry(BROKER + RESOURCE_LIST, "resourcelist", "created", now),
+            codec.ResourceEntry(BROKER + CHANGE_LIST, "changelist", "updated", now),
         )
+        self.assertEqual(notification.entries, expected)
         self.assertEqual(self.path(CHANNEL).getContent(), content.body, "can be read there too")
 
     def test_subscribers_are_told(self) -> None:
@@ -373,10 +369,8 @@ class ChannelTests(ResourceSyncTestCase):
             self.successResultOf(sink.handle(FilePublished(FIRST, NOON)))
             self.assertEqual(self.changes(), [(FIRST, "created")])
             self.clock.advance(30)
-        self.assertEqual(
-            [formatEvent(line) for line in logs],
-            ["resourcesync: the database is locked; it is tried again in its next turn."],
-        )
+        expected = ["resourcesync: the database is locked; it is tried again in its next turn."]
+        self.assertEqual([formatEvent(line) for line in logs], expected)
         self.failure = None
         self.clock.advance(60)
         self.assertEqual(len(self.pushed), 1)

@@ -43,16 +43,14 @@ class StatisticsSinkTests(SynchronousTestCase):
         self.counters.first_latency.observe(0.3)
         self.counters.first_latency.observe(1000)
         self.clock.advance(30)
-        self.assertEqual(
-            self.stored(),
-            {
-                "pings": {0: 3},
-                "fetches.changed": {0: 1},
-                "deliveries.websub.failed": {0: 2},
-                "first_latency.0.5": {0: 1},
-                "first_latency.+Inf": {0: 1},
-            },
-        )
+        expected = {
+            "pings": {0: 3},
+            "fetches.changed": {0: 1},
+            "deliveries.websub.failed": {0: 2},
+            "first_latency.0.5": {0: 1},
+            "first_latency.+Inf": {0: 1},
+        }
+        self.assertEqual(self.stored(), expected)
 
     def test_only_what_is_new_is_added(self) -> None:
         self.start()

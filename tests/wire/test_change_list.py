@@ -35,20 +35,18 @@ class ChangeListTests(SynchronousTestCase):
             Ping('The "Site"', "https://example.net/?a=1&b=2", NOON - 600),
         ]
         document = opening(NOON, 48211) + weblogs(pings, NOON, "minutes") + closing(2)
-        self.assertEqual(
-            document.decode("utf-8").splitlines(),
-            [
-                '<?xml version="1.0" encoding="utf-8"?>',
-                '<?xml-stylesheet type="text/css" href="/changes.css"?>',
-                '<weblogUpdates version="2" updated="Tue, 29 Sep 2026 12:00:00 GMT" count="48211">',
-                '<weblog name="A &amp; B" url="https://example.org/" when="1"'
-                ' rssUrl="https://example.org/rss" ts="2026-09-29T11:58:58Z"/>',
-                '<weblog name="The &quot;Site&quot;" url="https://example.net/?a=1&amp;b=2"'
-                ' when="10" ts="2026-09-29T11:50:00Z"/>',
-                "</weblogUpdates>",
-                "<!-- records: 2 -->",
-            ],
-        )
+        expected = [
+            '<?xml version="1.0" encoding="utf-8"?>',
+            '<?xml-stylesheet type="text/css" href="/changes.css"?>',
+            '<weblogUpdates version="2" updated="Tue, 29 Sep 2026 12:00:00 GMT" count="48211">',
+            '<weblog name="A &amp; B" url="https://example.org/" when="1"'
+            ' rssUrl="https://example.org/rss" ts="2026-09-29T11:58:58Z"/>',
+            '<weblog name="The &quot;Site&quot;" url="https://example.net/?a=1&amp;b=2"'
+            ' when="10" ts="2026-09-29T11:50:00Z"/>',
+            "</weblogUpdates>",
+            "<!-- records: 2 -->",
+        ]
+        self.assertEqual(document.decode("utf-8").splitlines(), expected)
 
     def test_ages(self) -> None:
         self.assertEqual(len(render()), 0)

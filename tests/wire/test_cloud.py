@@ -72,9 +72,8 @@ class ElementTests(SynchronousTestCase):
             b'<opml version="2.0" xmlns:s="http://source.scripting.com/"><head>'
             b"<s:cloud>http://rpc.example.org:5337/pleaseNotify</s:cloud></head><body/></opml>"
         )
-        self.assertEqual(
-            [cloud.url for cloud in clouds_of(opml)], ["http://rpc.example.org:5337/pleaseNotify"]
-        )
+        expected = ["http://rpc.example.org:5337/pleaseNotify"]
+        self.assertEqual([cloud.url for cloud in clouds_of(opml)], expected)
 
     def test_an_item_names_no_cloud(self) -> None:
         item = '<item><cloud domain="d" port="80" path="/" protocol="soap"/></item>'

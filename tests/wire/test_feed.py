@@ -228,9 +228,8 @@ class MalformedTests(SynchronousTestCase):
     def test_a_cloud_whose_prefix_is_not_declared(self) -> None:
         usual = '<cloud domain="a.example" port="80" path="/p" protocol="http-post"/>'
         facts = read_feed(rss(f"{usual}<source:cloud>https://b.example/p</source:cloud>"))
-        self.assertEqual(
-            [each.url for each in facts.clouds], ["https://b.example/p", "http://a.example/p"]
-        )
+        expected = ["https://b.example/p", "http://a.example/p"]
+        self.assertEqual([each.url for each in facts.clouds], expected)
 
     def test_feeds_of_a_broken_script_and_of_a_hand(self) -> None:
         facts = facts_of("malformed-cms.xml")

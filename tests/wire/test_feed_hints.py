@@ -44,22 +44,18 @@ class HintTests(SynchronousTestCase):
     def test_days(self) -> None:
         hints, problems = read_hints(days=("Monday", "SUNDAY ", "Funday", "Mon"))
         self.assertEqual(hints.skip_days, frozenset({0, 6}))
-        self.assertEqual(
-            [problem[:25] for problem in problems],
-            ["a day in skipDays of Fund", "a day in skipDays of Mon "],
-        )
+        expected = ["a day in skipDays of Fund", "a day in skipDays of Mon "]
+        self.assertEqual([problem[:25] for problem in problems], expected)
 
     def test_all_of_them(self) -> None:
         hours, days = [str(hour) for hour in range(1, 25)], list(DAYS)
         hints, problems = read_hints(hours=hours, days=days)
         self.assertEqual((len(hints.skip_hours), len(hints.skip_days)), (24, 7))
-        self.assertEqual(
-            problems,
-            [
-                "skipHours is ignored: it names all 24 hours of the day",
-                "skipDays is ignored: it names all seven days of the week",
-            ],
-        )
+        expected = [
+            "skipHours is ignored: it names all 24 hours of the day",
+            "skipDays is ignored: it names all seven days of the week",
+        ]
+        self.assertEqual(problems, expected)
 
     def test_updates(self) -> None:
         cases: dict[tuple[str | None, str | None], float] = {

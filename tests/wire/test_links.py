@@ -84,10 +84,8 @@ class TargetsTests(SynchronousTestCase):
 class EncodeTests(SynchronousTestCase):
     @given(st.lists(st.tuples(st.text(characters), st.sampled_from(["hub", "self", "up"]))))
     def test_round_trip(self, links: list[tuple[str, str]]) -> None:
-        self.assertEqual(
-            codec.parse(codec.encode(links)),
-            [codec.WebLink(target, (relation,)) for target, relation in links],
-        )
+        expected = [codec.WebLink(target, (relation,)) for target, relation in links]
+        self.assertEqual(codec.parse(codec.encode(links)), expected)
 
     def test_what_cannot_stand_in_a_header(self) -> None:
         self.assertEqual(

@@ -29,19 +29,17 @@ ONE = NodeState(
 
 class NodeStatesTests(SynchronousTestCase):
     def test_text(self) -> None:
-        self.assertEqual(
-            to_text([ONE]).splitlines(),
-            [
-                "one 4711",
-                "  since         1970-01-01T00:00:00Z, version 1.2",
-                "  heartbeat     0.4 seconds ago",
-                "  clock         right",
-                "  pings         2.0 a second, 1,234 since its start",
-                "  notifications 340.0 a second, 88,000 since its start",
-                "  works on      2 fan-outs, 12 notifications",
-                "  jobs          archive, relay",
-            ],
-        )
+        expected = [
+            "one 4711",
+            "  since         1970-01-01T00:00:00Z, version 1.2",
+            "  heartbeat     0.4 seconds ago",
+            "  clock         right",
+            "  pings         2.0 a second, 1,234 since its start",
+            "  notifications 340.0 a second, 88,000 since its start",
+            "  works on      2 fan-outs, 12 notifications",
+            "  jobs          archive, relay",
+        ]
+        self.assertEqual(to_text([ONE]).splitlines(), expected)
 
     def test_dead_node(self) -> None:
         self.assertIn("9 seconds ago: it is dead", to_text([evolve(ONE, silent_for=9.0)]))
@@ -62,7 +60,6 @@ class NodeStatesTests(SynchronousTestCase):
     def test_json(self) -> None:
         (found,) = json.loads(json.dumps(to_json([ONE, ONE])))[:1]
         self.assertEqual(found["started_at"], "1970-01-01T00:00:00Z")
-        self.assertEqual(
-            found["claims"], {"fan-outs": 2, "checks": 0, "slices": 0, "notifications": 12}
-        )
+        expected = {"fan-outs": 2, "checks": 0, "slices": 0, "notifications": 12}
+        self.assertEqual(found["claims"], expected)
         self.assertEqual((found["notifications"], found["notification_rate"]), (88_000, 340.0))

@@ -76,10 +76,8 @@ class ExampleTests(SynchronousTestCase):
         self.assertEqual(found.capability, "capabilitylist")
         up = first_link(found.links, "up")
         self.assertEqual(up, "http://example.com/source_description.xml")
-        self.assertEqual(
-            [entry.capability for entry in found.entries],
-            ["resourcelist", "resourcedump", "changelist", "changedump", FRAMEWORK],
-        )
+        expected = ["resourcelist", "resourcedump", "changelist", "changedump", FRAMEWORK]
+        self.assertEqual([entry.capability for entry in found.entries], expected)
         hub = Ln("hub", "http://hub.example.com/pubsubhubbub/")
         channel = ResourceEntry(f"{SET}/framework/", FRAMEWORK, links=(hub,))
         self.assertEqual(found.entries[-1], channel)

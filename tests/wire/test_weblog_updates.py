@@ -40,10 +40,8 @@ class SitePingTests(SynchronousTestCase):
 
     def test_names(self) -> None:
         self.assertEqual(site_ping("x" * MAX_NAME, HOME, 7.0).name, "x" * MAX_NAME)
-        self.assertEqual(
-            self.refusal("x" * (MAX_NAME + 1)),
-            f"{BEGIN}the weblogName was too long. At most 1024 characters are taken.",
-        )
+        expected = f"{BEGIN}the weblogName was too long. At most 1024 characters are taken."
+        self.assertEqual(self.refusal("x" * (MAX_NAME + 1)), expected)
         for name in ("", " \t", "\x00\x1f", "\ud800"):
             self.assertEqual(self.refusal(name), f"{BEGIN}the weblog name must not be empty.")
 
@@ -64,9 +62,8 @@ class SitePingTests(SynchronousTestCase):
         sentence = "was too long. At most 255 characters are taken."
         self.assertEqual(self.refusal(url=longest + "x"), f"{BEGIN}the weblogUrl {sentence}")
         for field, name in (("changes_url", "changesUrl"), ("rss_url", "rssUrl")):
-            self.assertEqual(
-                self.refusal(**{field: longest + "x"}), f"{BEGIN}the {name} {sentence}"
-            )
+            expected = f"{BEGIN}the {name} {sentence}"
+            self.assertEqual(self.refusal(**{field: longest + "x"}), expected)
 
     def test_urls(self) -> None:
         for url in ("HTTP://Site.Example", "https://münchen.example/ü", "http://[2001:db8::1]:80/"):
@@ -84,10 +81,8 @@ class SitePingTests(SynchronousTestCase):
 
     def test_tags(self) -> None:
         self.assertEqual(len(site_ping("A", HOME, 7.0, tags="a|" * (MAX_TAGS // 2)).tags), 512)
-        self.assertEqual(
-            self.refusal(tags="x" * (MAX_TAGS + 1)),
-            f"{BEGIN}the tags were too long. At most 1024 characters are taken.",
-        )
+        expected = f"{BEGIN}the tags were too long. At most 1024 characters are taken."
+        self.assertEqual(self.refusal(tags="x" * (MAX_TAGS + 1)), expected)
 
     @settings(max_examples=examples(100))
     @given(st.text(), st.text() | st.text().map(HOME.__add__), st.text(max_size=50))
@@ -147,7 +142,5 @@ class ParametersTests(SynchronousTestCase):
 
 class LimitedTests(SynchronousTestCase):
     def test_sentence(self) -> None:
-        self.assertEqual(
-            limited("there were 5 of them", 7),
-            "Can't accept the ping because there were 5 of them. Try again in 7 seconds.",
-        )
+        expected = "Can't accept the ping because there were 5 of them. Try again in 7 seconds."
+        self.assertEqual(limited("there were 5 of them", 7), expected)

@@ -238,10 +238,8 @@ class LinkTests(SynchronousTestCase):
     """WebSub, section 7: the Link header of a notification."""
 
     def test_hub_and_topic(self) -> None:
-        self.assertEqual(
-            websub.link_header("http://h.example/hub", TOPIC),
-            f'<http://h.example/hub>; rel="hub", <{TOPIC}>; rel="self"',
-        )
+        expected = f'<http://h.example/hub>; rel="hub", <{TOPIC}>; rel="self"'
+        self.assertEqual(websub.link_header("http://h.example/hub", TOPIC), expected)
 
     def test_a_given_link_is_one_line(self) -> None:
         """A publisher's header may have tabs between parameters; they are not sent on."""
