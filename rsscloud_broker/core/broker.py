@@ -5,27 +5,20 @@ Each method first stores a fact, then publishes it on the event bus, then return
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from attrs import define, evolve, field
 from zope.interface import implementer
 
 from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.intents import IntentQueue
-from rsscloud_broker.core.sweeper import AllowedRevivals
 from rsscloud_broker.core.topic_reader import NOT_READ
 from rsscloud_broker.core.verification import Verifier
 from rsscloud_broker.core.views import TopicView
-from rsscloud_broker.core.web_addresses import (
-    about_topic,
-    check_ping,
-    check_topic,
-    note_of,
-    topic_of,
-)
+from rsscloud_broker.core.web_addresses import about_topic, check_ping, check_topic, topic_of
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.database.disk_space import DiskSpace
 from rsscloud_broker.errors import (
@@ -43,11 +36,12 @@ from rsscloud_broker.events import (
     PingRefused,
     SubscriptionRequested,
     TopicChanged,
+    TopicRevived,
 )
 from rsscloud_broker.interfaces import IBroker, IClock, IEventBus, IURLPolicy
 from rsscloud_broker.model import Content, Intent, Ping, Subscription, host_of
 from rsscloud_broker.model.ways import ChangeSource, Way
-from rsscloud_broker.policy.access import Access
+from rsscloud_broker.policy.access import NOT_ALLOWED, Access
 from rsscloud_broker.policy.addresses import bucket_of
 from rsscloud_broker.policy.host_limiter import HostQuota
 from rsscloud_broker.policy.limiter import FairLimiter, Turn
@@ -55,6 +49,8 @@ from rsscloud_broker.policy.rate_limits import Admission
 from rsscloud_broker.storage import Store
 from rsscloud_broker.util.deferreds import gather
 from rsscloud_broker.util.urls import normal_form
+
+T = TypeVar("T")
 
 #: What a publisher learns when too many topics wait to be fetched, and for how many seconds.
 QUEUE_FULL, QUEUE_FULL_PAUSE = "as many topics wait to be read as the broker keeps", 60
@@ -91,12 +87,10 @@ class Broker:
     _space: DiskSpace | None = None
     _lookups: FairLimiter = field(init=False)
     _view: TopicView = field(init=False)
-    _revive_if_allowed: AllowedRevivals = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._lookups = FairLimiter(self._clock, slots=100, under_way=MAX_LOOKUPS)
         self._view = TopicView(self._store, self._clock)
-        self._revive_if_allowed = AllowedRevivals(self._store, self._bus, self._clock, self._access)
 
     def _check_space(self) -> None:
         """Raise ``DiskFull`` if the disk is nearly full."""
@@ -230,16 +224,19 @@ class Broker:
         found = await gather([self._problem_of(url, source) for url in topics])
         problems = dict(zip(topics, found, strict=True))
         allowed = [url for url, problem in problems.items() if isinstance(problem, str)]
+        notes = {}
         for url, problem in problems.items():
             if isinstance(problem, Refused):
                 self._publish_ping_refused(url, source, problem)
+                notes[url] = f"{problem}; it was not accepted"
+            elif problem:
+                notes[url] = f"{url} could not be read the last time: {problem}"
         if not allowed:
             raise next(problem for problem in found if isinstance(problem, Refused))
         cause = ChangeSource(Way.WEBSUB, origin, pinged=True)
         stored = await gather([self._request_pinged_fetch(url, source, cause) for url in allowed])
         if not any(stored):
             raise TooMany(QUEUE_FULL, QUEUE_FULL_PAUSE)
-        notes = {url: note_of(url, problem) for url, problem in problems.items() if problem}
         for url, is_stored in zip(allowed, stored, strict=True):
             if not is_stored:
                 notes[url] = f"{url}: {QUEUE_FULL}; it was not accepted"
@@ -290,23 +287,32 @@ class Broker:
     async def _problem_of(self, url: str, source: str) -> str | Refused:
         """The refusal of a ping.  If it is allowed: why the last fetch failed, or an empty text."""
         try:
-            problem = await self._check_publish(url, source)
+            check_topic(url)
+            self._access.check_publish(url)
+            if not self._detector.reader.reads(url):
+                return TopicUnreadable(url, NOT_READ, refused=True)
+            check = partial(self._check_topic, url, source)
+            problem = await self._revive_if_allowed(url, check)
             await self._admit_fetch(url, source)
         except (Forbidden, TooMany, TopicUnreadable) as error:
             return error
         return problem
 
-    async def _check_publish(self, url: str, source: str) -> str:
-        """Raise if a ping of a topic is refused, or as ``_check_topic`` does.
-
-        :returns: why the last fetch failed; empty if it did not fail.
-        :raises Forbidden: the operator allows no pings of this topic.
+    async def _revive_if_allowed(self, url: str, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Attempt to use a topic.  If it was ended as not allowed, and is allowed now, revive it
+        and attempt that once more.
         """
-        check_topic(url)
-        self._access.check_publish(url)
-        if not self._detector.reader.reads(url):
-            raise TopicUnreadable(url, NOT_READ, refused=True)
-        return await self._revive_if_allowed(url, partial(self._check_topic, url, source))
+        try:
+            return await attempt()
+        except EndedTopic as error:
+            topic = await self._store.topic(url)  # it may have moved to another URL
+            is_allowed = topic is not None and self._access.may_subscribe(topic.url)
+            if topic is None or not is_allowed or error.reason != NOT_ALLOWED:
+                raise
+        if await self._store.revive_topic(url):
+            now, private = self._clock.wall_seconds(), topic.is_private
+            self._bus.publish(TopicRevived(topic.url, now, private))
+        return await attempt()
 
     async def push_content(self, topic: str, content: Content, source: str) -> bool:
         """Begin a fan-out of pushed content; return False if its topic has no subscriptions."""
@@ -340,11 +346,7 @@ class Broker:
 
     async def subscribe(self, intent: Intent) -> Subscription:
         with self._publishing_denials(intent):
-            self._check_caller(intent)
-            self._check_space()
-            self._verifier.check_protocol(intent.callback.protocol)
-            intent = about_topic(intent)
-            self._access.check_subscribe(intent.topic)
+            intent = self._checked(intent)
             quota = await self._admission.verification(intent)
             self._publish_requested(intent)
             try:
@@ -357,16 +359,20 @@ class Broker:
                     self._admission.failed(intent, error)
                 raise
 
-    def _check_caller(self, intent: Intent) -> None:
-        """:raises Forbidden: the source or the callback of an intent is blocked."""
+    def _checked(self, intent: Intent) -> Intent:
+        """An intent with its topic in normal form; raise if what it says is refused."""
         self._access.check_source(intent.source)
         self._access.check_callback(intent.callback.url)
+        self._verifier.notifier(intent.callback.protocol)  # raises if there is none
+        intent = about_topic(intent)
+        if not intent.unsubscribe:
+            self._check_space()
+            self._access.check_subscribe(intent.topic)
+        return intent
 
     async def unsubscribe(self, intent: Intent) -> bool:
         with self._publishing_denials(intent):
-            self._check_caller(intent)
-            self._verifier.check_protocol(intent.callback.protocol)
-            intent = about_topic(evolve(intent, unsubscribe=True))
+            intent = self._checked(evolve(intent, unsubscribe=True))
             await self._admission.verification(intent)
             self._publish_requested(intent)
             try:
@@ -377,12 +383,7 @@ class Broker:
 
     async def accept(self, intent: Intent) -> None:
         with self._publishing_denials(intent):
-            self._check_caller(intent)
-            self._verifier.check_protocol(intent.callback.protocol)
-            intent = about_topic(intent)
-            if not intent.unsubscribe:
-                self._check_space()
-                self._access.check_subscribe(intent.topic)
+            intent = self._checked(intent)
             quota = await self._admission.verification(intent, remembering=False)
             try:
                 await self._check_intent(intent)

@@ -26,7 +26,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from rsscloud_broker.core.feed_inspector import FeedInspector
-from rsscloud_broker.core.remote_fetches import RecordedFetch, RemoteFetches, record_of, result_of
+from rsscloud_broker.core.remote_fetches import RecordedFetch, RemoteFetches, record_of
 from rsscloud_broker.core.retrying import FetchRetries
 from rsscloud_broker.core.sharing import PendingFetch, SharedFetches
 from rsscloud_broker.core.topic_reader import TopicReader
@@ -148,7 +148,7 @@ class ChangeDetector(Service):
         """
         found: Deferred[RecordedFetch] = Deferred()
         self._request(url, source, waiter=found, cause=ChangeSource(way))
-        return found.addCallback(result_of)
+        return found.addCallback(lambda recorded: recorded.fetched)
 
     def has_room(self, source: str, urls: Iterable[str]) -> bool:
         """Whether the store may claim checks for this process that a caller is about to request.

@@ -54,6 +54,7 @@ class TakeoverSink:
 
 
 @implementer(IEventSink)
+@define(eq=False)
 class RequestedContentsSink:
     """Schedules a fetch of the topic at each ``ContentRequested`` event.
 
@@ -64,8 +65,7 @@ class RequestedContentsSink:
     name = "requested contents"
     handles = (ContentRequested,)
 
-    def __init__(self, detector: ChangeDetector) -> None:
-        self._detector = detector
+    _detector: ChangeDetector
 
     async def handle(self, event: Event) -> None:
         if isinstance(event, ContentRequested):

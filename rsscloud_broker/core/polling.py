@@ -61,7 +61,6 @@ class Poller(EachPeriod):
             min(max(FIRST_INTERVAL, options.min_interval), options.max_interval),
         )
         self._under_way = HostLimiter(MAX_CONCURRENT)
-        self._per_host = MAX_PER_HOST
         # The polls under way, by URL.
         self._polls: dict[str, Deferred[None]] = {}
         # All by the monotonic clock, as somebody may set the wall clock: until when polls are put
@@ -132,7 +131,7 @@ class Poller(EachPeriod):
             return _plan_for(status, None, why_never or NOT_READ, status.poll_interval, now)
         if self._is_to_be_planned(status):
             return plan(status, now, self._intervals)
-        quota = HostQuota("poll", host_of(url), self._per_host)
+        quota = HostQuota("poll", host_of(url), MAX_PER_HOST)
         if not self._under_way.has_capacity():
             return None
         if not self._under_way.has_capacity_at(quota):

@@ -44,11 +44,6 @@ def record_of(found: RecordedFetch) -> FetchRecord:
     return found.record
 
 
-def result_of(found: RecordedFetch) -> FetchResult:
-    """The result of a fetch."""
-    return found.fetched
-
-
 @implementer(IEventSink)
 class RemoteFetches:
     """Waits for the fetches of other nodes.

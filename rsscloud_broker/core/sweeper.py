@@ -8,21 +8,17 @@ If several nodes share a database, one of them sweeps for all.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Callable
 
 from attrs import evolve
 from twisted.logger import Logger
 
-from rsscloud_broker.errors import EndedTopic
-from rsscloud_broker.events import SubscriptionsSwept, TopicEnded, TopicRevived
+from rsscloud_broker.events import SubscriptionsSwept, TopicEnded
 from rsscloud_broker.interfaces import IClock, IEventBus
 from rsscloud_broker.model.work import Swept
 from rsscloud_broker.policy.access import NOT_ALLOWED, Access
 from rsscloud_broker.storage import Store
 from rsscloud_broker.util.cluster_jobs import PeriodicClusterJob, old_by
-
-T = TypeVar("T")
 
 #: Seconds after its last fetch until a topic without subscribers is deleted.
 IDLE_TOPIC_SECONDS = 7 * 86_400
@@ -93,33 +89,3 @@ class Sweeper(PeriodicClusterJob):
                     self.log.info("{url} is not allowed any more: it ends.", url=url)
                     private = topic is not None and topic.is_private
                     self._bus.publish(TopicEnded(url, NOT_ALLOWED, now, private))
-
-
-class AllowedRevivals:
-    """Runs an attempt to use a topic.
-
-    If the attempt fails because the topic was ended as not allowed, and the topic is allowed now,
-    the topic is revived, and the attempt is run once more.
-    """
-
-    def __init__(self, store: Store, bus: IEventBus, clock: IClock, access: Access) -> None:
-        self._store = store
-        self._bus = bus
-        self._clock = clock
-        self._access = access
-
-    async def __call__(self, url: str, attempt: Callable[[], Awaitable[T]]) -> T:
-        try:
-            return await attempt()
-        except EndedTopic as error:
-            topic = await self._store.topic(url)  # the topic may have moved to another URL
-            if (
-                error.reason != NOT_ALLOWED
-                or not topic
-                or not self._access.may_subscribe(topic.url)
-            ):
-                raise
-        if await self._store.revive_topic(url):
-            now, private = self._clock.wall_seconds(), topic.is_private
-            self._bus.publish(TopicRevived(topic.url, now, private))
-        return await attempt()

@@ -7,7 +7,6 @@ validators, so that a server need not send content that has not changed.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Container, Iterable
-from functools import partial
 from typing import TypeVar
 
 from attrs import define, field, frozen
@@ -68,18 +67,6 @@ class _Recorded:
     topic: Topic
     at: float
     pinged: bool
-
-
-@frozen
-class _Answer:
-    """What a server answered.
-
-    :ivar started_at: when it was called, by the wall clock.
-    """
-
-    fetched: Fetched
-    started_at: float
-    seconds: float
 
 
 @define(eq=False)
@@ -213,27 +200,30 @@ class TopicReader:
         if topic.shows(way) and topic.public_digest != topic.digest:
             # A caller who asked for it openly must not see that its content was known already.
             known, wanted = NO_VALIDATORS, Wanted(topic.need, None, None)
-        asked = partial(self._fetcher.fetch, topic.url, known, topic.subscribers, wanted)
-        answer = await self._call_server(topic, way, asked, is_known=is_known)
-        url, fetched = topic.url, answer.fetched
-        new_url = normal_form(fetched.moved_to)
-        may_move = new_url and topic.shows(way) and not topic.is_private
-        if is_known and may_move and await self._move(url, new_url):
-            url = new_url
-        return _result(topic, url, answer)
-
-    async def _call_server(
-        self, topic: Topic, way: Way, fetch: Callable[[], Awaitable[Fetched]], *, is_known: bool
-    ) -> _Answer:
-        """Call the server of a topic, and store and publish why that failed, if it does."""
         started_at, began = self._clock.wall_seconds(), self._clock.seconds()
         try:
-            fetched = await fetch()
+            fetched = await self._fetcher.fetch(topic.url, known, topic.subscribers, wanted)
         except TopicUnreadable as error:
             seconds = self._clock.seconds() - began
             await self._report_failure(topic, way, error, started_at, seconds, is_known=is_known)
             raise
-        return _Answer(fetched, started_at, self._clock.seconds() - began)
+        seconds = self._clock.seconds() - began
+        url, new_url = topic.url, normal_form(fetched.moved_to)
+        may_move = new_url and topic.shows(way) and not topic.is_private
+        if is_known and may_move and await self._move(url, new_url):
+            url = new_url
+        digest, size = _known_or_new(topic, fetched)
+        return FetchResult(
+            url=url,
+            digest=digest,
+            size=size,
+            started_at=started_at,
+            content=fetched.content,
+            validators=fetched.validators,
+            fresh_seconds=fetched.fresh_seconds,
+            result=fetched.result,
+            seconds=seconds,
+        )
 
     async def _report_failure(
         self,
@@ -289,30 +279,13 @@ class TopicReader:
         return moved
 
 
-def _result(topic: Topic, url: str, answer: _Answer) -> FetchResult:
-    """The result of a fetch.  If nothing has changed, the digest and the size are the known ones.
-
-    :param url: where the topic is now.
-    """
-    fetched = answer.fetched
-    content = fetched.content
+def _known_or_new(topic: Topic, fetched: Fetched) -> tuple[bytes, int]:
+    """The digest and the size of what was fetched; the known ones if nothing has changed."""
     if fetched.digest is not None:
-        digest, size = fetched.digest, fetched.size
-    elif content is not None:
-        digest, size = content.digest, len(content.body)
-    elif topic.digest is not None:
-        digest, size = topic.digest, topic.size or 0
-    else:
-        reason = "its server answered that it has not changed, though nothing is known of it"
-        raise TopicUnreadable(topic.url, reason)
-    return FetchResult(
-        url=url,
-        digest=digest,
-        size=size,
-        started_at=answer.started_at,
-        content=content,
-        validators=fetched.validators,
-        fresh_seconds=fetched.fresh_seconds,
-        result=fetched.result,
-        seconds=answer.seconds,
-    )
+        return fetched.digest, fetched.size
+    if fetched.content is not None:
+        return fetched.content.digest, len(fetched.content.body)
+    if topic.digest is not None:
+        return topic.digest, topic.size or 0
+    reason = "its server answered that it has not changed, though nothing is known of it"
+    raise TopicUnreadable(topic.url, reason)

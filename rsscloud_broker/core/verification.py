@@ -64,14 +64,11 @@ class Verifier:
         carrying = (one.protocol for one in self._notifiers().values() if one.carries_content)
         return frozenset(carrying)
 
-    def check_protocol(self, protocol: str) -> None:
-        """Return, if an enabled notifier speaks a protocol.
+    def notifier(self, protocol: str) -> INotifier:
+        """The notifier that speaks a protocol.
 
         :raises UnsupportedProtocol: no enabled notifier speaks it.
         """
-        self._notifier(protocol)
-
-    def _notifier(self, protocol: str) -> INotifier:
         notifier = self._notifiers().get(protocol)
         if notifier is None:
             raise UnsupportedProtocol(protocol)
@@ -88,14 +85,12 @@ class Verifier:
         :raises UnsupportedProtocol, TopicUnreadable, CallbackFailed: see ``IBroker``.
         :raises ClaimLost: the stored intent was replaced meanwhile.
         """
-        notifier = self._notifier(intent.callback.protocol)
+        notifier = self.notifier(intent.callback.protocol)
         ping_generation = self._detector.ping_generation(intent.topic)  # to see pings meanwhile
         topic = await self._store.topic(intent.topic)
         if topic is not None and topic.ended:
             raise EndedTopic(intent.topic, topic.ended)
         fetched = await self._fetch_if_needed(intent, topic, must_succeed=read)
-        if fetched is not None:  # many slow callbacks would fill the memory with contents
-            fetched = _without_large_content(fetched)
         await self._confirm(notifier, intent)
         if fetched is not None:
             await self._record_if_newest(evolve(fetched, way=_way_of(intent)), topic)
@@ -135,7 +130,7 @@ class Verifier:
         :returns: whether there was a subscription.
         :raises UnsupportedProtocol, CallbackFailed: see ``IBroker``.
         """
-        await self._confirm(self._notifier(intent.callback.protocol), intent)
+        await self._confirm(self.notifier(intent.callback.protocol), intent)
         removed = await self._store.remove_subscription(intent.topic, intent.callback, key)
         if removed:
             self._bus.publish(SubscriptionRemoved(intent.topic, intent.callback, intent.source))
@@ -149,7 +144,7 @@ class Verifier:
         callback = intent.callback
         denial = Denial(intent.as_written.topic, callback, reason, intent.options)
         async with self._slot(intent):
-            outcome = await self._notifier(callback.protocol).deny(denial)
+            outcome = await self.notifier(callback.protocol).deny(denial)
         unheard = "" if outcome.success else f"; it was not notified: {outcome.reason}"
         self._log_refusal(intent, f"{reason}{unheard}")
         if not outcome.success:
@@ -185,7 +180,9 @@ class Verifier:
     ) -> FetchResult | None:
         """Fetch the topic of an intent, if that is needed: see ``subscribe``.
 
-        :returns: None if the topic was not fetched, or if a failure is ignored.
+        :returns: the result, without a content that is too large to keep in memory: if subscribers
+            wait for that, the topic is fetched again.  None if the topic was not fetched, or if a
+            failure is ignored.
         """
         if not self._detector.reader.reads(intent.topic):
             return None  # the content is pushed; its URL need not answer
@@ -195,12 +192,14 @@ class Verifier:
             if is_known:
                 return None  # an earlier fetch succeeded
         try:
-            return await self._detector.read(intent.topic, source=intent.source, way=way)
+            fetched = await self._detector.read(intent.topic, source=intent.source, way=way)
         except TopicUnreadable as error:
             if not (must_succeed or error.lasting):
                 return None
             self._log_refusal(intent, str(error))
             raise
+        is_large = fetched.content is not None and len(fetched.content.body) > LARGE
+        return evolve(fetched, content=None) if is_large else fetched
 
     def _log_refusal(self, intent: Intent, reason: str) -> None:
         callback = intent.callback.url
@@ -236,16 +235,6 @@ class Verifier:
 def _way_of(intent: Intent) -> Way:
     """Why the topic of an intent is fetched."""
     return Way.FOLLOWED if intent.callback.is_private else Way.SUBSCRIBED
-
-
-def _without_large_content(fetched: FetchResult) -> FetchResult:
-    """The result of a fetch, without its content if that is too large to keep in memory.
-
-    If subscribers wait for that content, the topic is fetched again.
-    """
-    if fetched.content is None or len(fetched.content.body) <= LARGE:
-        return fetched
-    return evolve(fetched, content=None)
 
 
 def _callback_failed(outcome: Outcome) -> CallbackFailed:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from rsscloud_broker.errors import CallbackFailed, InvalidPing, Refused, TopicUnreadable
+from rsscloud_broker.errors import CallbackFailed, InvalidPing, TopicUnreadable
 from rsscloud_broker.model import Intent, Ping
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.wire.web_address import fault_of
@@ -32,15 +32,16 @@ def topic_of(url: str) -> str:
 def about_topic(intent: Intent) -> Intent:
     """The same intent with its topic in normal form, and as written in ``written``.
 
-    :raises TopicUnreadable, CallbackFailed: see ``check_intent``, which checks both forms.
+    The topic of an intent to unsubscribe is not checked, since the subscription may be older
+    than the rule.
+
+    :raises TopicUnreadable: the topic is no web address.
+    :raises CallbackFailed: the callback is no web address.
     """
-    check_intent(intent)
-    topic = normal_form(intent.topic)
-    if topic == intent.topic:
-        return intent
-    intent = evolve(intent, topic=topic, written=intent.topic)
-    check_intent(intent)
-    return intent
+    topic = normal_form(intent.topic) if intent.unsubscribe else topic_of(intent.topic)
+    if fault := fault_of(intent.callback.url):
+        raise CallbackFailed(fault, refused=True)
+    return intent if topic == intent.topic else evolve(intent, topic=topic, written=intent.topic)
 
 
 def check_ping(ping: Ping) -> None:
@@ -60,28 +61,3 @@ def check_topic(url: str) -> None:
     """
     if fault := fault_of(url):
         raise TopicUnreadable(url[:_SHOWN], fault, refused=True)
-
-
-def check_intent(intent: Intent) -> None:
-    """Raise if the topic or the callback of an intent is no web address.
-
-    The topic of an intent to unsubscribe is not checked, since the subscription may be older
-    than the rule.
-
-    :raises TopicUnreadable: the topic is no web address.
-    :raises CallbackFailed: the callback is no web address.
-    """
-    if not intent.unsubscribe:
-        check_topic(intent.topic)
-    if fault := fault_of(intent.callback.url):
-        raise CallbackFailed(fault, refused=True)
-
-
-def note_of(url: str, problem: str | Refused) -> str:
-    """A sentence for a publisher about a topic that was not accepted, or whose last fetch failed.
-
-    :param problem: why it was not accepted, or why the fetch failed.
-    """
-    if isinstance(problem, Refused):
-        return f"{problem}; it was not accepted"
-    return f"{url} could not be read the last time: {problem}"
