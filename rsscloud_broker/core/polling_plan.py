@@ -28,7 +28,7 @@ from functools import lru_cache
 from typing import Final
 from zlib import crc32
 
-from attrs import Attribute, field, frozen
+from attrs import frozen
 
 from rsscloud_broker.model import TopicStatus
 from rsscloud_broker.model.work import PollPlan
@@ -46,27 +46,18 @@ MAX_SPREAD_SECONDS: Final = 3600.0
 _SPREAD = 0.1
 
 
-def _not_below_floor(pace: PollIntervals, attribute: Attribute[float], value: float) -> None:
-    """:raises ValueError: the floor is not above 0, or the attribute is less than the floor."""
-    if not 0 < pace.floor <= value:
-        raise ValueError(
-            f"a pace has a floor above 0, and a {attribute.name} of at least the floor;"
-            f" not {pace.floor:g} and {value:g} seconds"
-        )
-
-
 @frozen
 class PollIntervals:
     """How often topics are polled, from the configuration; in seconds.
 
     :ivar floor: the shortest pause.
-    :ivar ceiling: the longest pause.
+    :ivar ceiling: the longest pause, which is not shorter.
     :ivar first: the interval of a topic that was never polled.
     :ivar ping_trust: how long after a ping the broker relies on the pings of a topic.
     """
 
     floor: float = 15 * 60.0
-    ceiling: float = field(default=24 * 3600.0, validator=_not_below_floor)
+    ceiling: float = 24 * 3600.0
     first: float = 3600.0
     ping_trust: float = 7 * 86_400.0
 

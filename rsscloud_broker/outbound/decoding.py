@@ -32,13 +32,6 @@ AT_A_TIME: Final = 2
 InThread: TypeAlias = Callable[..., Deferred[bytes]]
 
 
-@define
-class _Turn:
-    """Whether the decoding of a body has begun, or still waits."""
-
-    has_begun: bool = False
-
-
 @define(eq=False)
 class BodyDecoder:
     """Undoes the content codings of answers.
@@ -70,12 +63,22 @@ class BodyDecoder:
             except TooLarge:
                 if at_once == self.limit:
                     raise
-        turn = _Turn()
-        working = Deferred.fromCoroutine(self._decode_in_turn(turn, coding, encoded))
+        return await self._decode_in_turn(coding, encoded, self.limit)
+
+    def _decode_in_turn(self, coding: bytes, encoded: bytes, limit: int) -> Deferred[bytes]:
+        """Decode a body in a thread, when it is its turn and there is memory for it."""
+        has_begun = False
+
+        async def work() -> bytes:
+            nonlocal has_begun
+            with self._budget.holding(len(encoded)):
+                async with self._turns, self._budget.reserve(limit):
+                    has_begun = True
+                    return await self._in_thread(decoded, coding, encoded, limit)
 
         def give_up(asked: Deferred[bytes]) -> None:
             # A running thread cannot be cancelled: it keeps its turn and its budget.
-            if not turn.has_begun:
+            if not has_begun:
                 working.cancel()
 
         def pass_on(result: bytes | Failure) -> None:
@@ -83,16 +86,9 @@ class BodyDecoder:
                 asked.callback(cast(bytes, result))  # a Failure starts the errback chain
 
         asked: Deferred[bytes] = Deferred(give_up)
+        working = Deferred.fromCoroutine(work())
         working.addBoth(pass_on)
-        return await asked
-
-    async def _decode_in_turn(self, turn: _Turn, coding: bytes, encoded: bytes) -> bytes:
-        """Decode a body in a thread, when it is its turn and there is memory for it."""
-        limit = self.limit  # it may change while this waits
-        with self._budget.holding(len(encoded)):
-            async with self._turns, self._budget.reserve(limit):
-                turn.has_begun = True
-                return await self._in_thread(decoded, coding, encoded, limit)
+        return asked
 
 
 def content_coding(fields: Fields) -> bytes:

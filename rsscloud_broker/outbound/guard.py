@@ -25,7 +25,6 @@ from zope.interface import implementer
 
 from rsscloud_broker.errors import AddressRefused, OutboundError, OwnAddress, Unavailable
 from rsscloud_broker.interfaces import IURLPolicy
-from rsscloud_broker.model.administration import Block
 from rsscloud_broker.outbound.resolver import Resolve
 from rsscloud_broker.outbound.urls import target_of
 from rsscloud_broker.policy.blocks import Blocks
@@ -126,13 +125,10 @@ class AddressGuard:
             raise AddressRefused(
                 f"the address {address} is not public ({kind}), so it is not called"
             )
-        if self._blocks and (block := self._block_of(self._blocks, version, number)):
-            raise AddressRefused(f"the address {address} is blocked here: {block.reason}")
-
-    def _block_of(self, blocks: Blocks, version: int, number: int) -> Block | None:
-        """The block of an address, of this IP version and number; None if it is not blocked."""
-        size, family = (4, AF_INET) if version == 4 else (16, AF_INET6)
-        return blocks.of_host(inet_ntop(family, number.to_bytes(size, "big")))
+        if self._blocks:
+            size, family = (4, AF_INET) if version == 4 else (16, AF_INET6)
+            if block := self._blocks.of_host(inet_ntop(family, number.to_bytes(size, "big"))):
+                raise AddressRefused(f"the address {address} is blocked here: {block.reason}")
 
     def _is_own(self, address: str, version: int, number: int, port: int) -> bool:
         """Whether a listener of the broker is at this address and port."""

@@ -89,46 +89,32 @@ class Turn:
             self._slot.cancel()
 
 
-@define(eq=False)
-class _Waiting:
-    """A call that waits for a slot.
-
-    :ivar slot: fires with the source whose turn it was.
-    """
-
-    turn: Turn
-    quota: HostQuota
-    slot: Deferred[str] = field(factory=Deferred, init=False)
-
-
 class _Queue:
     """The calls that wait.  Sources take turns, and within a source its quotas take turns."""
 
     def __init__(self) -> None:
-        self._sources: OrderedDict[str, OrderedDict[HostQuota, dict[_Waiting, None]]] = (
-            OrderedDict()
-        )
+        self._sources: OrderedDict[str, OrderedDict[HostQuota, dict[_Call, None]]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._sources)
 
-    def add(self, source: str, waiting: _Waiting) -> None:
+    def add(self, source: str, call: _Call) -> None:
         quotas = self._sources.setdefault(source, OrderedDict())
-        quotas.setdefault(waiting.quota, {})[waiting] = None
+        quotas.setdefault(call.quota, {})[call] = None
 
-    def remove(self, waiting: _Waiting) -> None:
-        for source in waiting.turn.sources:
+    def remove(self, call: _Call) -> None:
+        for source in call.turn.sources:
             quotas = self._sources.get(source)
-            calls = quotas.get(waiting.quota) if quotas else None
-            if not quotas or not calls or waiting not in calls:
+            calls = quotas.get(call.quota) if quotas else None
+            if not quotas or not calls or call not in calls:
                 continue
-            del calls[waiting]
+            del calls[call]
             if not calls:
-                del quotas[waiting.quota]
+                del quotas[call.quota]
             if not quotas:
                 del self._sources[source]
 
-    def next(self, under_way: HostLimiter) -> tuple[str, _Waiting] | None:
+    def next(self, under_way: HostLimiter) -> tuple[str, _Call] | None:
         """The call whose turn it is, and its source.
 
         :param under_way: says which sources may call, and where.
@@ -187,29 +173,7 @@ class FairLimiter:
         :param turn: a turn that has not waited yet.
         :param quota: how many calls of this kind the host may have.
         """
-        return _Slot(self, turn, quota, urgent)
-
-    async def _wait(self, waiting: _Waiting, queue: _Queue) -> str:
-        """Wait for a slot, and return the source whose turn it was."""
-        turn = waiting.turn
-        if turn.withdrawn:
-            raise CancelledError
-
-        def enqueue(source: str) -> None:
-            """Let another source wait for the same call: see ``Turn.join``."""
-            queue.add(source, waiting)
-            self._give_slots()
-
-        for source in turn.sources:
-            queue.add(source, waiting)
-        turn._enqueue, turn._slot = enqueue, waiting.slot
-        self._give_slots()
-        try:
-            return await waiting.slot
-        except CancelledError:
-            turn._enqueue = turn._slot = None
-            queue.remove(waiting)
-            raise
+        return _Call(self, turn, quota, self._urgent if urgent else self._others)
 
     def _give_slots(self) -> None:
         """Give the free slots to the calls whose turn it is."""
@@ -227,34 +191,28 @@ class FairLimiter:
         finally:
             self._is_giving = False
 
-    def _find_next(self) -> tuple[str, _Queue, _Waiting] | None:
-        """The call whose turn it is, with its source and its queue; None if none may begin."""
-        queues = [self._urgent, self._others]
+    def _find_next(self) -> tuple[str, _Call] | None:
+        """The call whose turn it is, and its source; None if none may begin."""
         # One slot in ``SHARE`` is offered first to calls that are not urgent.
         if self._number_given % SHARE == SHARE - 1:
-            queues.reverse()
-        for queue in queues:
-            found = queue.next(self._under_way)
-            if found is not None:
-                source, waiting = found
-                return source, queue, waiting
-        return None
+            return self._others.next(self._under_way) or self._urgent.next(self._under_way)
+        return self._urgent.next(self._under_way) or self._others.next(self._under_way)
 
-    def _give_slot(self, source: str, queue: _Queue, waiting: _Waiting) -> None:
+    def _give_slot(self, source: str, call: _Call) -> None:
         """Give a slot to a call that waits."""
-        turn = waiting.turn
-        queue.remove(waiting)
+        turn = call.turn
+        call.queue.remove(call)
         turn._enqueue = turn._slot = None
         turn.begun = True
         self._number_given += 1
-        self._under_way.begin(waiting.quota, source)
+        self._under_way.begin(call.quota, source)
         self._holding[turn] = self._clock.seconds()
-        waiting.slot.callback(source)
+        call.slot.callback(source)
 
-    def _end_call(self, turn: Turn, source: str, quota: HostQuota) -> None:
+    def _end_call(self, call: _Call) -> None:
         """Take the slot of a call that is over, if it still has one, and give it to others."""
-        self._holding.pop(turn, None)
-        self._under_way.release(quota, source)
+        self._holding.pop(call.turn, None)
+        self._under_way.release(call.quota, call.source)
         self._give_slots()
 
     def _has_free_slot(self) -> bool:
@@ -285,22 +243,41 @@ class FairLimiter:
 
 
 @define(eq=False)
-class _Slot(AbstractAsyncContextManager[None]):
+class _Call(AbstractAsyncContextManager[None]):
     """The context in which a call waits for its slot and is under way.
 
     It is a class and no generator: when a call is dropped that waits forever, Python may close a
     generator before the call that uses it, which then fails.
+
+    :ivar slot: fires with the source whose turn it was.
     """
 
     limiter: FairLimiter
     turn: Turn
     quota: HostQuota
-    urgent: bool
+    queue: _Queue
+    slot: Deferred[str] = field(factory=Deferred, init=False)
     source: str = field(default="", init=False)
 
     async def __aenter__(self) -> None:
-        queue = self.limiter._urgent if self.urgent else self.limiter._others
-        self.source = await self.limiter._wait(_Waiting(self.turn, self.quota), queue)
+        turn = self.turn
+        if turn.withdrawn:
+            raise CancelledError
+        for source in turn.sources:
+            self.queue.add(source, self)
+        turn._enqueue, turn._slot = self._wait_for, self.slot
+        self.limiter._give_slots()
+        try:
+            self.source = await self.slot
+        except CancelledError:
+            turn._enqueue = turn._slot = None
+            self.queue.remove(self)
+            raise
+
+    def _wait_for(self, source: str) -> None:
+        """Let another source wait for the same call: see ``Turn.join``."""
+        self.queue.add(source, self)
+        self.limiter._give_slots()
 
     async def __aexit__(self, *_: object) -> None:
-        self.limiter._end_call(self.turn, self.source, self.quota)
+        self.limiter._end_call(self)

@@ -197,13 +197,7 @@ class Admission:
         if self.is_exempt(source):
             return
         bucket = bucket_of(source)
-        pause = self._pings.take(bucket)
-        if pause:
-            raise self._too_many(
-                "pings",
-                f"more than {_rate_text(self._pings, 'pings')} came from your address",
-                pause,
-            )
+        self._take(self._pings, bucket, "pings", "pings", "came from your address")
         pause = self._pings_of_day.take(bucket)
         if pause:
             often = f"{self._limits.pings_per_day} pings a day"
@@ -224,11 +218,10 @@ class Admission:
 
         :param pause: what ``admit_fetch`` returned.
         """
-        often = _rate_text(self._fetches, "fetches")
         return self._too_many(
             "fetches of a host",
-            f"more than {often} of topics without subscribers were requested from the host "
-            f"{_host_of(url)}",
+            f"more than {self._fetches.rate:g} fetches a second of topics without subscribers were "
+            f"requested from the host {_host_of(url)}",
             pause,
         )
 
@@ -249,13 +242,14 @@ class Admission:
             return of_no_host
         if remembering:
             self._check_failures(intent)
-        pause = self._sources.take(bucket_of(intent.source))
-        if pause:
-            often = _rate_text(self._sources, "registrations")
-            raise self._too_many(
-                "verifications of a source", f"more than {often} came from your address", pause
-            )
-        self._check_targets(intent)
+        bucket, kind = bucket_of(intent.source), "verifications of a source"
+        self._take(self._sources, bucket, kind, "registrations", "came from your address")
+        hosts = {_host_of(intent.topic)}
+        if intent.challenge:
+            hosts.add(_host_of(intent.callback.url))
+        for host in sorted(hosts):
+            named = f"named the host {host}"
+            self._take(self._targets, host, "verifications of a host", "registrations", named)
         return of_no_host if intent.unsubscribe else await self._take_quota(intent) or of_no_host
 
     def failed(self, intent: Intent, error: CallbackFailed) -> None:
@@ -279,19 +273,6 @@ class Admission:
         if failure and self._clock.seconds() < failure.until:
             self._counters.limited.labels("failed a moment ago").inc()
             raise CallbackFailed(failure.reason, refused=failure.refused)
-
-    def _check_targets(self, intent: Intent) -> None:
-        """Count a verification for the hosts that it names; raise if one was named too often."""
-        hosts = {_host_of(intent.topic)}
-        if intent.challenge:
-            hosts.add(_host_of(intent.callback.url))
-        for host in sorted(hosts):
-            pause = self._targets.take(host)
-            if pause:
-                often = _rate_text(self._targets, "registrations")
-                raise self._too_many(
-                    "verifications of a host", f"more than {often} named the host {host}", pause
-                )
 
     async def _take_quota(self, intent: Intent) -> Quota | None:
         """Take one subscription from the quota of a callback's host.
@@ -330,15 +311,15 @@ class Admission:
             return quota
         return quota if self._clock.seconds() - quota.counted_at < COUNT_PAUSE else None
 
+    def _take(self, limit: RateLimit, key: str, kind: str, what: str, how: str) -> None:
+        """Take a token; raise ``TooMany`` if there is none, with what came how."""
+        if pause := limit.take(key):
+            raise self._too_many(kind, f"more than {limit.rate:g} {what} a second {how}", pause)
+
     def _too_many(self, kind: str, reason: str, pause: int) -> TooMany:
         """Count a refusal, and return its error."""
         self._counters.limited.labels(kind).inc()
         return TooMany(reason, pause)
-
-
-def _rate_text(limit: RateLimit, what: str) -> str:
-    """A rate in words, for a refusal."""
-    return f"{limit.rate:g} {what} a second"
 
 
 def _host_of(url: str) -> str:

@@ -15,38 +15,27 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class BoundedDict(Generic[K, V]):
+class BoundedDict(OrderedDict[K, V]):
     """A dictionary that, when it is full, deletes the key that was set longest ago.
 
     :param size: how many keys it holds at most.
     """
 
     def __init__(self, size: int) -> None:
+        super().__init__()
         self._size = size
-        self._values: OrderedDict[K, V] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._values)
 
     def __setitem__(self, key: K, value: V) -> None:
         """Set a key, which becomes the newest; delete the oldest if there are too many."""
-        self._values[key] = value
-        self._values.move_to_end(key)
-        if len(self._values) > self._size:
-            self._values.popitem(last=False)
-
-    def get(self, key: K, default: V) -> V:
-        """The value of a key; the default if the key was never set or was deleted."""
-        return self._values.get(key, default)
+        super().__setitem__(key, value)
+        self.move_to_end(key)
+        if len(self) > self._size:
+            del self[next(iter(self))]
 
     def replace_each(self, change: Callable[[V], V]) -> None:
         """Replace the value of each key by what ``change`` returns for it."""
-        for key, value in self._values.items():
-            self._values[key] = change(value)
-
-    def pop(self, key: K, default: V) -> V:
-        """Delete a key and return its value; the default if there is none."""
-        return self._values.pop(key, default)
+        for key, value in self.items():
+            super().__setitem__(key, change(value))
 
 
 class TimedCache(Generic[K, V]):

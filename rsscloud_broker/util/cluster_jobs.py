@@ -108,7 +108,8 @@ class PeriodicClusterJob(EachPeriod):
 
     async def _do_claimed(self, due_at: float) -> None:
         """Do the job, which this node has claimed."""
-        next_due = self._next_due()
+        turn, _ = self._current_turn()
+        next_due = (turn + 1) * self._period + self._after  # when the present period ends
         try:
             if self.running:
                 await self._claimed_job(due_at)
@@ -121,7 +122,8 @@ class PeriodicClusterJob(EachPeriod):
         except ClaimLost:  # another node does it, or there is more to do than when it began
             self._claim_soon()
         except Exception:
-            await self._release()
+            with suppress(Unavailable):  # then this node claims it again in its next turn
+                await self._jobs.release_job(self._job_name)
             raise
 
     async def _request_if_wanted(self) -> None:
@@ -143,15 +145,6 @@ class PeriodicClusterJob(EachPeriod):
     def _begin_retry(self) -> None:
         self._retry = None
         self._begin()
-
-    def _next_due(self) -> float:
-        """When the present period ends, and the job is due again."""
-        turn, _ = self._current_turn()
-        return (turn + 1) * self._period + self._after
-
-    async def _release(self) -> None:
-        with suppress(Unavailable):  # then this node claims it again in its next turn
-            await self._jobs.release_job(self._job_name)
 
 
 class RunOnOneNode(EachPeriod):
