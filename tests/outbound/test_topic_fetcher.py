@@ -113,12 +113,6 @@ class AnswerTests(FetcherTestCase):
         self.assertIsInstance(error, EndedTopic)
         self.assertIn("410", error.reason)
 
-    def test_too_large(self) -> None:
-        """The limit is a rule of the broker, so the error counts as a refusal."""
-        self.outbound.otherwise = TooLarge("the answer is larger than 1000 bytes")
-        error = self.failureResultOf(self.fetch(), TopicUnreadable).value
-        self.assertEqual((error.refused, error.lasting), (True, True))
-
     def test_no_answer(self) -> None:
         error = self.unreadable(OutboundError("the name feeds.example does not resolve"))
         self.assertEqual(str(error), f"{FEED}: the name feeds.example does not resolve")
@@ -148,12 +142,14 @@ class LargeTests(FetcherTestCase):
     LARGE = TooLarge("the answer is larger than 1000 bytes")
 
     def test_its_account_says_what_that_means(self) -> None:
-        reason = self.unreadable(self.LARGE).reason
+        """The limit is a rule of the broker, so the error counts as a refusal."""
+        error = self.unreadable(self.LARGE)
         self.assertEqual(
-            reason,
+            error.reason,
             "the answer is larger than 1000 bytes, too large to be read: its subscribers are "
             "not notified of changes",
         )
+        self.assertEqual((error.refused, error.lasting), (True, True))
 
     def test_the_log_says_once_what_to_do(self) -> None:
         with capturedLogs() as logs:
