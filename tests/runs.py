@@ -161,7 +161,6 @@ LONG = frozenset(
         ".test_names_of_one_source_that_nobody_can_look_up_delay_no_other",
         "tests.core.test_intents.AcceptTests.test_many_are_loaded_in_portions",
         "tests.policy.test_limiter.ShareTests",
-        "tests.core.test_sharing.WaitTests",
         "tests.database.test_files",
         "tests.delivery.test_retries.ClosedHostTests.test_black_hole_costs_a_probe_now_and_then",
         "tests.storage.test_exchange",

@@ -75,9 +75,6 @@ class SharedFetches(Generic[T]):
         self._last: dict[str, PendingFetch[T]] = {}
         self._running: dict[str, PendingFetch[T]] = {}
 
-    def __contains__(self, url: str) -> bool:
-        return url in self._running
-
     def __iter__(self) -> Iterator[PendingFetch[T]]:
         yield from self._running.values()
         yield from (last for last in self._last.values() if last is not self._running.get(last.url))

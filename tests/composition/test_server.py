@@ -378,16 +378,6 @@ class HubTests(SynchronousTestCase):
                 self.assertEqual(has_hub, {front_door and notifier})
 
 
-class CountersTests(SynchronousTestCase):
-    def test_front_doors_and_sinks_have_those_of_the_broker(self) -> None:
-        door, sink = DoorMaker(), RecordingSinkMaker()
-        makers = Makers(front_doors={"parts": door}, sinks={"parts": sink})
-        config = Config(data=self.mktemp(), front_doors={"parts": {}}, sinks={"parts": {}})
-        self.assertTrue(Server(config, reactor, makers).service)
-        first, second = (parts.counters for parts in (*door.given, *sink.given))
-        self.assertIs(first, second)
-
-
 class DiskSpaceTests(SynchronousTestCase):
     def test_pings_wait_for_room_on_the_disk_of_the_data(self) -> None:
         maker = DoorMaker()

@@ -220,8 +220,9 @@ class RefusalTests(ConfigTestCase):
         )
 
     def test_database_password_stays_out(self) -> None:
-        message = self.refusal("database = 'nosuch://user:secret@host/name'")
-        self.assertNotIn("secret", message)
+        for scheme in ("nosuch", "mssql+pymssql"):
+            message = self.refusal(f"database = '{scheme}://user:secret@host/name'")
+            self.assertNotIn("secret", message)
 
     def test_deep_documents(self) -> None:
         for text in (
@@ -291,9 +292,6 @@ class RefusalTests(ConfigTestCase):
                 *("data", "dta", "listen", "public_url", "sinks"),
             ],
         )
-
-    def test_a_password_is_not_told(self) -> None:
-        self.assertNotIn("sesame", self.refusal("database = 'mssql+pymssql://me:sesame@h/x'"))
 
     def test_further_faults(self) -> None:
         def check(table: Mapping[str, Any]) -> list[str]:

@@ -11,7 +11,6 @@ from rsscloud_broker.errors import EndedTopic, TopicUnreadable, Unavailable
 from rsscloud_broker.events import Event, PingReceived, TopicChanged
 from rsscloud_broker.model import FetchResult, Ping
 from rsscloud_broker.model.ways import ChangeSource, Way
-from rsscloud_broker.policy.limiter import LEAST_PAUSE, SLOTS
 from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE
 from tests.core.house import FEED, NOW, CoreTestCase
 from tests.storage.waiting import PINGED
@@ -79,17 +78,6 @@ class CheckTests(CoreTestCase):
         self.successResultOf(self.detector.check_now(FEED))
         self.assertEqual(self.pings(), [])
 
-    def test_ten_thousand_at_once_make_two_fetches(self) -> None:
-        self.fetcher.held = []
-        checks = [self.detector.check_now(FEED, pinged=True) for _ in range(10_000)]
-        self.assertEqual(len(self.fetcher.fetched), 1)
-        self.fetcher.held[0].callback(None)
-        self.fetcher.held[1].callback(None)
-        self.clock.advance(0)  # the waiters are fired in batches
-        self.assertEqual(len(self.fetcher.fetched), 2)
-        self.assertEqual(sum(self.successResultOf(check).changed for check in checks), 1)
-        self.assertEqual([type(event) for event in self.bus.events].count(TopicChanged), 1)
-
     def test_started_at_is_when_the_fetch_began(self) -> None:
         self.fetcher.held = []
         check = self.detector.check_now(FEED)
@@ -111,18 +99,6 @@ class CheckTests(CoreTestCase):
         self.fetcher.held[1].callback(None)
         (walk,) = self.successResultOf(self.store.fanouts(10))
         self.assertEqual(walk.begun_at, NOW + 3)
-
-    def test_so_many_fetches_at_the_same_time(self) -> None:
-        self.fetcher.held = []
-        urls = [f"http://feeds{n}.example/rss.xml" for n in range(150)]
-        self.fetcher.contents |= dict.fromkeys(urls, b"x")
-        reads = [self.detector.read(url, source=f"192.0.2.{n % 3}") for n, url in enumerate(urls)]
-        self.assertEqual(len(self.fetcher.held), SLOTS)
-        self.clock.pump([LEAST_PAUSE] * 100)
-        self.assertEqual(len(self.fetcher.held), 150, "slow ones give their slots to others")
-        for n in range(150):
-            self.fetcher.held[n].callback(None)
-        self.assertEqual(len([self.successResultOf(read) for read in reads]), 150)
 
     def test_a_host_that_says_nothing_holds_up_no_other(self) -> None:
         held: list[Deferred[None]] = []
@@ -304,14 +280,6 @@ class AskTests(CoreTestCase):
         self.fetcher.held[1].callback(None)
         self.assertEqual(len(self.listed()), 1)
         self.assertEqual(self.due(), [])
-
-    def test_a_publish_is_listed_if_a_retry_finds_the_change(self) -> None:
-        self.start()
-        content = self.fetcher.contents.pop(FEED)
-        self.publish()
-        self.change(content + b"new")
-        self.clock.advance(5)
-        self.assertEqual(len(self.listed()), 1)
 
     def test_a_publish_is_listed_if_another_reading_finds_the_change_before_its_retry(self) -> None:
         self.start()
@@ -560,15 +528,3 @@ class AskTests(CoreTestCase):
         self.assertEqual(self.due(), [FEED])
         self.fetcher.held[0].callback(None)  # the fetch may end
         self.assertEqual(self.flushLoggedErrors(), [])
-
-    def test_check_and_ask_share_fetches(self) -> None:
-        self.start()
-        self.fetcher.held = []
-        check: Deferred[object] = Deferred()
-        self.detector.check_now(FEED).chainDeferred(check)  # type: ignore[arg-type] # any result will do
-        self.ask()
-        self.assertEqual(len(self.fetcher.held), 1)
-        self.fetcher.held[0].callback(None)
-        self.fetcher.held[1].callback(None)
-        self.successResultOf(check)
-        self.assertEqual(len(self.fetcher.held), 2)

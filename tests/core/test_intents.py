@@ -16,7 +16,6 @@ from rsscloud_broker.errors import (
     TooMany,
     TopicUnreadable,
     Unavailable,
-    UnsupportedProtocol,
 )
 from rsscloud_broker.events import SubscriptionRemoved, SubscriptionStored
 from rsscloud_broker.model import Callback, Content, Denial, FetchResult, Intent, Outcome
@@ -510,11 +509,6 @@ class TopicTests(IntentsTestCase):
             failed = self.refusal(self.broker.accept(intent), CallbackFailed)
             self.assertIn("private network", str(failed))
         self.assertEqual((self.waiting(), self.fetcher.fetched), ([], []))
-
-    def test_unknown_protocol(self) -> None:
-        strange = evolve(WANTED, callback=evolve(CALLBACK, protocol="pigeon"))
-        self.refusal(self.broker.accept(strange), UnsupportedProtocol)
-        self.assertEqual(self.waiting(), [])
 
     def test_change_while_it_was_verified_brings_its_content(self) -> None:
         gate = self.hold_verification()

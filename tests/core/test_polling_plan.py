@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import Any
+from typing import Any, TypeAlias
 
 from attrs import asdict, evolve
 from hypothesis import given
@@ -63,206 +63,147 @@ class PlanCase(SynchronousTestCase):
         self.assertLessEqual(found.at, NOW + seconds * 1.1)
 
 
-class AdaptiveTests(PlanCase):
-    """A topic is polled more often the more often it changes."""
+Rule: TypeAlias = tuple[str, dict[str, Any], float, str]
 
-    def test_a_change_halves_the_interval(self) -> None:
-        found = plan(polled(changed_at=NOW + 1), NOW, PACE)
-        self.assertEqual(found.interval, HOUR / 2)
-        self.assert_pause(found, HOUR / 2)
-        self.assertEqual(found.reason, "polled every 30 minutes, by how often it changed lately")
 
-    def test_no_change_makes_it_grow(self) -> None:
-        for changed_at in (None, NOW - DAY):
-            found = plan(polled(changed_at=changed_at), NOW, PACE)
-            self.assertEqual(found.interval, 1.5 * HOUR)
-            self.assert_pause(found, 1.5 * HOUR)
+class RuleTests(PlanCase):
+    """Each rule: what is known of a topic, the pause that follows, and how its reason ends."""
 
-    def test_the_floor_and_the_ceiling(self) -> None:
-        busy = polled(changed_at=NOW, poll_interval=PACE.floor * 1.1)
-        self.assertEqual(plan(busy, NOW, PACE).interval, PACE.floor)
-        still = plan(polled(poll_interval=DAY * 0.9), NOW, PACE)
-        self.assertEqual(still.interval, DAY)
-        self.assertLessEqual(still.at, NOW + DAY)
+    often = "by how often it changed lately"
+    safe = "polled every 24 hours only, to be safe, since it pings"
+    rules: tuple[Rule, ...] = (
+        ("a change halves the interval", {"changed_at": NOW + 1}, HOUR / 2, f"30 minutes, {often}"),
+        ("no change makes it grow", {"changed_at": None}, 1.5 * HOUR, f"90 minutes, {often}"),
+        ("nor does an old one", {"changed_at": NOW - DAY}, 1.5 * HOUR, often),
+        ("a change before the clock was set back", {"changed_at": NOW + DAY}, 1.5 * HOUR, often),
+        ("a poll before the clock was set back", {"asked_at": NOW + DAY}, 1.5 * HOUR, often),
+        # Each failure doubles the pause, up to the ceiling.
+        ("one failure", {"failures": 1}, 2 * HOUR, "120 minutes since the last poll failed"),
+        ("two", {"failures": 2}, 4 * HOUR, "4 hours since the last 2 polls failed"),
+        ("four", {"failures": 4}, 16 * HOUR, "16 hours since the last 4 polls failed"),
+        ("five", {"failures": 5}, DAY, "polled after 24 hours since the last 5 polls failed"),
+        ("very many", {"failures": 10**6}, DAY, "24 hours since the last 1000000 polls failed"),
+        ("hints hold", {"failures": 1, "hints": Hints(600)}, 10 * HOUR, "since its ttl says so"),
+        # The pause that a feed asks for is a lower bound.
+        (
+            "ttl",
+            {"poll_interval": 10 * MINUTE, "hints": Hints(60)},
+            HOUR,
+            "polled every 60 minutes since its ttl says so",
+        ),
+        ("a short ttl does not hasten", {"hints": Hints(1)}, 1.5 * HOUR, often),
+        (
+            "the ceiling goes before it",
+            {"hints": Hints(43_200)},
+            DAY,
+            "polled every 24 hours since its ttl says so; it asks for more, but this is the longest"
+            " pause",
+        ),
+        (
+            "the syndication module",
+            {"hints": Hints(60, update_seconds=6 * HOUR)},
+            6 * HOUR,
+            "every 6 hours since its syndication module says so",
+        ),
+        (
+            "its base: updates are at noon, and it is ten",
+            {
+                "poll_interval": 10 * MINUTE,
+                "hints": Hints(update_seconds=DAY, update_base=NOW - 1000 * DAY + 2 * HOUR),
+            },
+            2 * HOUR,
+            "polled after 120 minutes, at the next update by its syndication module",
+        ),
+        # A topic that is pinged is polled at the ceiling.
+        ("a ping", {"pinged_at": NOW - 6 * DAY}, DAY, safe),
+        ("a ping and a ttl", {"pinged_at": NOW, "hints": Hints(43_200)}, DAY, safe),
+        ("a ping and failures", {"pinged_at": NOW + 1, "failures": 2}, DAY, safe),
+        ("a ping of long ago", {"pinged_at": NOW - 8 * DAY}, 1.5 * HOUR, often),
+        # The freshness of an answer overrides the ceiling, up to a week.
+        (
+            "not before it ends",
+            {"fresh_seconds": 3 * HOUR},
+            3 * HOUR,
+            "polled when the last answer is not fresh any more, after 3 hours",
+        ),
+        (
+            "not before Retry-After",
+            {"failures": 1, "fresh_seconds": 5 * HOUR},
+            5 * HOUR,
+            "polled after 5 hours, as its server asked (Retry-After)",
+        ),
+        ("beyond the ceiling", {"fresh_seconds": 3 * DAY, "pinged_at": NOW}, 3 * DAY, "3 days"),
+        ("a year is a mistake", {"fresh_seconds": 365 * DAY}, 7 * DAY, "after 7 days"),
+        ("shorter than the pause", {"fresh_seconds": 5}, 1.5 * HOUR, often),
+    )
 
-    def test_the_first_interval(self) -> None:
-        self.assertEqual(plan(polled(poll_interval=None), NOW, PACE).interval, HOUR)
+    def test_pauses_and_reasons(self) -> None:
+        for name, known, pause, reason in self.rules:
+            with self.subTest(name):
+                found = plan(polled(**known), NOW, PACE)
+                self.assert_pause(found, pause)
+                self.assertTrue(found.reason.endswith(reason), found.reason)
+
+    def test_intervals(self) -> None:
+        for name, state, now, interval in (
+            ("a change", polled(changed_at=NOW + 1), NOW, HOUR / 2),
+            ("no change", polled(changed_at=None), NOW, 1.5 * HOUR),
+            ("the floor", polled(changed_at=NOW, poll_interval=660), NOW, PACE.floor),
+            ("the ceiling", polled(poll_interval=DAY * 0.9), NOW, DAY),
+            ("the first", polled(poll_interval=None), NOW, HOUR),
+            ("failures", polled(failures=4), NOW, HOUR),
+            ("pings", polled(pinged_at=NOW + 1, changed_at=NOW + 1, failures=2), NOW, HOUR),
+            # After a start, late polls are planned anew though none was made since the last plan.
+            ("no poll", polled(changed_at=NOW + 1, planned_at=NOW + 2), NOW + DAY, HOUR),
+            ("nor change", polled(changed_at=None, planned_at=NOW + 2), NOW + DAY, HOUR),
+        ):
+            self.assertEqual(plan(state, now, PACE).interval, interval, name)
 
     def test_replanning_changes_nothing(self) -> None:
         first, again = (plan(polled(), now, PACE) for now in (NOW, NOW + 5))
         self.assertEqual(again, evolve(first, planned_at=NOW + 5))
 
-    def test_a_poll_changes_the_interval_once(self) -> None:
-        """After a start, late polls are planned anew though none was made since the last plan."""
-        for changed_at in (NOW + 1, None):
-            state = polled(changed_at=changed_at, planned_at=NOW + 2)
-            self.assertEqual(plan(state, NOW + DAY, PACE).interval, HOUR)
-
-    def test_a_poll_from_before_the_clock_was_set_back_counts_as_one_now(self) -> None:
-        found = plan(polled(asked_at=NOW + DAY), NOW, PACE)
-        self.assert_pause(found, found.interval)
-
-    def test_a_change_from_before_the_clock_was_set_back_is_not_that_of_the_last_poll(self) -> None:
-        found = plan(polled(changed_at=NOW + DAY), NOW, PACE)
-        self.assertEqual(found.interval, 1.5 * HOUR)
-
     def test_a_topic_that_never_changes_comes_to_the_ceiling_and_back(self) -> None:
-        state = polled()
-        for _ in range(20):
-            state = evolve(state, poll_interval=plan(state, NOW, PACE).interval)
-        self.assertEqual(state.poll_interval, DAY)
-        state = polled(changed_at=NOW, poll_interval=DAY)
-        for _ in range(20):
-            state = evolve(state, poll_interval=plan(state, NOW, PACE).interval)
-        self.assertEqual(state.poll_interval, PACE.floor)
-
-
-class FailureTests(PlanCase):
-    """A topic that fails is polled less and less often."""
-
-    def test_each_failure_doubles_the_pause(self) -> None:
-        for failures, seconds in ((1, 2 * HOUR), (2, 4 * HOUR), (3, 8 * HOUR), (4, 16 * HOUR)):
-            found = plan(polled(failures=failures), NOW, PACE)
-            self.assert_pause(found, seconds)
-            self.assertEqual(found.interval, HOUR)
-
-    def test_up_to_the_ceiling(self) -> None:
-        for failures in (5, 40, 10**6):
-            found = plan(polled(failures=failures), NOW, PACE)
-            self.assert_pause(found, DAY)
-            self.assertEqual(
-                found.reason, f"polled after 24 hours since the last {failures} polls failed"
-            )
-
-    def test_a_single_one(self) -> None:
-        reason = plan(polled(failures=1), NOW, PACE).reason
-        self.assertEqual(reason, "polled after 120 minutes since the last poll failed")
-
-    def test_hints_hold_all_the_same(self) -> None:
-        state = polled(failures=1, hints=Hints(ttl_minutes=600))
-        self.assert_pause(plan(state, NOW, PACE), 10 * HOUR)
-
-
-class HintTests(PlanCase):
-    """The pause that a feed asks for is a lower bound."""
-
-    def test_ttl(self) -> None:
-        state = polled(poll_interval=10 * MINUTE, hints=Hints(ttl_minutes=60))
-        found = plan(state, NOW, PACE)
-        self.assert_pause(found, HOUR)
-        self.assertEqual(found.reason, "polled every 60 minutes since its ttl says so")
-
-    def test_a_short_ttl_does_not_hasten(self) -> None:
-        self.assert_pause(plan(polled(hints=Hints(ttl_minutes=1)), NOW, PACE), 1.5 * HOUR)
-
-    def test_the_ceiling_goes_before_it(self) -> None:
-        found = plan(polled(hints=Hints(ttl_minutes=43_200)), NOW, PACE)
-        self.assertEqual(found.at, NOW + DAY)
-        self.assertEqual(
-            found.reason,
-            "polled every 24 hours since its ttl says so; it asks for more, but this is the"
-            " longest pause",
-        )
-
-    def test_the_syndication_module(self) -> None:
-        found = plan(polled(hints=Hints(ttl_minutes=60, update_seconds=6 * HOUR)), NOW, PACE)
-        self.assert_pause(found, 6 * HOUR)
-        self.assertIn("every 6 hours since its syndication module says so", found.reason)
-
-    def test_its_base(self) -> None:
-        """Updates are at 12:00 each day, and now it is 10:00."""
-        noon = Hints(update_seconds=DAY, update_base=NOW - 1000 * DAY + 2 * HOUR)
-        found = plan(polled(poll_interval=10 * MINUTE, hints=noon), NOW, PACE)
-        self.assert_pause(found, 2 * HOUR)
-        self.assertEqual(hour_of(found.at), 12)
-        self.assertEqual(
-            found.reason,
-            "polled after 120 minutes, at the next update by its syndication module",
-        )
-
-
-class PingTests(PlanCase):
-    """A topic that is pinged is polled at the ceiling, to be safe."""
-
-    def test_at_the_ceiling(self) -> None:
-        for state in (
-            polled(pinged_at=NOW - 6 * DAY),
-            polled(pinged_at=NOW, hints=Hints(ttl_minutes=43_200)),
-            polled(pinged_at=NOW + 1, changed_at=NOW + 1, failures=2),
+        for before, last in (
+            (polled(), DAY),
+            (polled(changed_at=NOW, poll_interval=DAY), PACE.floor),
         ):
-            found = plan(state, NOW, PACE)
-            self.assert_pause(found, DAY)
-            self.assertEqual(found.reason, "polled every 24 hours only, to be safe, since it pings")
-            self.assertEqual(found.interval, HOUR)
-
-    def test_a_ping_of_long_ago(self) -> None:
-        found = plan(polled(pinged_at=NOW - 8 * DAY), NOW, PACE)
-        self.assert_pause(found, 1.5 * HOUR)
-
-
-class FreshnessTests(PlanCase):
-    """The freshness of an answer overrides the ceiling, up to a week."""
-
-    def test_not_before_it_ends(self) -> None:
-        found = plan(polled(fresh_seconds=3 * HOUR), NOW, PACE)
-        self.assert_pause(found, 3 * HOUR)
-        self.assertEqual(
-            found.reason, "polled when the last answer is not fresh any more, after 3 hours"
-        )
-
-    def test_shorter_than_the_pause(self) -> None:
-        self.assertEqual(plan(polled(fresh_seconds=5), NOW, PACE), plan(polled(), NOW, PACE))
-
-    def test_not_before_retry_after(self) -> None:
-        found = plan(polled(failures=1, fresh_seconds=5 * HOUR), NOW, PACE)
-        self.assert_pause(found, 5 * HOUR)
-        self.assertEqual(found.reason, "polled after 5 hours, as its server asked (Retry-After)")
-
-    def test_beyond_the_ceiling(self) -> None:
-        state = polled(fresh_seconds=3 * DAY, pinged_at=NOW)
-        self.assert_pause(plan(state, NOW, PACE), 3 * DAY)
-
-    def test_a_year_is_a_mistake(self) -> None:
-        self.assert_pause(plan(polled(fresh_seconds=365 * DAY), NOW, PACE), 7 * DAY)
+            interval = before.poll_interval
+            for _ in range(20):
+                interval = plan(evolve(before, poll_interval=interval), NOW, PACE).interval
+            self.assertEqual(interval, last)
 
 
 class SkipTests(PlanCase):
     """Hours and days that are skipped, in GMT."""
 
-    def test_hours(self) -> None:
-        state = polled(hints=Hints(60, skip_hours=frozenset({*range(11, 15), 20})))
-        found = plan(state, NOW, PACE)
-        self.assertEqual((hour_of(found.at), day_of(found.at)), (15, 2))
-        self.assertRegex(found.reason, "; hours 11-14, 20 are skipped \\(GMT\\)$")
-
-    def test_over_midnight(self) -> None:
-        state = polled(hints=Hints(skip_hours=frozenset({*range(11, 24), *range(7)})))
-        found = plan(state, NOW, PACE)
-        self.assertEqual((hour_of(found.at), day_of(found.at)), (7, 3))
-
-    def test_days(self) -> None:
-        state = polled(poll_interval=16 * HOUR, hints=Hints(skip_days=frozenset({3, 4})))
-        found = plan(state, NOW, PACE)
-        self.assertEqual((hour_of(found.at), day_of(found.at)), (0, 5))
-        self.assertIn("; Thursday and Friday are skipped (GMT)", found.reason)
-
-    def test_nothing_to_skip_at_that_time(self) -> None:
-        hints = Hints(skip_hours=frozenset({3}), skip_days=frozenset({6}))
-        found = plan(polled(hints=hints), NOW, PACE)
-        self.assertEqual(found.at, plan(polled(), NOW, PACE).at)
-        self.assertIn("; hour 3 is skipped (GMT); Sunday is skipped (GMT)", found.reason)
-
-    def test_all_of_them_are_none(self) -> None:
-        hints = Hints(skip_hours=frozenset(range(24)), skip_days=frozenset(range(7)))
-        found = plan(polled(hints=hints), NOW, PACE)
-        self.assertEqual(found.at, plan(polled(), NOW, PACE).at)
-        self.assertIn("skip all 24 hours, which is ignored", found.reason)
-        self.assertIn("skip all seven days, which is ignored", found.reason)
-
-    def test_one_hour_of_the_week_is_left(self) -> None:
-        hints = Hints(skip_hours=frozenset(range(23)), skip_days=frozenset({0, 1, 2, 3, 4, 6}))
-        found = plan(polled(hints=hints), NOW, PACE)
-        self.assertEqual((hour_of(found.at), day_of(found.at)), (23, 5))
+    def test_skipped(self) -> None:
+        every_hour, every_day = frozenset(range(24)), frozenset(range(7))
+        rows: tuple[tuple[int | None, set[int], set[int], int, int, str], ...] = (
+            (60, {*range(11, 15), 20}, set(), 15, 2, "hours 11-14, 20 are skipped (GMT)"),
+            (None, {*range(11, 24), *range(7)}, set(), 7, 3, ""),  # over midnight
+            (960, set(), {3, 4}, 0, 5, "Thursday and Friday are skipped (GMT)"),
+            (None, {*range(23)}, {0, 1, 2, 3, 4, 6}, 23, 5, ""),  # one hour of the week is left
+        )
+        for ttl, hours, days, hour, day, reason in rows:
+            hints = Hints(ttl, frozenset(hours), frozenset(days))
+            found = plan(polled(hints=hints), NOW, PACE)
+            self.assertEqual((hour_of(found.at), day_of(found.at)), (hour, day), reason)
+            self.assertTrue(found.reason.endswith(reason), found.reason)
+        for hints, reason in (
+            (
+                Hints(skip_hours=frozenset({3}), skip_days=frozenset({6})),
+                "; hour 3 is skipped (GMT); Sunday is skipped (GMT)",
+            ),
+            (
+                Hints(skip_hours=every_hour, skip_days=every_day),
+                "; it asks to skip all 24 hours, which is ignored; it asks to skip all seven days, "
+                "which is ignored",
+            ),
+        ):
+            found = plan(polled(hints=hints), NOW, PACE)
+            self.assertEqual(found.at, plan(polled(), NOW, PACE).at)
+            self.assertTrue(found.reason.endswith(reason), found.reason)
 
 
 class SpreadTests(PlanCase):
@@ -315,14 +256,6 @@ class SpreadTests(PlanCase):
         for state in states:
             plan(state, NOW, PACE)
         self.assertLess(time.process_time() - started, 1.0)
-
-
-class PaceTests(SynchronousTestCase):
-    def test_the_ceiling_is_above_the_floor(self) -> None:
-        for floor, ceiling in ((0, 5), (-1, 5), (10, 5)):
-            with self.assertRaisesRegex(ValueError, "ceiling of at least the floor"):
-                PollIntervals(floor=floor, ceiling=ceiling)
-        self.assertEqual(PollIntervals(floor=5, ceiling=5).ceiling, 5)
 
 
 _moments = st.none() | st.floats(NOW - 60 * DAY, NOW)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.task import deferLater
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.core.sharing import BATCH_SIZE, PendingFetch, SharedFetches
@@ -137,47 +136,3 @@ class SharedFetchesTests(SynchronousTestCase):
         do_something_else()
         self.clock.advance(1)
         self.assertEqual(told, list(range(BATCH_SIZE, 10_001, BATCH_SIZE)))
-
-
-class WaitTests(SynchronousTestCase):
-    """How long requests for one topic wait, if each fetch takes half a second."""
-
-    READING = 0.5
-
-    def setUp(self) -> None:
-        self.clock = Clock()
-        self.under_way = self.fetches = 0
-        self.shared = SharedFetches(self.fetch, self.clock)
-        self.waits: list[float] = []
-
-    async def fetch(self, pending: PendingFetch[None]) -> None:
-        pending.turn.begun = True
-        self.fetches += 1
-        self.under_way += 1
-        self.assertEqual(self.under_way, 1)
-        await deferLater(self.clock, self.READING)
-        self.under_way -= 1
-
-    def ask(self) -> None:
-        asked_at = self.clock.seconds()
-        pending = self.shared.find_or_make("a")
-
-        def told(result: None) -> None:
-            self.waits.append(self.clock.seconds() - asked_at)
-
-        pending.waiters.append(Deferred().addCallback(told))
-        self.shared.start(pending)
-
-    def test_nobody_waits_for_more_than_two_fetches_and_a_half(self) -> None:
-        for at_a_time in (1, 19, 100, 1000):
-            with self.subTest(at_a_time=at_a_time):
-                self.waits.clear()
-                for _ in range(100):  # each 10 ms for a second
-                    for _ in range(at_a_time):
-                        self.ask()
-                    self.clock.advance(0.01)
-                while len(self.waits) < 100 * at_a_time:
-                    self.clock.advance(0.001)
-                p99 = sorted(self.waits)[int(0.99 * len(self.waits))]
-                self.assertLess(p99, 2.5 * self.READING)
-                self.assertNotIn("a", self.shared)

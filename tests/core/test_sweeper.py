@@ -104,25 +104,12 @@ class SweeperTests(CoreTestCase):
         self.assertIsNone(self.sweeper.stopService())  # there is nothing to wait for
         self.assertEqual((len(self.left(200)), self.clock.getDelayedCalls()), (1, []))
 
-    def test_each_hour(self) -> None:
-        self.put("first", NOW + HOUR)
-        self.put("second", NOW + 2 * HOUR)
-        for left in (1, 0):
-            self.clock.advance(HOUR)
-            self.assertEqual(len(self.left()), left)
-
     def test_topics_that_nobody_watches_are_forgotten(self) -> None:
         self.successResultOf(self.detector.check_now(FEED))
         self.clock.advance(IDLE_TOPIC_SECONDS - HOUR)
         self.assertIsNotNone(self.successResultOf(self.store.topic(FEED)))
         self.clock.advance(2 * HOUR)
         self.assertIsNone(self.successResultOf(self.store.topic(FEED)))
-
-    def test_stopped(self) -> None:
-        self.put("expired", NOW + 60)
-        self.sweeper.stopService()
-        self.clock.advance(2 * HOUR)
-        self.assertEqual(len(self.left()), 1)
 
     def test_topics_that_are_not_allowed_any_more_end(self) -> None:
         elsewhere = "http://elsewhere.example/"

@@ -8,6 +8,7 @@ from rsscloud_broker.config import Topics
 from rsscloud_broker.core import Access, Sweeper
 from rsscloud_broker.errors import EndedTopic, Forbidden
 from rsscloud_broker.model import Intent
+from rsscloud_broker.policy.access import NOT_ALLOWED
 from tests.core.house import CALLBACK, FEED, NOW, BrokerTestCase
 
 OURS = "https://blogs.example/anna/rss.xml"
@@ -80,13 +81,13 @@ class AllowedAgainTests(BrokerTestCase):
         topic = self.successResultOf(self.store.topic(FEED))
         return str(topic.ended)
 
-    def test_it_goes_on_for_whoever_asks(self) -> None:
-        self.result(self.broker.accept(self.intent))
-        self.assertEqual((len(self.subscriptions()), self.ended()), (1, ""))
-
-    def test_it_goes_on_for_whoever_waits(self) -> None:
-        self.result(self.broker.subscribe(self.intent))
-        self.assertEqual((len(self.subscriptions()), self.ended()), (1, ""))
+    def test_it_goes_on_for_whoever_asks_or_waits(self) -> None:
+        for subscribe in (self.broker.accept, self.broker.subscribe):
+            self.result(subscribe(self.intent))
+            self.assertEqual((len(self.subscriptions()), self.ended()), (1, ""))
+            self.successResultOf(self.store.remove_subscription(FEED, CALLBACK))
+            self.successResultOf(self.store.end_topic(FEED, NOT_ALLOWED, NOW))
+            self.detector.reader.forget(FEED)
 
     def test_it_goes_on_when_it_is_pinged(self) -> None:
         self.assertTrue(self.result(self.broker.ping_topic(FEED, "")))

@@ -274,12 +274,6 @@ class PingTests(AdmissionTestCase):
             else:
                 self.assertRaises(TooMany, admission.ping, source)
 
-    def test_no_limit(self) -> None:
-        admission = self.admission(pings_per_source=0, pings_burst=1, pings_per_day=0)
-        for _ in range(100):
-            admission.ping(CALLER)
-        self.assertEqual(self.limited("pings"), 0)
-
 
 class ReadingTests(AdmissionTestCase):
     """Limits on fetches of topics without subscribers."""
@@ -301,11 +295,6 @@ class ReadingTests(AdmissionTestCase):
         self.assertEqual(admission.admit_fetch("http://other.example/"), 0)
         self.clock.advance(2)
         self.assertEqual(admission.admit_fetch(FEED), 0)
-
-    def test_no_limit(self) -> None:
-        admission = self.admission(fetches_per_host=0, fetches_host_burst=1)
-        for _ in range(1000):
-            self.assertEqual(admission.admit_fetch(FEED), 0)
 
     def test_whose_are_counted(self) -> None:
         admission = self.admission(exempt=("192.0.2.8",))

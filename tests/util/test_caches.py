@@ -24,9 +24,3 @@ class RememberedTests(SynchronousTestCase):
         remembered.replace_each(lambda value: value * 10)
         remembered["c"] = 3
         self.assertEqual([remembered.get(key, 0) for key in "abc"], [0, 20, 3])
-
-    def test_forgets_what_was_taken(self) -> None:
-        remembered: BoundedDict[str, int] = BoundedDict(2)
-        remembered["a"] = 1
-        self.assertEqual((remembered.pop("a", 0), remembered.pop("a", 0)), (1, 0))
-        self.assertEqual(len(remembered), 0)

@@ -48,22 +48,6 @@ class WorkersTests(TestCase):
         await gatherResults([workers(meeting.wait, TIMEOUT) for _ in range(3)])
         self.assertFalse(meeting.broken)
 
-    async def test_no_more_than_that(self) -> None:
-        running, most = 0, 0
-        lock = threading.Lock()
-
-        def work() -> None:
-            nonlocal running, most
-            with lock:
-                running += 1
-                most = max(most, running)
-            with lock:
-                running -= 1
-
-        workers = self.make(threads=1)
-        await gatherResults([workers(work) for _ in range(50)])
-        self.assertEqual(most, 1)
-
     async def test_how_busy_they_are(self) -> None:
         released = threading.Event()
         workers = self.make(threads=2)
