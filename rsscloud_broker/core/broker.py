@@ -93,7 +93,6 @@ class Broker:
         self._view = TopicView(self._store, self._clock)
 
     def _check_space(self) -> None:
-        """Raise ``DiskFull`` if the disk is nearly full."""
         if self._space is not None:
             self._space.check()
 
@@ -336,7 +335,6 @@ class Broker:
             raise
 
     def _publish_requested(self, intent: Intent) -> None:
-        """Publish that a request to subscribe or to unsubscribe was taken in."""
         now = self._clock.wall_seconds()
         self._bus.publish(
             SubscriptionRequested(

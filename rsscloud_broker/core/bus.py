@@ -148,7 +148,6 @@ class EventBus(Service):
                 Deferred.fromCoroutine(queue.feed())
 
     def _takers_of(self, kind: type[Event]) -> tuple[_Queue, ...]:
-        """The queues of the sinks that handle a class of events."""
         takers = self._takers.get(kind)
         if takers is None:
             queues = self._queues.values()

@@ -191,7 +191,6 @@ class ChangeDetector(Service):
             self._request(url, source, cause=cause, requested=True)
 
     def _begin_claimed(self, check: Check) -> None:
-        """Begin the fetch of a check that this process has just claimed."""
         self._request(
             check.url, check.source, cause=check.cause, requested=True, failures=check.failures
         )
@@ -239,7 +238,6 @@ class ChangeDetector(Service):
         self._fetches.start(pending)
 
     def _count_checks(self) -> int:
-        """How many of the stored checks this process handles."""
         return sum(pending.requested for pending in self._fetches)
 
     async def lose_claims(self) -> None:
@@ -366,7 +364,6 @@ class ChangeDetector(Service):
         return Ping(name=url, url=url, rss_url=url, received_at=now, origin=fetched.origin)
 
     def _pass_on(self, fetched: FetchResult, record: FetchRecord, *, announce: bool = True) -> None:
-        """Cache and publish what the store has recorded."""
         self.reader.remember(record.topic, pinged=fetched.pinged)
         self._publish_fetched(fetched, record)
         if record.ping is not None:

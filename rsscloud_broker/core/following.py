@@ -108,7 +108,6 @@ class Following(EachPeriod):
         return found
 
     async def _load(self) -> None:
-        """Load the blocks and the announcements anew."""
         self._blocks.change(await self._store.all_blocks())
         self._announcements = await self._store.announcements(0, MAX_ANNOUNCEMENTS)
 
@@ -130,7 +129,6 @@ class Following(EachPeriod):
                 self._bus.publish(HostFreed(host, before_start=True))
 
     async def _publish(self) -> None:
-        """Publish the changes that no process has published yet."""
         for one in await self._store.claim_unpublished():
             self._bus.publish(Administered(one.account, one.verb, one.object, one.reason, one.at))
 

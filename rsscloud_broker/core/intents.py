@@ -116,7 +116,6 @@ class IntentQueue(Service):
             self._begin_resuming()
 
     def _begin_resuming(self) -> None:
-        """Begin to verify the intents of this process that are in the store."""
         self._resuming = Deferred.fromCoroutine(self._resume())
 
     def _cancel_all(self) -> None:
@@ -169,7 +168,6 @@ class IntentQueue(Service):
             raise TooMany(f"{of_source} {reason}", FULL_PAUSE)
 
     def _quota_and_source(self, intent: Intent) -> tuple[HostQuota, str]:
-        """The quota and the source by which an intent is counted."""
         quota = HostQuota("intent", intent.callback.host, self._limit_of_host)
         return quota, bucket_of(intent.source)
 

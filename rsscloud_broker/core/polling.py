@@ -150,7 +150,6 @@ class Poller(EachPeriod):
         return now + until - here
 
     def _begin_poll(self, status: TopicStatus, quota: HostQuota) -> None:
-        """Begin to poll a topic, in a place of its host."""
         url = status.topic.url
         self._under_way.begin(quota)
         poll = self._polls[url] = Deferred.fromCoroutine(self._poll(url, status.planned_at))

@@ -124,7 +124,6 @@ def _interval(status: TopicStatus, now: float, pace: PollIntervals) -> float:
 
 
 def _relies_on_pings(status: TopicStatus, at: float, pace: PollIntervals) -> bool:
-    """Whether the broker relies on the pings of a topic at a time."""
     return status.pinged_at is not None and at - status.pinged_at < pace.ping_trust
 
 

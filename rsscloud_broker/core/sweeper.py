@@ -75,7 +75,6 @@ class Sweeper(PeriodicClusterJob):
             await self._end_forbidden(now)
 
     async def _end_forbidden(self, now: float) -> None:
-        """End the topics with subscribers that the operator does not allow any more."""
         after: int | None = 0
         while after is not None:
             # How many topics the store looks at at a time.

@@ -189,7 +189,6 @@ class TopicReader:
         return last if fresh else None
 
     async def _find_topic(self, url: str) -> Topic | None:
-        """A topic from the cache or from the store; None if the store does not know it."""
         last = self._cached_lately(url)
         return await self._store.topic(url) if last is None else last.topic
 
@@ -266,7 +265,6 @@ class TopicReader:
             self._bus.publish(events.TopicEnded(url, error.reason, at))
 
     async def _move(self, url: str, new_url: str) -> bool:
-        """Move a topic to another URL; False if it stays."""
         if not self.reads(new_url):
             return False  # a server must not redirect to a topic whose content is pushed
         now = self._clock.wall_seconds()

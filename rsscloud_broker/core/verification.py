@@ -159,7 +159,6 @@ class Verifier:
         )
 
     def _slot(self, intent: Intent) -> AbstractAsyncContextManager[None]:
-        """A slot of the limiter for a call of the callback."""
         # Ten callbacks at one host are verified at the same time.
         quota = HostQuota("verification", intent.callback.host, 10)
         return self._limiter.slot(Turn.of(intent.source), quota)
@@ -228,12 +227,13 @@ class Verifier:
         It is recorded only now, since unverified requests must change nothing.  It is not
         recorded if the topic was fetched again meanwhile, since that fetch is newer.
         """
-        if _last_fetch(await self._store.topic(fetched.url)) == _last_fetch(before):
+        now = await self._store.topic(fetched.url)
+        was, last = (one and (one.digest, one.read_at) for one in (before, now))
+        if was == last:
             await self._detector.record(fetched, announce=before is not None)
 
 
 def _way_of(intent: Intent) -> Way:
-    """Why the topic of an intent is fetched."""
     return Way.FOLLOWED if intent.callback.is_private else Way.SUBSCRIBED
 
 
@@ -247,8 +247,3 @@ def _callback_failed(outcome: Outcome) -> CallbackFailed:
         retry_after=(outcome.retry_after or 0.0) if may_retry else None,
         interrupted=outcome.interrupted,
     )
-
-
-def _last_fetch(topic: Topic | None) -> tuple[bytes | None, float | None] | None:
-    """Hash and time of the last fetch of a topic; None for an unknown topic."""
-    return None if topic is None else (topic.digest, topic.read_at)

@@ -7,7 +7,6 @@ response, so its callers need not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from io import BytesIO
 from typing import Any
@@ -30,7 +29,7 @@ from rsscloud_broker.util.deferreds import from_callback, returns_deferred
 from rsscloud_broker.wire.codings import ACCEPTED
 
 #: Headers that the agent sets; a caller's values are ignored.
-_SET_BY_AGENT = frozenset({"host", "content-length", "accept-encoding", "connection"})
+_SET_BY_AGENT = frozenset({b"host", b"content-length", b"accept-encoding", b"connection"})
 
 
 @implementer(IAgent)
@@ -64,19 +63,15 @@ class GuardedAgent:
         body: Any = BytesIO()  # of a consumer it has ``write``, all that treq's producers call
         if bodyProducer is not None:
             await maybeDeferred(bodyProducer.startProducing, body)
-        sent = {name: value for name, value in _pairs(headers) if name not in _SET_BY_AGENT}
+        sent = {
+            name.decode("ascii").lower(): values[-1].decode("utf-8", "surrogateescape")
+            for name, values in (headers or Headers()).getAllRawHeaders()
+            if name.lower() not in _SET_BY_AGENT
+        }
         sent["accept-encoding"] = ACCEPTED
         request = message(method.decode("ascii"), target, sent, body.getvalue())
         answer = await from_callback(partial(self._exchanger.begin, target, request))
         return Response(answer, await self._decoder.decode(answer))
-
-
-def _pairs(headers: Headers | None) -> Sequence[tuple[str, str]]:
-    """The names of headers, in lower case, each with its last value."""
-    return [
-        (name.decode("ascii").lower(), values[-1].decode("utf-8", "surrogateescape"))
-        for name, values in (headers or Headers()).getAllRawHeaders()
-    ]
 
 
 @implementer(IResponse)

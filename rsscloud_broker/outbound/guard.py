@@ -131,7 +131,6 @@ class AddressGuard:
                 raise AddressRefused(f"the address {address} is blocked here: {block.reason}")
 
     def _is_own(self, address: str, version: int, number: int, port: int) -> bool:
-        """Whether a listener of the broker is at this address and port."""
         listeners = self._own[port]
         if (version, number) in listeners:
             return True
@@ -146,24 +145,20 @@ class _Kinds:
     """
 
     def __init__(self, rules: Iterable[tuple[Network, str]]) -> None:
-        rules = list(rules)
-        edges = {0}
-        for network, _ in rules:
-            first = int(network.network_address)
-            edges |= {first, first + network.num_addresses}
-        self._starts = sorted(edges)
+        ranges = [
+            (int(network.network_address), int(network.broadcast_address), kind)
+            for network, kind in rules
+        ]
+        edges = {edge for first, last, _ in ranges for edge in (first, last + 1)}
+        self._starts = sorted({0} | edges)
         self._kinds = [
-            next((kind for network, kind in rules if _contains(network, start)), "")
+            next((kind for first, last, kind in ranges if first <= start <= last), "")
             for start in self._starts
         ]
 
     def of(self, number: int) -> str:
         """The kind of the network that an address, as a number, is in; empty if it is allowed."""
         return self._kinds[bisect_right(self._starts, number) - 1]
-
-
-def _contains(network: Network, number: int) -> bool:
-    return 0 <= number - int(network.network_address) < network.num_addresses
 
 
 def _version_and_number(address: str) -> tuple[int, int]:

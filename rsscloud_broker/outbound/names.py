@@ -74,7 +74,6 @@ class Names:
             self.forget()
 
     def _versions_of_files(self) -> list[object]:
-        """The versions of the files: they change when a file changes."""
         return [_version(file) for file in self._files]
 
 

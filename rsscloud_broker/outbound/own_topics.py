@@ -141,7 +141,6 @@ class OwnTopics:
             await self._policy.check(url)
 
     def _served_at(self, url: str) -> ServedTopics | None:
-        """The application's topics to which a URL belongs; None if no application serves it."""
         return next((each for each in self._served() if url.startswith(each.prefix)), None)
 
     def _file_of(self, url: str) -> FilePath[str]:

@@ -249,7 +249,8 @@ class Resolver(Service):
         while self._results:
             host, family, found = self._results.popleft()
             try:
-                if family == AF_INET and _has_no_address(found) and self._channel is not None:
+                has_none = isinstance(found, int) and found in _NONE_FOUND
+                if has_none and family == AF_INET and self._channel is not None:
                     self._ask(host, AF_INET6)
                 else:
                     self._end_lookup(host, found)
@@ -283,7 +284,6 @@ class Resolver(Service):
                 looking.errback(problem)
 
     def _check_timeouts(self) -> None:
-        """Let c-ares check whether lookups have timed out."""
         self._timer = None
         self._process()
 
@@ -322,7 +322,6 @@ class _Socket:
 
 
 def _duplicate(descriptor: int) -> int | None:
-    """A duplicate of a descriptor; None if the process has no descriptors left."""
     try:
         return os.dup(descriptor)
     except OSError:
@@ -330,14 +329,8 @@ def _duplicate(descriptor: int) -> int | None:
 
 
 def _addresses(result: AddrInfoResult) -> list[str]:
-    """The addresses in a result, each once."""
     found = (node.addr[0] for node in result.nodes)
     return list(dict.fromkeys(one.decode() if isinstance(one, bytes) else one for one in found))
-
-
-def _has_no_address(found: AddrInfoResult | int) -> bool:
-    """Whether a lookup found no address, though the other family may have one."""
-    return isinstance(found, int) and found in _NONE_FOUND
 
 
 def _time_to_live(result: AddrInfoResult) -> int:

@@ -122,7 +122,6 @@ class TopicFetcher:
         return Fetched(content, validators, moved_to, fresh_seconds, result)
 
     def _log_too_large(self, url: str, error: TooLarge) -> None:
-        """Log for the operator that a topic is too large, once for each topic."""
         if not self._too_large.get(url, False):
             self._too_large[url] = True
             self.log.warn(

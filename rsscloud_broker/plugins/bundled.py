@@ -209,8 +209,7 @@ events = FeedsFrontDoorMaker(
     needs=(
         *("callers", "changes", "clock", "database", "directory"),
         *("has_hub", "in_thread", "max_connections", "max_connections_per_address"),
-        *("pages", "parse"),
-        *("public_url", "published"),
+        *("pages", "parse", "public_url", "published"),
     ),
 )
 event_log = FrontDoorMaker(
@@ -267,16 +266,8 @@ administration = FrontDoorMaker(
     NoOptions,
     AdministrationDoor,
     needs=(
-        "accounts",
-        "administration",
-        "callers",
-        "clock",
-        "event_log",
-        "health",
-        "pages",
-        "public_url",
-        "running",
-        "statistics",
+        *("accounts", "administration", "callers", "clock", "event_log"),
+        *("health", "pages", "public_url", "running", "statistics"),
     ),
 )
 stats = FrontDoorMaker(
@@ -292,14 +283,8 @@ accounts = FrontDoorMaker(
     NoOptions,
     AccountsDoor,
     needs=(
-        "account_files",
-        "accounts",
-        "administration",
-        "callers",
-        "clock",
-        "pages",
-        "public_url",
-        "running",
+        *("account_files", "accounts", "administration", "callers"),
+        *("clock", "pages", "public_url", "running"),
     ),
 )
 
@@ -423,8 +408,7 @@ hosting = AppMaker(
     HOSTING_TABLES,
     needs=(
         *("accounts", "callers", "clock", "database", "has_hub", "jobs"),
-        *("pages", "parse", "public_url", "publisher"),
-        "rate_limit",
+        *("pages", "parse", "public_url", "publisher", "rate_limit"),
     ),
 )
 
@@ -437,7 +421,6 @@ river = AppMaker(
     needs=(
         *("broker", "callers", "clock", "database", "in_thread"),
         *("jobs", "max_connections", "max_connections_per_address", "outbound"),
-        *("pages", "parse"),
-        *("public_url", "topics", "web"),
+        *("pages", "parse", "public_url", "topics", "web"),
     ),
 )

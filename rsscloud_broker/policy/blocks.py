@@ -159,22 +159,21 @@ def _topic(what: str) -> str:
     if fault := fault_of(beginning):
         raise Unadministrable(f"{what[:100]!r} is no topic: {fault}")
     if what == beginning:
-        return _short(_compared(what))
+        return _compared(what)
     if beginning.count("/") < 3:
         raise Unadministrable(
             f"{what[:100]!r} has no whole host: write a slash behind the host, such as "
             "http://spam.example/*; or block the host"
         )
-    return _short(f"{_compared(beginning)}*")
+    return _compared(beginning, "*")
 
 
-def _compared(url: str) -> str:
-    """A URL in the form in which ``Blocks`` compares it."""
-    return with_canonical_host(normal_form(url))
+def _compared(url: str, ending: str = "") -> str:
+    """A URL in the form in which ``Blocks`` compares it.
 
-
-def _short(url: str) -> str:
-    """:raises Unadministrable: a URL is too long by now: the normal form encodes characters."""
+    :raises Unadministrable: it is too long: the normal form encodes characters.
+    """
+    url = with_canonical_host(normal_form(url)) + ending
     if len(url) > MAX_URL:
         raise Unadministrable(f"the URL must have {MAX_URL} characters or fewer in normal form")
     return url

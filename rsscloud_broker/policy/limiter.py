@@ -176,7 +176,6 @@ class FairLimiter:
         return _Call(self, turn, quota, self._urgent if urgent else self._others)
 
     def _give_slots(self) -> None:
-        """Give the free slots to the calls whose turn it is."""
         if self._is_giving:  # a call that ends at once calls this method again
             return
         self._is_giving = True
@@ -199,7 +198,6 @@ class FairLimiter:
         return self._urgent.next(self._under_way) or self._others.next(self._under_way)
 
     def _give_slot(self, source: str, call: _Call) -> None:
-        """Give a slot to a call that waits."""
         turn = call.turn
         call.queue.remove(call)
         turn._enqueue = turn._slot = None

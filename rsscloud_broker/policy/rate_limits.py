@@ -317,7 +317,6 @@ class Admission:
             raise self._too_many(kind, f"more than {limit.rate:g} {what} a second {how}", pause)
 
     def _too_many(self, kind: str, reason: str, pause: int) -> TooMany:
-        """Count a refusal, and return its error."""
         self._counters.limited.labels(kind).inc()
         return TooMany(reason, pause)
 

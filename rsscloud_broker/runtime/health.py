@@ -55,28 +55,21 @@ class Health:
     async def ready(self) -> Sequence[PartState]:
         states = list(self.alive())
         for part, check in self._checks.items():
-            states.append(await self._examine(part, check))
+            try:
+                found = check()
+                text = await found if inspect.isawaitable(found) else found
+                states.append(PartState(part, works=True, text=text))
+            except Exception as error:
+                states.append(self._failed_state(part, error))
         return states
 
     def _state_now(self, part: str, check: Callable[[], str]) -> PartState:
-        """The state of a part, by a check that does not wait."""
         try:
             return PartState(part, works=True, text=check())
         except Exception as error:
             return self._failed_state(part, error)
 
-    async def _examine(self, part: str, check: Check) -> PartState:
-        """The state of a part, by a check that may wait."""
-        try:
-            found = check()
-            return PartState(
-                part, works=True, text=await found if inspect.isawaitable(found) else found
-            )
-        except Exception as error:
-            return self._failed_state(part, error)
-
     def _failed_state(self, part: str, error: Exception) -> PartState:
-        """The state of a part whose check raised an error."""
         if not isinstance(error, Unavailable):  # a bug of the check: log it
             self.log.failure("The health of {part} could not be checked.", part=part)
             return PartState(part, works=False, text="It could not be checked; the log says why.")

@@ -212,7 +212,6 @@ def _plain_fields(event: LogEvent) -> dict[str, Any]:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether JSON can hold a value as it is."""
     if isinstance(value, float):
         return isfinite(value)
     return value is None or isinstance(value, str | int)

@@ -201,12 +201,10 @@ def described(makers: Makers, kind: str, maker: interfaces.IPluginMaker) -> str:
 
 
 def _way_out(kind: str, maker: interfaces.IPluginMaker) -> str:
-    """What an operator can do about a broken plugin."""
     return f"fix or uninstall it, or set enabled = false in [{kind}.{maker.name}]"
 
 
 def _raised(error: BaseException) -> str:
-    """What a method of a plugin raised, and where."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     said = clean(str(error))
     what = type(error).__name__ + (f": {said}" if said else "")

@@ -264,7 +264,6 @@ def _modules(package: ModuleType, problems: list[str]) -> Iterator[tuple[str, st
 def _add(
     plugin: Any, locations: Mapping[int, PluginLocation], makers: Makers, problems: list[str]
 ) -> None:
-    """Add a plugin to the makers, or its faults to the problems."""
     location = locations[id(plugin)]
     kinds = [kind for kind, interface in KINDS.items() if interface.providedBy(plugin)]
     if not kinds:
@@ -380,7 +379,6 @@ def bundled(makers: Mapping[str, Maker]) -> list[str]:
 
 
 def _is_bundled(maker: IPluginMaker) -> bool:
-    """Whether a maker comes with the broker."""
     # By identity: another package may use a bundled class for a maker of its own.
     bundled = sys.modules.get(BUNDLED)
     return bundled is not None and any(maker is value for value in vars(bundled).values())

@@ -250,7 +250,6 @@ def _access_fault(path: Path) -> str:
 
 
 def _user(number: int) -> str:
-    """The name of a user, or the number if there is no name."""
     try:
         return pwd.getpwuid(number).pw_name
     except KeyError:

@@ -68,7 +68,6 @@ class _TwoFiles:
             file.close()
 
     def _rename(self) -> None:
-        """Rename both files over the old ones."""
         for target in self._targets:
             os.replace(target.siblingExtension(self._unfinished).path, target.path)
         _sync_directory(self._targets[0].parent())
@@ -200,7 +199,6 @@ def replace_file(target: FilePath[str], content: bytes) -> None:
 
 
 def _sync_directory(directory: FilePath[str]) -> None:
-    """Wait until the renames in a directory are on disk."""
     descriptor = os.open(directory.path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

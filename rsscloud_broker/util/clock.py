@@ -271,7 +271,6 @@ class WallClockWatch(TimerService):
         super().startService()
 
     def _measure(self) -> float:
-        """By how much the wall clock is ahead of the monotonic clock."""
         return self._clock.wall_seconds() - self._clock.seconds()
 
     def _look(self) -> None:

@@ -107,7 +107,6 @@ class PeriodicClusterJob(EachPeriod):
             self._claim_soon()
 
     async def _do_claimed(self, due_at: float) -> None:
-        """Do the job, which this node has claimed."""
         turn, _ = self._current_turn()
         next_due = (turn + 1) * self._period + self._after  # when the present period ends
         try:
@@ -138,7 +137,6 @@ class PeriodicClusterJob(EachPeriod):
             raise
 
     def _claim_soon(self) -> None:
-        """Try to claim the job again after ``PAUSE``."""
         if self.running and self._retry is None:
             self._retry = self._clock.callLater(PAUSE, self._begin_retry)
 

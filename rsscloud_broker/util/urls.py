@@ -106,7 +106,6 @@ def is_address(host: str) -> bool:
 
 
 def _normal_host(host: str) -> str:
-    """A host in lower case and in its ASCII form."""
     host = _decode_unreserved(host)
     if not host.isascii():
         host = EncodedURL(scheme="http", host=host).to_uri().host
