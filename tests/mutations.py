@@ -494,7 +494,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "util/caches.py",
         "while self.size > self._most:",
         "while False:",
-        "util.test_byte_limited_cache delivery.test_contents",
+        "util.test_caches delivery.test_contents",
         "Contents fill the memory.",
     ),
     Mutation(

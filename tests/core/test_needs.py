@@ -5,13 +5,18 @@ The fetcher here brings nothing that is not wanted, as couriers do.
 
 from __future__ import annotations
 
+from twisted.trial.unittest import TestCase
+
 from rsscloud_broker.core import RequestedContentsSink
-from rsscloud_broker.events import ContentRequested
+from rsscloud_broker.counters import Counters
+from rsscloud_broker.events import ContentFetched, ContentRequested
 from rsscloud_broker.model import NO_VALIDATORS, Callback, Content, Intent, Need, Validators
 from rsscloud_broker.model.fetching import EVERYTHING, Fetched, Wanted, as_wanted
 from rsscloud_broker.model.work import Bounds, History
-from rsscloud_broker.testing import FakeFetcher
-from tests.core.house import FEED, BrokerTestCase
+from rsscloud_broker.policy.limiter import FairLimiter
+from rsscloud_broker.testing import FakeFetcher, RecordingBus, make_sink_tests, memory_store
+from rsscloud_broker.testing.clock import Clock
+from tests.core.house import FEED, BrokerTestCase, change_detector
 
 TYPE = "application/rss+xml"
 
@@ -89,6 +94,7 @@ class NeedTests(BrokerTestCase):
         """It is brought although it has not changed, and then no more."""
         self.store._bounds = Bounds(contents=0)
         self.subscribe_to_contents()
+        self.frugal.validators[FEED] = Validators('"1"')
         self.change("Two")
         self.store._bounds = Bounds()
         now = self.clock.wall_seconds()
@@ -97,6 +103,7 @@ class NeedTests(BrokerTestCase):
         sink = RequestedContentsSink(self.detector)
         self.successResultOf(sink.handle(ContentRequested(FEED)))
         self.assertEqual(self.frugal.brought[-1], rss("Two"))
+        self.assertEqual((self.bus.events[-1], self.due()), (ContentFetched(FEED), []))
         content = self.successResultOf(self.store.newest_content(FEED))
         self.assertEqual(content, Content(rss("Two"), TYPE))
         for _ in range(2):
@@ -134,3 +141,16 @@ class NeedTests(BrokerTestCase):
             self.frugal.wanted,
             [Wanted(Need.CHANGES), Wanted(Need.CHANGES, digest, len(rss("One")))],
         )
+
+
+def _sink(test: TestCase) -> RequestedContentsSink:
+    store = memory_store()
+    test.addCleanup(store.stopService)
+    clock = Clock()
+    limiter = FairLimiter(clock)
+    detector = change_detector(store, FakeFetcher(), RecordingBus(), clock, Counters(), limiter)
+    return RequestedContentsSink(detector)
+
+
+class RequestedContentsContractTests(make_sink_tests(_sink)):  # type: ignore[misc] # made at run time
+    """The contract that every sink must keep."""

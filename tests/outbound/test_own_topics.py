@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from errno import ENOSPC
+from typing import Any
 
 from twisted.internet.defer import execute
 from twisted.python.filepath import FilePath
@@ -46,7 +47,10 @@ class OwnTopicsTests(TestCase):
         self.directory.descendant([".well-known", "resourcesync"]).setContent(b"<urlset/>")
         top.child("broker.sqlite").setContent(b"secret")
         self.others = FakeFetcher({ELSEWHERE: b"<rss/>"})
-        self.topics = OwnTopics(self.others, StrictPolicy(), HERE, self.directory, execute)
+        self.topics = self.make()
+
+    def make(self, **more: Any) -> OwnTopics:
+        return OwnTopics(self.others, StrictPolicy(), HERE, self.directory, execute, **more)
 
     def test_interfaces(self) -> None:
         for interface in (ITopicFetcher, IURLPolicy):
@@ -61,9 +65,7 @@ class OwnTopicsTests(TestCase):
             self.directory.child("changes.xml").setContent(b"newer")
             return True
 
-        topics = OwnTopics(
-            self.others, StrictPolicy(), HERE, self.directory, execute, copy_file=copy
-        )
+        topics = self.make(copy_file=copy)
         fetched = await topics.fetch(LIST)
         self.assertEqual(fetched.content, Content(b"newer", "text/xml; charset=utf-8"))
         await topics.fetch(ELSEWHERE)
@@ -85,7 +87,7 @@ class OwnTopicsTests(TestCase):
         """Subscribers must not get an older list after a newer one."""
         file = self.directory.child("changes.xml")
         os.utime(file.path, (NOW, NOW))
-        topics = OwnTopics(self.others, StrictPolicy(), HERE, self.directory, execute, late=LATE)
+        topics = self.make(late=LATE)
         newest = (await topics.fetch(LIST)).validators
         again = await topics.fetch(LIST, newest)
         self.assertEqual((again.content is None, again.validators), (False, newest))
@@ -108,9 +110,7 @@ class OwnTopicsTests(TestCase):
         async def copy(path: str) -> bool:
             raise OSError(ENOSPC, "No space left on device", "/var/lib/broker/public/changes.xml")
 
-        topics = OwnTopics(
-            self.others, StrictPolicy(), HERE, self.directory, execute, copy_file=copy
-        )
+        topics = self.make(copy_file=copy)
         with self.assertRaises(TopicUnreadable) as caught:
             await topics.fetch(LIST)
         reason = "the file cannot be read: No space left on device"

@@ -176,131 +176,63 @@ class FoundTests(DiscoveryTestCase):
 
 
 class RefusedTests(DiscoveryTestCase):
-    def test_import_fails(self) -> None:
+    def test_faulty_modules(self) -> None:
+        """All are told at once, each with its module and its file."""
+        kit = "from KIT import IPlugin, ISinkMaker, Options, Sink, frozen, implementer\n"
+        faulty: dict[str, tuple[str, str]] = {
+            "missing": (
+                "import no_such_module_anywhere",
+                "cannot be imported: ModuleNotFoundError: No module named "
+                "'no_such_module_anywhere'",
+            ),
+            "syntax": ("def", "cannot be imported: SyntaxError: "),
+            "exits": ("import sys\nsys.exit('gone')", "cannot be imported: SystemExit: gone"),
+            # A class without an instance is no plugin, which authors often forget.
+            "bare": (kit, "holds no plugin"),
+            "no_kind": (
+                f"{kit}@implementer(IPlugin)\nclass Other:\n    pass\nother = Other()",
+                "provides none of IFrontDoorMaker, INotifierMaker, ISinkMaker",
+            ),
+            "half": (
+                f"{kit}@implementer(ISinkMaker)\nclass Half:\n    name, options = 'a', Options\n"
+                "    def make(self):\n        pass\nhalf = Half()",
+                "does not keep to ISinkMaker: ",
+            ),
+            "help": (f"{kit}a = Sink('a')\na.help = None", "its help is None; it must be a str"),
+            "a_dict": (
+                f"{kit}a = Sink('a')\na.options = dict",
+                "its options are <class 'dict'>; they must be an attrs class",
+            ),
+            "instance": (
+                f"{kit}a = Sink('a')\na.options = Options()",
+                "its options are Options(size=1);",
+            ),
+            "none": (f"{kit}a = Sink('a')\na.options = None", "its options are None;"),
+            "text": (
+                f"{kit}a = Sink('a')\na.needs = 'clock'",
+                "its needs are 'clock'; they must be a tuple of the names",
+            ),
+            "tuple": (f"{kit}a = Sink('a')\na.needs = (None,)", "its needs are (None,);"),
+            "types": (
+                f"from __future__ import annotations\n{kit}@frozen\nclass Strange:\n"
+                "    path: NoSuchType\na = Sink('a')\na.options = Strange",
+                "cannot be found out: NameError: name 'NoSuchType'",
+            ),
+        }
+        for number, name in enumerate((None, 5, "", "a b", "a.b", "\u00e9")):
+            text = f"{kit}a = Sink({name!r})"
+            faulty[f"name{number}"] = (text, f"its name is {name!r}; it must be")
         self.drop("good", "from KIT import Sink\nsink = Sink('good')")
-        file = self.drop("bad", "import no_such_module_anywhere")
+        files = {module: self.drop(module, text) for module, (text, _) in faulty.items()}
         message = self.refusal()
-        self.assertIn(
-            f"{self.name}.bad ({file}) cannot be imported: ModuleNotFoundError: "
-            "No module named 'no_such_module_anywhere'",
-            message,
-        )
+        lines = message.splitlines()
+        for module, (_, said) in faulty.items():
+            told = [line for line in lines if f"  {self.name}.{module}" in line and said in line]
+            self.assertEqual(len(told), 1, (module, message))
+            self.assertIn(f"({files[module]})", told[0])
         self.assertIn("found: front_doors: none; notifiers: none; sinks: good", message)
         # No traceback is logged; the error's sentence is enough.
         self.assertEqual(self.flushLoggedErrors(), [])
-
-    def test_syntax_error(self) -> None:
-        self.drop("bad", "def")
-        self.assertIn(f"{self.name}.bad", self.refusal())
-
-    def test_exit(self) -> None:
-        self.drop("bad", "import sys\nsys.exit('gone')")
-        self.assertIn("cannot be imported: SystemExit: gone", self.refusal())
-
-    def test_no_plugin(self) -> None:
-        """A class without an instance is no plugin, which authors often forget."""
-        file = self.drop("bad", "from KIT import Sink")
-        self.assertIn(f"{self.name}.bad ({file}) holds no plugin", self.refusal())
-
-    def test_no_kind(self) -> None:
-        file = self.drop(
-            "bad",
-            """
-            from KIT import IPlugin, implementer
-
-            @implementer(IPlugin)
-            class Other:
-                pass
-
-            other = Other()
-            """,
-        )
-        self.assertIn(
-            f"{self.name}.bad.other ({file}) provides none of "
-            "IFrontDoorMaker, INotifierMaker, ISinkMaker",
-            self.refusal(),
-        )
-
-    def test_does_not_keep_to_its_interface(self) -> None:
-        file = self.drop(
-            "bad",
-            """
-            from KIT import ISinkMaker, Options, implementer
-
-            @implementer(ISinkMaker)
-            class Sink:
-                name = "bad"
-                options = Options
-
-                def make(self):
-                    pass
-
-            sink = Sink()
-            """,
-        )
-        message = self.refusal()
-        self.assertIn(f"{self.name}.bad.sink ({file}): does not keep to ISinkMaker: ", message)
-        self.assertIn("help", message)
-        self.assertIn("make", message)
-
-    def test_names(self) -> None:
-        names = (None, 5, "", "a b", "a.b", "\u00e9")
-        for number, name in enumerate(names):
-            self.drop(f"bad{number}", f"from KIT import Sink\nsink = Sink({name!r})")
-        message = self.refusal()
-        for name in names:
-            self.assertIn(f"its name is {name!r}; it must be", message)
-
-    def test_options(self) -> None:
-        self.drop(
-            "bad",
-            """
-            from KIT import Sink
-            first, second, third = Sink("a"), Sink("b"), Sink("c")
-            first.options = dict
-            second.options = second.options()
-            third.options = None
-            """,
-        )
-        message = self.refusal()
-        self.assertIn("its options are <class 'dict'>; they must be an attrs class", message)
-        self.assertIn("its options are Options(size=1);", message)
-        self.assertIn("its options are None;", message)
-
-    def test_needs(self) -> None:
-        self.drop(
-            "bad",
-            """
-            from KIT import Sink
-            first, second = Sink("a"), Sink("b")
-            first.needs = "clock"
-            second.needs = (None,)
-            """,
-        )
-        message = self.refusal()
-        self.assertIn("its needs are 'clock'; they must be a tuple of the names", message)
-        self.assertIn("its needs are (None,);", message)
-
-    def test_help(self) -> None:
-        self.drop("bad", "from KIT import Sink\nsink = Sink('x')\nsink.help = None")
-        self.assertIn("its help is None; it must be a str", self.refusal())
-
-    def test_types_of_options(self) -> None:
-        self.drop(
-            "bad",
-            """
-            from __future__ import annotations
-            from KIT import Sink, frozen
-
-            @frozen
-            class Options:
-                path: NoSuchType
-
-            sink = Sink("a")
-            sink.options = Options
-            """,
-        )
-        self.assertIn("cannot be found out: NameError: name 'NoSuchType'", self.refusal())
 
     def test_duplicate_name(self) -> None:
         first = self.drop("a", "from KIT import Sink\nsink = Sink('x')")
@@ -325,16 +257,6 @@ class RefusedTests(DiscoveryTestCase):
         self.assertIn(
             f"{self.name}.ours.second ({file}) is not in the cache of Twisted", self.refusal()
         )
-
-    def test_all_at_once(self) -> None:
-        self.drop("a", "from KIT import Sink\none, two = Sink('x'), Sink('x')")
-        self.drop("b", "raise ValueError('no')")
-        self.drop("c", "from KIT import Sink\nsink = Sink('')")
-        self.drop("d", "")
-        message = self.refusal()
-        for part in ("taken among", "ValueError: no", "its name is ''", "holds no plugin"):
-            self.assertIn(part, message)
-        self.assertEqual(len(message.splitlines()), 6)
 
 
 class SurveyTests(DiscoveryTestCase):
@@ -383,23 +305,19 @@ class SelectTests(DiscoveryTestCase):
     def refusal(self, **tables: Any) -> str:
         return str(self.assertRaises(ConfigError, self.select, **tables))
 
-    def test_bundled_run(self) -> None:
-        self.assertEqual(self.select(), [("archive", 1), ("change_list", 1)])
-
-    def test_bundled_disabled(self) -> None:
-        self.assertEqual(self.select(archive={"enabled": False}), [("change_list", 1)])
-
-    def test_options(self) -> None:
-        self.assertEqual(
-            self.select(archive={"size": 5}, change_list={"enabled": True, "size": 6}),
-            [("archive", 5), ("change_list", 6)],
+    def test_which_run(self) -> None:
+        tables: tuple[tuple[dict[str, Any], list[tuple[str, int]]], ...] = (
+            ({}, [("archive", 1), ("change_list", 1)]),
+            ({"archive": {"enabled": False}}, [("change_list", 1)]),
+            (
+                {"archive": {"size": 5}, "change_list": {"enabled": True, "size": 6}},
+                [("archive", 5), ("change_list", 6)],
+            ),
+            ({"theirs": {}}, [("archive", 1), ("change_list", 1), ("theirs", 1)]),
+            ({"theirs": {"enabled": False, "size": 0}}, [("archive", 1), ("change_list", 1)]),
         )
-
-    def test_third_party_runs_if_configured(self) -> None:
-        self.assertEqual(
-            self.select(theirs={}), [("archive", 1), ("change_list", 1), ("theirs", 1)]
-        )
-        self.assertEqual(self.select(theirs={"enabled": False, "size": 0}), self.select())
+        for given, run in tables:
+            self.assertEqual(self.select(**given), run)
 
     def test_applications_run_only_if_the_table_says_so(self) -> None:
         """Whether they come with the broker or not."""
@@ -421,30 +339,29 @@ class SelectTests(DiscoveryTestCase):
         self.select(archive=table)
         self.assertEqual(table, {"enabled": True})
 
-    def test_unknown_plugin(self) -> None:
-        self.assertEqual(
-            self.refusal(archve={}),
-            "broker.toml: [sinks.archve]: no such plugin was found; "
-            "the nearest known is 'archive', of archive, change_list, theirs",
+    def test_refused(self) -> None:
+        tables: tuple[tuple[dict[str, Any], str], ...] = (
+            (
+                {"archve": {}},
+                "archve]: no such plugin was found; the nearest known is 'archive', of archive, "
+                "change_list, theirs",
+            ),
+            ({"archive": {"size": 0}}, "archive] size: must be >= 1: 0"),
+            (
+                {"archive": {"enabled": "false"}},
+                "archive] enabled: must be true or false, not 'false'",
+            ),
+            (
+                {"archive": {"enable": False}},
+                "archive] enable: unknown key; the nearest known is 'enabled', of enabled, size",
+            ),
         )
+        for table, said in tables:
+            self.assertEqual(self.refusal(**table), f"broker.toml: [sinks.{said}")
 
     def test_unknown_where_none_was_found(self) -> None:
         error = self.assertRaises(ConfigError, select, {}, {"x": {}}, "notifiers")
         self.assertEqual(str(error), "[notifiers.x]: no such plugin was found; none is known here")
-
-    def test_wrong_options(self) -> None:
-        self.assertEqual(
-            self.refusal(archive={"size": 0}), "broker.toml: [sinks.archive] size: must be >= 1: 0"
-        )
-
-    def test_enabled_is_a_boolean(self) -> None:
-        self.assertEqual(
-            self.refusal(archive={"enabled": "false"}),
-            "broker.toml: [sinks.archive] enabled: must be true or false, not 'false'",
-        )
-
-    def test_misspelt_enabled(self) -> None:
-        self.assertIn("the nearest known is 'enabled'", self.refusal(archive={"enable": False}))
 
     def test_all_at_once(self) -> None:
         message = self.refusal(archive={"siz": 1, "size": "1"}, theirs={"size": -1}, nosuch={})

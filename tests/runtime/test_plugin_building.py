@@ -165,46 +165,35 @@ class MakingTests(SynchronousTestCase):
                 r"\[sinks.mine\]$",
             )
 
-    def test_what_is_missing_is_named(self) -> None:
+    def test_what_does_not_keep_to_its_interface(self) -> None:
         half: Any = Half()
         directlyProvides(half, INotifier)
-        self.assertEqual(
-            self.refusal("notifiers", Maker("mine", lambda options, outbound: half)),
-            "the notifier 'mine' of tests.runtime.test_plugin_building does not keep to INotifier: "
-            "it lacks the attribute retries, "
-            "the method verify(intent): implementation requires too many arguments, "
-            "it lacks the method deny(denial); "
-            "fix or uninstall it, or set enabled = false in [notifiers.mine]",
-        )
-
-    def test_an_interface_that_is_not_declared(self) -> None:
-        message = self.refusal("notifiers", Maker("mine", lambda options, outbound: Unmarked()))
-        self.assertIn("INotifier: its class is not marked with @implementer; fix", message)
-
-    def test_nothing_is_made(self) -> None:
-        message = self.refusal("sinks", Maker("mine", lambda options, parts: None))
-        self.assertIn("does not keep to IEventSink: make() returned None; fix", message)
-
-    def test_one_fault_alone(self) -> None:
-        sink: Any = RecordingSink()
-        del sink.name
-        directlyProvides(sink, IEventSink)
-        message = self.refusal("sinks", Maker("mine", lambda options, parts: sink))
-        self.assertIn("IEventSink: it lacks the attribute name; fix", message)
-
-    def test_names_that_are_none(self) -> None:
+        lacking: Any = RecordingSink()
+        del lacking.name
+        directlyProvides(lacking, IEventSink)
         notifier: Any = FakeNotifier("pigeon")
         notifier.protocol = ["pigeon"]
-        self.assertEqual(
-            self.refusal("notifiers", Maker("mine", lambda options, outbound: notifier)),
-            "the notifier 'mine' of tests.runtime.test_plugin_building does not keep to "
-            "INotifier: its protocol is a list and must be a str; fix or uninstall it, or set "
-            "enabled = false in [notifiers.mine]",
-        )
         sink: Any = RecordingSink()
         sink.name = None
-        said = self.refusal("sinks", Maker("mine", lambda options, parts: sink))
-        self.assertIn("its name is a NoneType and must be a str; fix", said)
+        for made, kind, faults in (
+            (
+                half,
+                "INotifier",
+                "it lacks the attribute retries, the method verify(intent): implementation "
+                "requires too many arguments, it lacks the method deny(denial)",
+            ),
+            (Unmarked(), "INotifier", "its class is not marked with @implementer"),
+            (notifier, "INotifier", "its protocol is a list and must be a str"),
+            (None, "IEventSink", "make() returned None"),
+            (lacking, "IEventSink", "it lacks the attribute name"),
+            (sink, "IEventSink", "its name is a NoneType and must be a str"),
+        ):
+            word = "notifier" if kind == "INotifier" else "sink"
+            self.assertEqual(
+                self.refusal(f"{word}s", Maker("mine", partial(_returned, made))),
+                f"the {word} 'mine' of tests.runtime.test_plugin_building does not keep to {kind}: "
+                f"{faults}; fix or uninstall it, or set enabled = false in [{word}s.mine]",
+            )
 
     def test_all_of_a_kind_are_told_at_once(self) -> None:
         bad = raising(ValueError("no"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -174,45 +175,37 @@ class ReloadingTests(SynchronousTestCase):
         reloading.reload(lambda: evolve(self.running, limits=new.limits))
         self.assertIn("info: No key has another value than before.", self.said())
 
+    def assert_nothing_changes(self, read: Callable[[], Config], *faults: str) -> None:
+        """Check that a reload says what is wrong, and does no more."""
+        self.make().reload(read)
+        *said, last = self.said()[1:]
+        self.assertEqual(len(said), len(faults), said)
+        for line, fault in zip(said, faults, strict=True):
+            self.assertIn(f"error: The configuration cannot be used: {fault}", line)
+        self.assertEqual(last, "error: Nothing was changed: the broker goes on as it was.")
+        self.assertEqual((self.told(), self.certificate.used), ([], []))
+
     def test_what_cannot_be_used_changes_nothing(self) -> None:
         def read() -> Config:
             raise ConfigError("broker.toml: a: unknown key\nbroker.toml: b: unknown key")
 
-        self.certificate.fault = "listen: the certificate of 'ssl:443' cannot be read again"
-        self.make().reload(read)
-        self.assertEqual(
-            self.said()[1:],
-            [
-                "error: The configuration cannot be used: broker.toml: a: unknown key",
-                "error: The configuration cannot be used: broker.toml: b: unknown key",
-                "error: The configuration cannot be used: "
-                "listen: the certificate of 'ssl:443' cannot be read again",
-                "error: Nothing was changed: the broker goes on as it was.",
-            ],
+        def with_listen(*listen: str) -> Callable[[], Config]:
+            return lambda: Config(listen=listen, limits=RateLimitOptions(pings_burst=7))
+
+        self.assert_nothing_changes(
+            with_listen("tcp:notaport", "nonsense:1", "tcp:80"),
+            "listen: 'tcp:notaport' is no",
+            "listen: 'nonsense:1' is no",
         )
-        self.assertEqual((self.told(), self.certificate.used), ([], []))
-
-    def test_a_certificate_that_cannot_be_used_changes_nothing(self) -> None:
-        self.certificate.fault = "listen: no"
-        self.make().reload(lambda: Config(limits=RateLimitOptions(pings_burst=7)))
-        self.assertEqual(self.told(), [])
-        self.assertEqual(self.said()[-1][:28], "error: Nothing was changed: ")
-
-    def test_endpoints_that_are_none_change_nothing(self) -> None:
-        listen = ("tcp:notaport", "nonsense:1", "tcp:80")
-        self.make().reload(lambda: Config(listen=listen, limits=RateLimitOptions(pings_burst=7)))
-        said = self.said()
-        for line, endpoint in zip(said[1:3], listen[:2], strict=True):
-            beginning = f"error: The configuration cannot be used: listen: {endpoint!r} is no"
-            self.assertTrue(line.startswith(beginning), line)
-        self.assertEqual(said[3:], ["error: Nothing was changed: the broker goes on as it was."])
-        self.assertEqual((self.told(), self.certificate.used), ([], []))
-
-    def test_an_endpoint_at_a_port_that_is_taken_changes_nothing(self) -> None:
-        listen = (*Config().listen, "tcp:5337:interface=127.0.0.1")
-        self.make().reload(lambda: Config(listen=listen, limits=RateLimitOptions(pings_burst=7)))
-        self.assertIn("is the port at which 'tcp:5337' listens already", self.said()[1])
-        self.assertEqual(self.told(), [])
+        self.assert_nothing_changes(
+            with_listen(*Config().listen, "tcp:5337:interface=127.0.0.1"),
+            "listen: 'tcp:5337:interface=127.0.0.1' is the port at which 'tcp:5337' listens",
+        )
+        no = self.certificate.fault = "listen: the certificate of 'ssl:443' cannot be read again"
+        self.assert_nothing_changes(with_listen(*Config().listen), no)
+        self.assert_nothing_changes(
+            read, "broker.toml: a: unknown key", "broker.toml: b: unknown key", no
+        )
 
     def test_an_endpoint_that_is_new_needs_a_restart(self) -> None:
         self.make().reload(lambda: Config(listen=("tcp:80",)))
