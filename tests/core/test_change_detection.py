@@ -9,7 +9,7 @@ from twisted.logger import capturedLogs, formatEvent
 
 from rsscloud_broker.errors import EndedTopic, TopicUnreadable, Unavailable
 from rsscloud_broker.events import Event, PingReceived, TopicChanged
-from rsscloud_broker.model import FetchResult, Ping
+from rsscloud_broker.model import FetchResult, Ping, TopicStatus
 from rsscloud_broker.model.ways import ChangeSource, Way
 from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE
 from tests.core.house import FEED, NOW, CoreTestCase
@@ -172,7 +172,9 @@ class WaitingForASlotTests(CoreTestCase):
         self.assertEqual((self.fetcher.fetched[1:], self.due()), ([FEED], []))
 
 
-class AskTests(CoreTestCase):
+class AskTestCase(CoreTestCase):
+    """A watched topic that was fetched before, by a detector that a test may start."""
+
     def setUp(self) -> None:
         super().setUp()
         self.subscribe()
@@ -180,20 +182,37 @@ class AskTests(CoreTestCase):
         del self.bus.events[:], self.fetcher.fetched[:]
         self.clock.advance(100)
 
-    def change(self, content: bytes = b"<rss>2</rss>") -> None:
-        self.fetcher.contents[FEED] = content
+    def change(self) -> None:
+        """Let the topic have another content, and its server answer."""
+        self.fetcher.contents[FEED] = b"<rss>2</rss>"
 
     def ask(self) -> None:
         self.detector.schedule(FEED, self.store_ping())
 
-    def test_those_that_wait_are_counted(self) -> None:
-        self.start()
-        self.fetcher.held = []
-        self.ask()
-        self.assertEqual(self.counters.registry.get_sample_value("rsscloud_pending_fetches"), 1)
-        self.fetcher.held[0].callback(None)
-        self.assertEqual(self.counters.registry.get_sample_value("rsscloud_pending_fetches"), 0)
+    def publish(self) -> None:
+        """Ping a topic as the hub does: the ping is recorded if the topic has changed."""
+        self.successResultOf(self.store.request_check(FEED, self.clock.wall_seconds(), True))
+        self.detector.schedule(FEED, cause=PINGED)
 
+    def listed(self) -> list[Ping]:
+        return [ping for ping in self.pings() if ping.name == FEED]
+
+    def status(self) -> TopicStatus:
+        status = self.successResultOf(self.store.topic_status(FEED))
+        assert isinstance(status, TopicStatus)
+        return status
+
+    def assert_fetched_after(self, *pauses: float) -> None:
+        """Check that a fetch follows each of these pauses after the one before, and no other."""
+        for pause in pauses:
+            before = len(self.fetcher.fetched)
+            self.clock.advance(pause - 0.5)
+            self.assertEqual(len(self.fetcher.fetched), before)
+            self.clock.advance(0.5)
+            self.assertEqual(len(self.fetcher.fetched), before + 1)
+
+
+class StartTests(AskTestCase):
     def test_request_of_a_clock_that_is_ahead_makes_one_fetch(self) -> None:
         """Else each would seem to have begun before the request."""
         asking = self.store.request_check(FEED, self.clock.wall_seconds() + 10, True)
@@ -202,46 +221,12 @@ class AskTests(CoreTestCase):
         self.clock.pump([0.1] * 130)
         self.assertEqual((len(self.fetcher.fetched), self.due()), (1, []))
 
-    def test_request_of_a_clock_that_is_ahead_makes_one_fetch_of_what_is_given_up(self) -> None:
-        """Else each would seem to have begun before the request, which is not withdrawn then."""
-        self.start()
-        self.fetcher.failures[FEED] = TopicUnreadable(FEED, "it is refused", refused=True)
-        asking = self.store.request_check(FEED, self.clock.wall_seconds() + 2, True)
-        self.successResultOf(asking)
-        self.detector.take_over()
-        self.clock.pump([0.1] * 50)
-        self.assertEqual((len(self.fetcher.fetched), self.due()), (1, []))
-
     def test_origin_of_a_ping_outlives_a_restart(self) -> None:
         cause = ChangeSource(Way.WEBSUB, "http://other.example")
         now = self.clock.wall_seconds()
         self.successResultOf(self.store.request_check(FEED, now, True, cause=cause))
         self.change()
         self.start()
-        self.assertEqual([ping.origin for ping in self.listed()], ["http://other.example"])
-
-    def test_origin_of_a_ping_outlives_a_failed_fetch(self) -> None:
-        """Without it, the ping would be passed on to the broker from which it came."""
-        self.start()
-        cause = ChangeSource(Way.WEBSUB, "http://other.example", pinged=True)
-        asking = self.detector.request(FEED, "", cause)
-        state = self.successResultOf(asking)
-        self.fetcher.failures[FEED] = TopicUnreadable(FEED, "its server is broken")
-        self.detector.schedule(FEED, state, cause=cause)
-        del self.fetcher.failures[FEED]
-        self.change()
-        self.clock.advance(6)
-        self.assertEqual([ping.origin for ping in self.listed()], ["http://other.example"])
-
-    def test_origin_of_a_ping_that_comes_during_a_poll(self) -> None:
-        self.start()
-        self.change()
-        self.fetcher.held = []
-        self.detector.check_now(FEED)
-        cause = ChangeSource(Way.WEBSUB, "http://other.example")
-        now = self.clock.wall_seconds()
-        self.successResultOf(self.store.request_check(FEED, now, True, cause=cause))
-        self.fetcher.held[0].callback(None)
         self.assertEqual([ping.origin for ping in self.listed()], ["http://other.example"])
 
     def test_start_waits_for_a_store_that_is_unavailable(self) -> None:
@@ -260,239 +245,17 @@ class AskTests(CoreTestCase):
         self.assertEqual(self.fetcher.fetched, [FEED])
         self.assertEqual(self.due(), [])
 
-    def publish(self) -> None:
-        """Ping a topic as the hub does: the ping is recorded if the topic has changed."""
-        self.successResultOf(self.store.request_check(FEED, self.clock.wall_seconds(), True))
-        self.detector.schedule(FEED, cause=PINGED)
-
-    def listed(self) -> list[Ping]:
-        return [ping for ping in self.pings() if ping.name == FEED]
-
-    def test_a_publish_during_a_fetch_is_listed_if_the_next_finds_a_change(self) -> None:
-        self.start()
-        self.fetcher.held = []
-        self.publish()
-        self.clock.advance(1)
-        self.publish()
-        self.fetcher.held[0].callback(None)
-        self.assertEqual(self.listed(), [])
-        self.change()
-        self.fetcher.held[1].callback(None)
-        self.assertEqual(len(self.listed()), 1)
-        self.assertEqual(self.due(), [])
-
-    def test_a_publish_is_listed_if_another_reading_finds_the_change_before_its_retry(self) -> None:
-        self.start()
-        content = self.fetcher.contents.pop(FEED)
-        self.publish()
-        self.change(content + b"new")
-        self.successResultOf(self.detector.check_now(FEED))
-        self.assertEqual((len(self.listed()), self.due()), (1, []))
-        self.clock.advance(1000)
-        self.assertEqual(len(self.fetcher.fetched), 2, "nothing is left to be tried again")
-
-    def test_a_publish_during_a_fetch_that_fails_is_listed(self) -> None:
-        """The first fetch fails while another one waits, which answers both requests."""
-        self.start()
-        self.fetcher.held = []
-        content = self.fetcher.contents.pop(FEED)
-        self.publish()
-        self.detector.check_now(FEED)
-        self.fetcher.held[0].callback(None)
-        self.change(content + b"new")
-        self.fetcher.held[1].callback(None)
-        self.assertEqual((len(self.listed()), self.due()), (1, []))
-        status = self.successResultOf(self.store.topic_status(FEED))
-        assert status is not None
-        self.assertIsNotNone(status.pinged_at)
-
-    def test_a_ping_of_a_topic_that_waits_for_its_retry_is_read_at_once(self) -> None:
-        self.start()
-        content = self.fetcher.contents.pop(FEED)
-        self.ask()
-        self.clock.pump([5, 10])
-        self.change(content + b"new")
-        self.ask()
-        self.clock.advance(0)
-        self.assertEqual(self.bus.events, [TopicChanged(FEED, NOW + 115)])
-        self.assertEqual((len(self.fetcher.fetched), self.due()), (3, []))
-
-    def test_a_ping_just_after_a_failed_reading_waits_a_moment(self) -> None:
-        self.start()
-        del self.fetcher.contents[FEED]
-        for _ in range(10):
-            self.ask()
-        self.assertEqual(len(self.fetcher.fetched), 1)
-        self.clock.advance(1.0)
-        self.assertEqual(len(self.fetcher.fetched), 2)
-
-    def test_a_ping_brings_all_retries_back(self) -> None:
-        self.start()
-        del self.fetcher.contents[FEED]
-        self.ask()
-        self.clock.pump([5, 30])
-        self.ask()  # at 35 s: too soon after the last one
-        for delay, read in ((1.0, 4), (5, 5), (30, 6), (120, 7)):
-            self.clock.advance(delay - 0.5)
-            self.assertEqual(len(self.fetcher.fetched), read - 1)
-            self.clock.advance(0.5)
-            self.assertEqual(len(self.fetcher.fetched), read)
-        self.assertEqual(self.due(), [])
-
-    def test_another_reading_does_not_bring_retries_back(self) -> None:
-        self.start()
-        del self.fetcher.contents[FEED]
-        self.ask()
-        for delay in (5, 30, 120):
-            self.failureResultOf(self.detector.check_now(FEED), TopicUnreadable)  # a poll
-            self.clock.advance(delay)
-        self.assertEqual((len(self.fetcher.fetched), self.due()), (7, []))
-
-    def test_retries_wait_as_long_as_the_server_asks(self) -> None:
-        self.start()
-        busy = TopicUnreadable(FEED, "its server answered with status 503", retry_after=60.0)
-        self.fetcher.failures[FEED] = busy
-        self.ask()
-        for delay, read in ((60, 2), (60, 3), (120, 4)):
-            self.clock.advance(delay - 0.5)
-            self.assertEqual(len(self.fetcher.fetched), read - 1)
-            self.clock.advance(0.5)
-            self.assertEqual(len(self.fetcher.fetched), read)
-        self.assertEqual(self.due(), [])
-
     def test_retries_go_on_as_planned_after_a_restart(self) -> None:
         self.detector.startService()
-        content = self.fetcher.contents.pop(FEED)
+        del self.fetcher.contents[FEED]
         self.ask()
         self.clock.advance(5)
         self.detector.stopService()
         self.clock.advance(10)
         self.start()
-        self.change(content + b"new")
-        self.clock.advance(19)
-        self.assertEqual(len(self.fetcher.fetched), 2)
-        self.clock.advance(1)
+        self.change()
+        self.assert_fetched_after(20)
         self.assertEqual((len(self.fetcher.fetched), self.due()), (3, []))
-
-    def test_result_after_a_failure_is_recorded_though_nothing_has_changed(self) -> None:
-        content = self.fetcher.contents.pop(FEED)
-        self.failureResultOf(self.detector.check_now(FEED), TopicUnreadable)
-        self.change(content)
-        self.successResultOf(self.detector.check_now(FEED))
-        status = self.successResultOf(self.store.topic_status(FEED))
-        assert status is not None
-        self.assertEqual(status.failures, 0)
-
-    def test_topic_that_ends_while_another_result_is_recorded_is_not_fetched_again(self) -> None:
-        end, found = self.store.end_topic, self.successResultOf(self.detector.read(FEED))
-
-        async def end_after_a_record(*args: object) -> bool:
-            await self.detector.record(found)
-            return bool(await end(*args))
-
-        self.patch(self.store, "end_topic", end_after_a_record)
-        self.fetcher.failures[FEED] = EndedTopic(FEED, "it is gone for good")
-        self.failureResultOf(self.detector.check_now(FEED), EndedTopic)
-        del self.fetcher.failures[FEED]
-        self.failureResultOf(self.detector.check_now(FEED), EndedTopic)
-
-    def test_a_ping_while_a_topic_is_given_up_is_read(self) -> None:
-        self.start()
-        content = self.fetcher.contents.pop(FEED)
-        self.ask()
-        self.clock.pump([5, 30])
-        held, drop = Deferred[None](), self.store.drop_check
-
-        async def slow(*args: object) -> None:
-            await held
-            await drop(*args)
-
-        self.patch(self.store, "drop_check", slow)
-        self.clock.advance(120)
-        self.clock.advance(1)
-        self.change(content + b"new")
-        self.ask()
-        held.callback(None)
-        self.clock.advance(0)
-        self.assertEqual(len(self.bus.events), 1)
-        self.assertEqual(self.due(), [])
-
-    def test_a_topic_without_subscribers_is_not_read_again(self) -> None:
-        other = "http://feeds.example/other.xml"
-        self.start()
-        for problem in ("status 500", "no answer within 30 s", "connection refused"):
-            self.fetcher.failures[other] = TopicUnreadable(other, problem)
-            self.successResultOf(self.store.request_check(other, self.clock.wall_seconds(), True))
-            self.detector.schedule(other, cause=PINGED)
-            self.assertEqual(self.due(), [])
-            self.clock.advance(1000)
-        self.assertEqual(self.fetcher.fetched, [other] * 3)
-
-    def test_asked_for_during_the_last_try_is_not_dropped(self) -> None:
-        self.start()
-        del self.fetcher.contents[FEED]
-        self.ask()
-        self.clock.pump([5, 30])
-        self.fetcher.held = []
-        self.clock.advance(120)
-        self.clock.advance(1)
-        self.ask()
-        self.fetcher.held[0].callback(None)
-        self.assertEqual(self.due(), [FEED])
-        self.change()
-        self.fetcher.held[1].callback(None)
-        self.assertEqual(len(self.bus.events), 1)
-        self.assertEqual(self.due(), [])
-
-    def test_unavailable_store_is_waited_for(self) -> None:
-        self.start()
-        self.change()
-        self.unavailable.add("record_fetch")
-        self.ask()
-        self.clock.advance(UNAVAILABLE_PAUSE)
-        self.assertEqual((self.bus.events, self.due()), ([], [FEED]))
-        self.unavailable.clear()
-        self.clock.advance(UNAVAILABLE_PAUSE)
-        self.assertEqual(len(self.bus.events), 1)
-        self.assertEqual(self.due(), [])
-
-    def test_unavailable_store_while_giving_up(self) -> None:
-        self.start()
-        del self.fetcher.contents[FEED]
-        self.unavailable.add("drop_check")
-        self.ask()
-        self.clock.pump([5, 30, 120])
-        self.assertEqual(self.due(), [FEED])
-        self.unavailable.clear()
-        self.clock.advance(UNAVAILABLE_PAUSE)
-        self.assertEqual(self.due(), [])
-
-    def test_what_a_bug_has_left_is_read_without_being_asked_for_again(self) -> None:
-        self.start()
-        fetch, bugs = self.fetcher.fetch, [ZeroDivisionError(), KeyError()]
-
-        async def broken(*args: object) -> object:
-            raise bugs.pop(0)
-
-        self.patch(self.fetcher, "fetch", broken)
-        self.change()
-        self.ask()
-        self.clock.advance(600.0)
-        self.assertEqual((bugs, self.due()), ([], [FEED]))
-        self.patch(self.fetcher, "fetch", fetch)
-        self.clock.advance(600.0)
-        self.assertEqual((self.fetcher.fetched, self.due()), ([FEED], []))
-        self.assertEqual(len(self.bus.events), 1)
-        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError, KeyError)), 2)
-
-    def test_what_is_being_read_is_not_asked_for_again(self) -> None:
-        self.start()
-        self.fetcher.held = []
-        self.change()
-        self.ask()
-        self.clock.advance(600.0)
-        self.fetcher.held[0].callback(None)
-        self.assertEqual((self.fetcher.fetched, self.due()), ([FEED], []))
 
     def test_looking_goes_on_after_a_bug(self) -> None:
         claim_checks = self.store.claim_checks
@@ -528,3 +291,224 @@ class AskTests(CoreTestCase):
         self.assertEqual(self.due(), [FEED])
         self.fetcher.held[0].callback(None)  # the fetch may end
         self.assertEqual(self.flushLoggedErrors(), [])
+
+
+class AskTests(AskTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.start()
+
+    def test_those_that_wait_are_counted(self) -> None:
+        self.fetcher.held = []
+        self.ask()
+        self.assertEqual(self.counters.registry.get_sample_value("rsscloud_pending_fetches"), 1)
+        self.fetcher.held[0].callback(None)
+        self.assertEqual(self.counters.registry.get_sample_value("rsscloud_pending_fetches"), 0)
+
+    def test_request_of_a_clock_that_is_ahead_makes_one_fetch_of_what_is_given_up(self) -> None:
+        """Else each would seem to have begun before the request, which is not withdrawn then."""
+        self.fetcher.failures[FEED] = TopicUnreadable(FEED, "it is refused", refused=True)
+        asking = self.store.request_check(FEED, self.clock.wall_seconds() + 2, True)
+        self.successResultOf(asking)
+        self.detector.take_over()
+        self.clock.pump([0.1] * 50)
+        self.assertEqual((len(self.fetcher.fetched), self.due()), (1, []))
+
+    def test_origin_of_a_ping_outlives_a_failed_fetch(self) -> None:
+        """Without it, the ping would be passed on to the broker from which it came."""
+        cause = ChangeSource(Way.WEBSUB, "http://other.example", pinged=True)
+        asking = self.detector.request(FEED, "", cause)
+        state = self.successResultOf(asking)
+        self.fetcher.failures[FEED] = TopicUnreadable(FEED, "its server is broken")
+        self.detector.schedule(FEED, state, cause=cause)
+        del self.fetcher.failures[FEED]
+        self.change()
+        self.clock.advance(6)
+        self.assertEqual([ping.origin for ping in self.listed()], ["http://other.example"])
+
+    def test_origin_of_a_ping_that_comes_during_a_poll(self) -> None:
+        self.change()
+        self.fetcher.held = []
+        self.detector.check_now(FEED)
+        cause = ChangeSource(Way.WEBSUB, "http://other.example")
+        now = self.clock.wall_seconds()
+        self.successResultOf(self.store.request_check(FEED, now, True, cause=cause))
+        self.fetcher.held[0].callback(None)
+        self.assertEqual([ping.origin for ping in self.listed()], ["http://other.example"])
+
+    def test_a_publish_during_a_fetch_is_listed_if_the_next_finds_a_change(self) -> None:
+        self.fetcher.held = []
+        self.publish()
+        self.clock.advance(1)
+        self.publish()
+        self.fetcher.held[0].callback(None)
+        self.assertEqual(self.listed(), [])
+        self.change()
+        self.fetcher.held[1].callback(None)
+        self.assertEqual(len(self.listed()), 1)
+        self.assertEqual(self.due(), [])
+
+    def test_a_publish_during_a_fetch_that_fails_is_listed(self) -> None:
+        """The first fetch fails while another one waits, which answers both requests."""
+        self.fetcher.held = []
+        del self.fetcher.contents[FEED]
+        self.publish()
+        self.detector.check_now(FEED)
+        self.fetcher.held[0].callback(None)
+        self.change()
+        self.fetcher.held[1].callback(None)
+        self.assertEqual((len(self.listed()), self.due()), (1, []))
+        self.assertIsNotNone(self.status().pinged_at)
+
+    def test_retries_wait_as_long_as_the_server_asks(self) -> None:
+        busy = TopicUnreadable(FEED, "its server answered with status 503", retry_after=60.0)
+        self.fetcher.failures[FEED] = busy
+        self.ask()
+        self.assert_fetched_after(60, 60, 120)
+        self.assertEqual(self.due(), [])
+
+    def test_result_after_a_failure_is_recorded_though_nothing_has_changed(self) -> None:
+        content = self.fetcher.contents.pop(FEED)
+        self.failureResultOf(self.detector.check_now(FEED), TopicUnreadable)
+        self.fetcher.contents[FEED] = content
+        self.successResultOf(self.detector.check_now(FEED))
+        self.assertEqual(self.status().failures, 0)
+
+    def test_topic_that_ends_while_another_result_is_recorded_is_not_fetched_again(self) -> None:
+        end, found = self.store.end_topic, self.successResultOf(self.detector.read(FEED))
+
+        async def end_after_a_record(*args: object) -> bool:
+            await self.detector.record(found)
+            return bool(await end(*args))
+
+        self.patch(self.store, "end_topic", end_after_a_record)
+        self.fetcher.failures[FEED] = EndedTopic(FEED, "it is gone for good")
+        self.failureResultOf(self.detector.check_now(FEED), EndedTopic)
+        del self.fetcher.failures[FEED]
+        self.failureResultOf(self.detector.check_now(FEED), EndedTopic)
+
+    def test_a_topic_without_subscribers_is_not_read_again(self) -> None:
+        other = "http://feeds.example/other.xml"
+        for problem in ("status 500", "no answer within 30 s", "connection refused"):
+            self.fetcher.failures[other] = TopicUnreadable(other, problem)
+            self.successResultOf(self.store.request_check(other, self.clock.wall_seconds(), True))
+            self.detector.schedule(other, cause=PINGED)
+            self.assertEqual(self.due(), [])
+            self.clock.advance(1000)
+        self.assertEqual(self.fetcher.fetched, [other] * 3)
+
+    def test_unavailable_store_is_waited_for(self) -> None:
+        self.change()
+        self.unavailable.add("record_fetch")
+        self.ask()
+        self.clock.advance(UNAVAILABLE_PAUSE)
+        self.assertEqual((self.bus.events, self.due()), ([], [FEED]))
+        self.unavailable.clear()
+        self.clock.advance(UNAVAILABLE_PAUSE)
+        self.assertEqual(len(self.bus.events), 1)
+        self.assertEqual(self.due(), [])
+
+    def test_what_a_bug_has_left_is_read_without_being_asked_for_again(self) -> None:
+        fetch, bugs = self.fetcher.fetch, [ZeroDivisionError(), KeyError()]
+
+        async def broken(*args: object) -> object:
+            raise bugs.pop(0)
+
+        self.patch(self.fetcher, "fetch", broken)
+        self.change()
+        self.ask()
+        self.clock.advance(600.0)
+        self.assertEqual((bugs, self.due()), ([], [FEED]))
+        self.patch(self.fetcher, "fetch", fetch)
+        self.clock.advance(600.0)
+        self.assertEqual((self.fetcher.fetched, self.due()), ([FEED], []))
+        self.assertEqual(len(self.bus.events), 1)
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError, KeyError)), 2)
+
+    def test_what_is_being_read_is_not_asked_for_again(self) -> None:
+        self.fetcher.held = []
+        self.change()
+        self.ask()
+        self.clock.advance(600.0)
+        self.fetcher.held[0].callback(None)
+        self.assertEqual((self.fetcher.fetched, self.due()), ([FEED], []))
+
+
+class RetryTests(AskTestCase):
+    """The server of the topic does not answer when it is asked for the first time."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.start()
+        del self.fetcher.contents[FEED]
+        self.publish()
+
+    def test_a_publish_is_listed_if_another_reading_finds_the_change_before_its_retry(self) -> None:
+        self.change()
+        self.successResultOf(self.detector.check_now(FEED))
+        self.assertEqual((len(self.listed()), self.due()), (1, []))
+        self.clock.advance(1000)
+        self.assertEqual(len(self.fetcher.fetched), 2, "nothing is left to be tried again")
+
+    def test_a_ping_of_a_topic_that_waits_for_its_retry_is_read_at_once(self) -> None:
+        self.clock.pump([5, 10])
+        self.change()
+        self.ask()
+        self.clock.advance(0)
+        self.assertIn(TopicChanged(FEED, NOW + 115), self.bus.events)
+        self.assertEqual((len(self.fetcher.fetched), self.due()), (3, []))
+
+    def test_a_ping_just_after_a_failed_reading_waits_a_moment(self) -> None:
+        for _ in range(9):
+            self.ask()
+        self.assertEqual(len(self.fetcher.fetched), 1)
+        self.assert_fetched_after(1.0)
+
+    def test_a_ping_brings_all_retries_back(self) -> None:
+        self.clock.pump([5, 30])
+        self.ask()  # at 35 s: too soon after the last one
+        self.assert_fetched_after(1.0, 5, 30, 120)
+        self.assertEqual(self.due(), [])
+
+    def test_another_reading_does_not_bring_retries_back(self) -> None:
+        for delay in (5, 30, 120):
+            self.failureResultOf(self.detector.check_now(FEED), TopicUnreadable)  # a poll
+            self.clock.advance(delay)
+        self.assertEqual((len(self.fetcher.fetched), self.due()), (7, []))
+
+    def test_a_ping_while_a_topic_is_given_up_is_read(self) -> None:
+        self.clock.pump([5, 30])
+        held, drop = Deferred[None](), self.store.drop_check
+
+        async def slow(*args: object) -> None:
+            await held
+            await drop(*args)
+
+        self.patch(self.store, "drop_check", slow)
+        self.clock.pump([120, 1])
+        self.change()
+        self.ask()
+        held.callback(None)
+        self.clock.advance(0)
+        self.assertIn(TopicChanged, map(type, self.bus.events))
+        self.assertEqual(self.due(), [])
+
+    def test_asked_for_during_the_last_try_is_not_dropped(self) -> None:
+        self.clock.pump([5, 30])
+        self.fetcher.held = []
+        self.clock.pump([120, 1])
+        self.ask()
+        self.fetcher.held[0].callback(None)
+        self.assertEqual(self.due(), [FEED])
+        self.change()
+        self.fetcher.held[1].callback(None)
+        self.assertIn(TopicChanged, map(type, self.bus.events))
+        self.assertEqual(self.due(), [])
+
+    def test_unavailable_store_while_giving_up(self) -> None:
+        self.unavailable.add("drop_check")
+        self.clock.pump([5, 30, 120])
+        self.assertEqual(self.due(), [FEED])
+        self.unavailable.clear()
+        self.clock.advance(UNAVAILABLE_PAUSE)
+        self.assertEqual(self.due(), [])
