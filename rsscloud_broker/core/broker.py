@@ -259,10 +259,7 @@ class Broker:
         return is_stored
 
     async def _request_fetch(self, url: str, source: str, cause: ChangeSource) -> bool:
-        """Store that a pinged topic is to be fetched, and schedule the fetch.
-
-        :returns: False if the store keeps as many such requests as it may.
-        """
+        """Store that a pinged topic is to be fetched, and schedule that; False if that is full."""
         state = await self._detector.request(url, source, cause)
         if state:
             self._detector.schedule(url, state, source=source, cause=cause)
@@ -395,11 +392,7 @@ class Broker:
             )
 
     async def _check_intent(self, intent: Intent) -> None:
-        """Raise if the broker would not fetch the topic or not call the callback of an intent.
-
-        :raises TopicUnreadable: the broker would not fetch the topic.
-        :raises CallbackFailed: the broker would not call the callback.
-        """
+        """Raise if the broker would not fetch the topic or not call the callback of an intent."""
         if not intent.unsubscribe:
             await self._revive_if_allowed(
                 intent.topic, partial(self._check_topic, intent.topic, intent.source)

@@ -150,11 +150,7 @@ class IntentQueue(Service):
         self._begin_to_settle(pending)
 
     def _check_capacity(self, intent: Intent, *, limited: bool) -> None:
-        """Check that one more intent may wait.
-
-        :param limited: see ``add``.
-        :raises TooMany: too many wait, for the callback's host or from the source.
-        """
+        """Check that one more intent may wait."""
         quota, source = self._quota_and_source(intent)
         if not self._waiting.has_capacity_at(quota, source if limited else None):
             waiting = self._waiting.count(quota)

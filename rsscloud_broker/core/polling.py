@@ -119,10 +119,7 @@ class Poller(EachPeriod):
         self._is_doubtful = True
 
     def _poll_or_plan(self, status: TopicStatus, now: float) -> PollPlan | None:
-        """Begin the poll of a topic that is due; or plan it, or leave it due.
-
-        :returns: a plan, if the topic is not polled now; None if it is, or if it stays due.
-        """
+        """Begin the poll of a topic that is due; or return a plan for it, or leave it due."""
         url = status.topic.url
         if url in self._polls:
             return None

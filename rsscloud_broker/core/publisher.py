@@ -88,10 +88,7 @@ class Publisher:
         return result
 
     def _admit(self, url: str, source: str) -> str:
-        """Check that a topic may be published.
-
-        :returns: the normal form of its URL.
-        """
+        """The normal form of the URL of a topic, after a check that it may be published."""
         self._access.check_source(source)
         if self._space is not None:
             self._space.check()

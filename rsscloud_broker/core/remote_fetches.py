@@ -105,10 +105,7 @@ class RemoteFetches:
 
 
 def _newer_result(status: TopicStatus | None, asked_at: float) -> RecordedFetch | None:
-    """What another node found, if its fetch began at a time of the wall clock or later; else None.
-
-    :raises TopicUnreadable: that fetch failed.
-    """
+    """What another node found, if its fetch began at a time or later, by the wall clock."""
     if status is None or (status.asked_at or 0.0) < asked_at:
         return None
     topic = status.topic

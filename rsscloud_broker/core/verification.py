@@ -205,10 +205,7 @@ class Verifier:
         self.log.info("No subscription of {callback}: {reason}", callback=callback, reason=reason)
 
     async def _confirm(self, notifier: INotifier, intent: Intent) -> None:
-        """Ask the callback whether its subscriber wants what an intent says.
-
-        :raises CallbackFailed: it has not confirmed that.
-        """
+        """Ask the callback whether its subscriber wants what an intent says."""
         async with self._slot(intent):
             outcome = await notifier.verify(intent.as_written)
         if outcome.success:

@@ -108,8 +108,6 @@ def _for_strangers(found: TopicOverview, asked: str) -> TopicOverview | None:
 async def _with_titles(store: Store, pings: Sequence[Ping]) -> tuple[Ping, ...]:
     """Some pings for people to read: one without a name has the title of its topic, if strangers
     may know that.
-
-    :raises Unavailable: the store cannot be read.
     """
     nameless = {ping.url for ping in pings if ping.name == ping.url}
     titles = await store.topic_titles(nameless) if nameless else {}

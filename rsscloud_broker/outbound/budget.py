@@ -23,8 +23,7 @@ LIMIT: Final = 16 * 1024 * 1024
 #: An answer of up to this many bytes is not counted.
 SMALL: Final = 256 * 1024
 
-#: Like ``LIMIT`` and ``SMALL``, for the answers of callbacks.
-CALLBACK_LIMIT: Final = 16 * 1024 * 1024
+#: Like ``SMALL``, for the answers of callbacks.
 SMALL_CALLBACK: Final = 4 * 1024
 
 #: The reasons given when the broker aborts an answer that arrives, and when it refuses a content.
@@ -63,7 +62,7 @@ class AnswerBudget(Budget):
     @classmethod
     def of_callbacks(cls) -> Self:
         """A budget for answers of callbacks, which are short."""
-        return cls(CALLBACK_LIMIT, SMALL_CALLBACK)
+        return cls(small=SMALL_CALLBACK)
 
     def __init__(self, limit: int = LIMIT, small: int = SMALL, call: Call = _call_at_once) -> None:
         super().__init__(limit, small)

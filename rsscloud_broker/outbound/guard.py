@@ -162,10 +162,7 @@ class _Kinds:
 
 
 def _version_and_number(address: str) -> tuple[int, int]:
-    """Version and number of an address, or of the IPv4 address that it embeds.
-
-    :raises OutboundError: the text is no address.
-    """
+    """Version and number of an address, or of the IPv4 address that it embeds."""
     try:
         if ":" not in address:
             return 4, int.from_bytes(inet_pton(AF_INET, address), "big")

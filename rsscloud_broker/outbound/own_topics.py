@@ -159,10 +159,7 @@ def _read(file: FilePath[str]) -> tuple[bytes, int]:
 
 
 def _fetched_here(url: str, content: Content | None) -> Fetched:
-    """What was fetched from the broker itself.
-
-    :raises TopicUnreadable: there is no content.
-    """
+    """What was fetched from the broker itself."""
     if content is None:
         raise TopicUnreadable(url, _NOTHING, lasting=True)
     return Fetched(content, result=f"a file of this broker, {in_bytes(content.body)}")

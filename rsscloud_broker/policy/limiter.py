@@ -18,7 +18,6 @@ The limiter never cancels a call because other calls wait.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
 from attrs import define, field
@@ -57,8 +56,7 @@ class Turn:
     begun: bool = field(default=False, init=False)
     withdrawn: bool = field(default=False, init=False)
     sources: dict[str, None] = field(factory=dict, init=False)
-    _enqueue: Callable[[str], None] | None = field(default=None, init=False)
-    _slot: Deferred[str] | None = field(default=None, init=False)
+    _call: _Call | None = field(default=None, init=False)  # which waits for a slot
 
     @classmethod
     def of(cls, source: str) -> Turn:
@@ -77,16 +75,16 @@ class Turn:
         if key in self.sources:
             return
         self.sources[key] = None
-        if self._enqueue is not None:
-            self._enqueue(key)
+        if self._call is not None:
+            self._call.wait_for(key)
 
     def withdraw(self) -> None:
         """Say that the call is not wanted any more.  If it has not begun, it never begins: anyone
         who waits for its slot gets ``CancelledError``.
         """
         self.withdrawn = True
-        if self._slot is not None:
-            self._slot.cancel()
+        if self._call is not None:
+            self._call.slot.cancel()
 
 
 class _Queue:
@@ -200,7 +198,7 @@ class FairLimiter:
     def _give_slot(self, source: str, call: _Call) -> None:
         turn = call.turn
         call.queue.remove(call)
-        turn._enqueue = turn._slot = None
+        turn._call = None
         turn.begun = True
         self._number_given += 1
         self._under_way.begin(call.quota, source)
@@ -263,16 +261,16 @@ class _Call(AbstractAsyncContextManager[None]):
             raise CancelledError
         for source in turn.sources:
             self.queue.add(source, self)
-        turn._enqueue, turn._slot = self._wait_for, self.slot
+        turn._call = self
         self.limiter._give_slots()
         try:
             self.source = await self.slot
         except CancelledError:
-            turn._enqueue = turn._slot = None
+            turn._call = None
             self.queue.remove(self)
             raise
 
-    def _wait_for(self, source: str) -> None:
+    def wait_for(self, source: str) -> None:
         """Let another source wait for the same call: see ``Turn.join``."""
         self.queue.add(source, self)
         self.limiter._give_slots()

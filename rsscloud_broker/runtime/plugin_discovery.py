@@ -200,11 +200,7 @@ def _plugins(
 
 
 def _import_all(package: ModuleType, problems: list[str]) -> dict[str, tuple[ModuleType, str]]:
-    """Import every module of a drop-in path.
-
-    :param problems: gets a sentence for each module that cannot be imported or found.
-    :returns: the modules by name, each with its file.
-    """
+    """Import every module of a drop-in path; return them by name, each with its file."""
     modules: dict[str, tuple[ModuleType, str]] = {}
     for name, file in _modules(package, problems):
         # A plugin may raise anything, even SystemExit.
@@ -221,10 +217,7 @@ def _import_all(package: ModuleType, problems: list[str]) -> dict[str, tuple[Mod
 def _locations(
     modules: Mapping[str, tuple[ModuleType, str]], problems: list[str]
 ) -> dict[int, PluginLocation]:
-    """The location of each plugin in the imported modules, by the plugin's ``id``.
-
-    :param problems: gets a sentence for each module without a plugin.
-    """
+    """The location of each plugin in the imported modules, by the plugin's ``id``."""
     locations: dict[int, PluginLocation] = {}
     for name, (module, file) in modules.items():
         here = {
@@ -242,10 +235,7 @@ def _locations(
 
 
 def _modules(package: ModuleType, problems: list[str]) -> Iterator[tuple[str, str]]:
-    """The names and files of the modules on a drop-in path: of those with one name, the first.
-
-    :param problems: gets a sentence for each of the others.
-    """
+    """The names and files of the modules on a drop-in path: of those with one name, the first."""
     files: dict[str, str] = {}
     for directory in dict.fromkeys(package.__path__):
         for info in pkgutil.iter_modules([directory], f"{package.__name__}."):

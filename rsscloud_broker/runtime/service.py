@@ -120,10 +120,7 @@ class BrokerService(MultiService):
             raise CannotStart(sentence(error)) from error
 
     def _check_start(self) -> None:
-        """See whether the broker can start, without changing anything.
-
-        :raises CannotStart: it cannot.
-        """
+        """See whether the broker can start, without changing anything."""
         if faults := file_faults(self._config):
             raise CannotStart("\n".join(faults))
         _, fault = database_state(self._config, self.app_tables)
@@ -216,11 +213,7 @@ class BrokerService(MultiService):
                 yield self._workers[::-1]
 
     async def _stop_part(self, part: IService, until: float, hanging: list[str]) -> None:
-        """Stop a part.
-
-        :param until: by when it must have stopped, by the monotonic clock.
-        :param hanging: gets its name if it has not.
-        """
+        """Stop a part."""
         name = part.name or type(part).__name__
         ended: Deferred[object] = Deferred()
         maybeDeferred(part.stopService).addBoth(ended.callback)

@@ -200,10 +200,7 @@ def _directories(parent: Path) -> list[Path]:
 
 
 def _faults_of_directory(path: Path, other: str) -> Iterator[str]:
-    """Why files cannot be created in a directory, which need not exist yet.
-
-    :param other: the clause that tells people how to name another directory.
-    """
+    """Why files cannot be created in a directory, which need not exist yet."""
     nearest = next(each for each in (path, *path.absolute().parents) if os.path.exists(each))
     me = _user(os.geteuid())
     if not nearest.is_dir():
