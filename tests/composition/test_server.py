@@ -144,24 +144,19 @@ class LocalAppsTests(SynchronousTestCase):
         config = options.configuration(self.makers)
         return [maker.name for maker, _ in select(self.makers.apps, config.apps, "apps")]
 
-    def test_only_with_local(self) -> None:
-        self.assertEqual(self.running(), [])
-        self.assertEqual(self.running("--local"), ["test_feed"])
-
-    def test_the_file_may_disable_them(self) -> None:
-        disabled = "[apps.test_feed]\nenabled = false\n"
-        self.assertEqual(self.running("--local", toml=disabled), [])
-
-    def test_the_file_may_set_options(self) -> None:
-        self.assertEqual(
-            self.running("--local", toml="[apps.test_feed]\nevery = 5\n"), ["test_feed"]
-        )
-
-    def test_those_of_others_need_their_table(self) -> None:
-        self.assertEqual(self.running("--local", toml="[apps.theirs]\n"), ["test_feed"])
+    def test_which_run(self) -> None:
+        """Those of others need a table, whether with ``--local`` or not."""
         enabled = "[apps.theirs]\nenabled = true\n"
-        self.assertEqual(self.running("--local", toml=enabled), ["test_feed", "theirs"])
-        self.assertEqual(self.running(toml=enabled), ["theirs"])
+        for arguments, toml, running in (
+            ([], "", []),
+            ([], enabled, ["theirs"]),
+            (["--local"], "", ["test_feed"]),
+            (["--local"], "[apps.test_feed]\nenabled = false\n", []),
+            (["--local"], "[apps.test_feed]\nevery = 5\n", ["test_feed"]),
+            (["--local"], "[apps.theirs]\n", ["test_feed"]),
+            (["--local"], enabled, ["test_feed", "theirs"]),
+        ):
+            self.assertEqual(self.running(*arguments, toml=toml), running, (arguments, toml))
 
 
 class Part(Service):

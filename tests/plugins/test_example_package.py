@@ -32,7 +32,6 @@ from rsscloud_broker.config import ConfigError, build
 from rsscloud_broker.errors import InvalidPing, OutboundError, TooMany, Unavailable
 from rsscloud_broker.events import PingReceived, TopicChanged
 from rsscloud_broker.interfaces import (
-    IEventSink,
     IFrontDoor,
     INotifier,
     NotifierParts,
@@ -208,9 +207,6 @@ class LineLogTests(ExampleTestCase):
         self.path = Path(self.mktemp())
         maker = self.example.LineLogMaker()
         self.sink = made("sinks", maker, {"path": str(self.path)}, sink_parts())
-
-    def test_interface(self) -> None:
-        self.assertTrue(verifyObject(IEventSink, self.sink))
 
     def test_lines(self) -> None:
         ping = Ping("A site\nof mine", "http://example.org/", 5.0)

@@ -65,14 +65,6 @@ class RateLimitTests(SynchronousTestCase):
             self.assertEqual(limit.take("a"), 0)
             self.clock.advance(0.02)
 
-    def test_refusals_cost_nothing(self) -> None:
-        limit = self.limit(1, 5)
-        self.taken(limit)
-        for _ in range(100):
-            self.assertTrue(limit.take("a"))
-        self.clock.advance(1)
-        self.assertEqual(limit.take("a"), 0)
-
     def test_says_when_the_bucket_is_half_full(self) -> None:
         limit = self.limit(10, 2000)
         self.taken(limit)
@@ -84,14 +76,10 @@ class RateLimitTests(SynchronousTestCase):
         for rate, burst, seconds in ((0.1, 1, 10), (100, 1, 1), (100, 2000, 10), (1 / 60, 2, 60)):
             limit = self.limit(rate, burst)
             self.taken(limit)
-            self.assertEqual(limit.take("a"), seconds)
+            for _ in range(100):  # refusals cost nothing
+                self.assertEqual(limit.take("a"), seconds)
             self.clock.advance(seconds)
             self.assertEqual(limit.take("a"), 0)
-
-    def test_each_key_has_its_own(self) -> None:
-        limit = self.limit(1, 5)
-        self.taken(limit, "a")
-        self.assertEqual(self.taken(limit, "b"), 5)
 
     def test_no_limit(self) -> None:
         limit = self.limit(0, 1)
@@ -295,11 +283,6 @@ class ReadingTests(AdmissionTestCase):
         self.assertEqual(admission.admit_fetch("http://other.example/"), 0)
         self.clock.advance(2)
         self.assertEqual(admission.admit_fetch(FEED), 0)
-
-    def test_whose_are_counted(self) -> None:
-        admission = self.admission(exempt=("192.0.2.8",))
-        exempt = [admission.is_exempt(source) for source in (CALLER, OTHER, "")]
-        self.assertEqual(exempt, [False, True, True])
 
 
 class VerificationTests(AdmissionTestCase):

@@ -11,7 +11,6 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from rsscloud_broker.database.disk_space import DiskSpace
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IHealth, PartState
 from rsscloud_broker.runtime import health
@@ -116,25 +115,19 @@ class PartTests(SynchronousTestCase):
         part.seconds = 10.0 + 1
         self.assertIn("one transaction for 11 seconds, and 7 operations wait", self.fault(check))
 
-    def test_disk(self) -> None:
-        part: Any = Part()
-        check = partial(health.disk, cast(DiskSpace, part))
-        self.assertIn("has room", check())
-        part.problem = "it is full"
-        self.assertEqual(self.fault(check), "it is full")
+    def test_disk_and_names(self) -> None:
+        for check_of, well in ((health.disk, "has room"), (health.names, "3 lookups")):
+            part: Any = Part()
+            check = partial(check_of, part)
+            self.assertIn(well, check())
+            part.problem = "it is full"
+            self.assertEqual(self.fault(check), "it is full")
 
     def test_bus(self) -> None:
         self.assertIn("is at 89%", health.bus(part_with({"a": 0.89, "b": 0.0})))
         self.assertIn("is at 0%", health.bus(part_with()))
         said = self.fault(partial(health.bus, part_with({"b": 0.9, "c": 0.5, "a": 1.0})))
         self.assertIn("nearly full: a, b;", said)
-
-    def test_names(self) -> None:
-        part: Any = Part()
-        check = partial(health.names, part)
-        self.assertIn("3 lookups", check())
-        part.problem = "no name server can be reached"
-        self.assertIn("no name server", self.fault(check))
 
     def test_listeners(self) -> None:
         first, second = services = [Service(), Service()]
