@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit, setrlimit
 from types import MappingProxyType
 from typing import IO
 
@@ -23,7 +24,7 @@ from rsscloud_broker.delivery.options import STOP_TIMEOUT
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.http.listening import SYSTEMD, adopted_port, sentence
 from rsscloud_broker.interfaces import AppTables
-from rsscloud_broker.runtime import data_lock, file_descriptors, memory
+from rsscloud_broker.runtime import data_lock, memory
 from rsscloud_broker.runtime.start_checks import (
     DERIVED_URL,
     archives_warning,
@@ -174,7 +175,7 @@ class BrokerService(MultiService):
     def allow_descriptors(self, needed: int) -> None:
         """Raise the limit of file descriptors to ``needed``; log a warning if that fails."""
         # How many file descriptors the broker asks the system for at least.
-        allowed = file_descriptors.allow(max(16_384, needed))
+        allowed = raise_descriptor_limit(max(16_384, needed))
         if allowed < needed:
             self.log.warn(
                 "The process may open {allowed} file descriptors (ulimit -n), but the configured "
@@ -224,3 +225,24 @@ class BrokerService(MultiService):
             hanging.append(name)
         except Exception:  # log a bug, and stop the other parts
             self.log.failure("Stopping {part} failed.", part=name)
+
+
+def raise_descriptor_limit(wanted: int) -> int:
+    """Raise the limit of file descriptors to ``wanted``, or as far as the system allows.
+
+    The soft limit (``ulimit -n``) is often 1,024, for the sake of old programs that fail with more.
+    A process may raise it by itself, up to the hard limit.
+
+    :returns: the limit now: lower than ``wanted`` if the hard limit is, higher if it was before.
+    """
+    soft, hard = getrlimit(RLIMIT_NOFILE)
+    if soft == RLIM_INFINITY:
+        return wanted
+    allowed = wanted if hard == RLIM_INFINITY else min(wanted, hard)
+    if soft >= allowed:
+        return soft
+    try:
+        setrlimit(RLIMIT_NOFILE, (allowed, hard))
+    except (OSError, ValueError):  # some systems have another limit below the hard one
+        return soft
+    return allowed

@@ -6,28 +6,28 @@ from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit, setrlimit
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.runtime import file_descriptors
-from rsscloud_broker.runtime.file_descriptors import allow
+from rsscloud_broker.runtime import service
+from rsscloud_broker.runtime.service import raise_descriptor_limit
 
 
 class AllowTests(SynchronousTestCase):
     def limited(self, soft: int, hard: int) -> None:
         """Make the system report these limits."""
         self.set: list[tuple[int, int]] = []
-        self.patch(file_descriptors, "getrlimit", lambda which: (soft, hard))
-        self.patch(file_descriptors, "setrlimit", lambda which, limits: self.set.append(limits))
+        self.patch(service, "getrlimit", lambda which: (soft, hard))
+        self.patch(service, "setrlimit", lambda which, limits: self.set.append(limits))
 
     def test_of_this_process(self) -> None:
         soft, hard = getrlimit(RLIMIT_NOFILE)
         self.addCleanup(setrlimit, RLIMIT_NOFILE, (soft, hard))
         setrlimit(RLIMIT_NOFILE, (512, hard))
-        self.assertEqual(allow(600), 600)
+        self.assertEqual(raise_descriptor_limit(600), 600)
         self.assertEqual(getrlimit(RLIMIT_NOFILE), (600, hard))
 
     def test_raised_as_far_as_may_be(self) -> None:
         for hard, now in ((RLIM_INFINITY, 16_384), (20_000, 16_384), (4096, 4096)):
             self.limited(1024, hard)
-            self.assertEqual(allow(16_384), now)
+            self.assertEqual(raise_descriptor_limit(16_384), now)
             self.assertEqual(self.set, [(now, hard)])
 
     def test_never_lowered(self) -> None:
@@ -37,12 +37,12 @@ class AllowTests(SynchronousTestCase):
             (RLIM_INFINITY, RLIM_INFINITY, 16_384),
         ):
             self.limited(soft, hard)
-            self.assertEqual((allow(16_384), self.set), (now, []))
+            self.assertEqual((raise_descriptor_limit(16_384), self.set), (now, []))
 
     def test_a_system_that_refuses(self) -> None:
         def refuse(which: int, limits: tuple[int, int]) -> None:
             raise ValueError("current limit exceeds maximum limit")
 
         self.limited(256, RLIM_INFINITY)
-        self.patch(file_descriptors, "setrlimit", refuse)
-        self.assertEqual(allow(16_384), 256)
+        self.patch(service, "setrlimit", refuse)
+        self.assertEqual(raise_descriptor_limit(16_384), 256)
