@@ -453,12 +453,17 @@ class TopicTests(IntentsTestCase):
         self.assertEqual(self.carrier.denied, [])
 
     def test_topic_that_there_is_none_of_is_denied(self) -> None:
+        """Once, also if the callback refuses to hear it."""
         self.fetcher.failures[FEED] = TopicUnreadable(FEED, "status 404", lasting=True)
-        self.accept()
-        self.assertEqual((self.subscriptions(), self.carrier.verified), ([], []))
-        reason = f"{FEED}: status 404"
-        self.assertEqual(self.carrier.denied, [Denial(FEED, CALLBACK, reason, WANTED.options)])
-        self.assertEqual(self.waiting(), [])
+        for outcome in (Outcome(True), Outcome(False, "status 404")):
+            self.carrier.denied.clear()
+            self.answer(outcome)
+            self.accept()
+            self.clock.advance(1000)
+            denial = Denial(FEED, CALLBACK, f"{FEED}: status 404", WANTED.options)
+            self.assertEqual(self.carrier.denied, [denial])
+            self.assertEqual((self.subscriptions(), self.carrier.verified), ([], []))
+            self.assertEqual(self.waiting(), [])
 
     def test_denial_that_cannot_be_given_for_a_moment(self) -> None:
         """Section 5.2 of WebSub: who is denied is notified of that, when it can be reached
@@ -473,14 +478,6 @@ class TopicTests(IntentsTestCase):
             self.clock.advance(7)
             self.assertEqual(len(self.carrier.denied), 2)
             self.assertEqual((self.subscriptions(), self.waiting()), ([], []))
-
-    def test_denial_that_is_refused(self) -> None:
-        self.fetcher.failures[FEED] = TopicUnreadable(FEED, "status 404", lasting=True)
-        self.answer(Outcome(False, "status 404"))
-        self.accept()
-        self.clock.advance(1000)
-        self.assertEqual(len(self.carrier.denied), 1)
-        self.assertEqual(self.waiting(), [])
 
     def test_ended_topic(self) -> None:
         self.successResultOf(self.store.end_topic(FEED, "it is gone", NOW))

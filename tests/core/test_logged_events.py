@@ -5,6 +5,7 @@ happened.
 from __future__ import annotations
 
 from attrs import evolve
+from twisted.internet.defer import Deferred
 
 from rsscloud_broker import errors
 from rsscloud_broker.config import RateLimitOptions, Topics
@@ -157,18 +158,24 @@ class SubscriptionTests(LoggedCase):
     def requested(self, intent: Intent = WANTED) -> SubscriptionRequested:
         return SubscriptionRequested(FEED, intent.callback, NOW, CALLER, intent.unsubscribe)
 
-    def test_verified_and_renewed(self) -> None:
-        for renewed in (False, True):
-            self.result(self.broker.subscribe(WANTED))
-            self.assertEqual(self.requests(), [self.requested()])
-            event = self.bus.events[-1]
-            assert isinstance(event, SubscriptionStored)
-            self.assertEqual((event.subscription.renewed, event.source), (renewed, CALLER))
-
-    def test_denied(self) -> None:
-        self.notifier.outcomes[CALLBACK.url] = NO
-        self.refusal(self.broker.subscribe(WANTED), CallbackFailed)
-        self.assertEqual(self.requests(), [self.requested(), self.denied("it said no")])
+    def test_requested_and_denied(self) -> None:
+        carried = evolve(WANTED, callback=CARRIER)
+        for verb, intent, notifier in (
+            (self.broker.subscribe, WANTED, self.notifier),
+            (self.broker.accept, carried, self.carrier),
+        ):
+            for renewed in (False, True):
+                self.result(verb(intent))
+                self.assertEqual(self.requests(), [self.requested(intent)])
+                event = self.bus.events[-1]
+                assert isinstance(event, SubscriptionStored)
+                self.assertEqual((event.subscription.renewed, event.source), (renewed, CALLER))
+            notifier.outcomes[CALLBACK.url] = NO
+            asking = Deferred.fromCoroutine(verb(intent))
+            asking.addErrback(lambda failure: failure.trap(CallbackFailed))
+            self.successResultOf(asking)
+            denied = self.denied("it said no", intent)
+            self.assertEqual(self.requests(), [self.requested(intent), denied])
 
     def test_refused_before_anybody_is_asked(self) -> None:
         strange = evolve(WANTED, callback=evolve(CALLBACK, protocol="pigeon"))
@@ -182,16 +189,6 @@ class SubscriptionTests(LoggedCase):
         self.assertEqual(self.requests(), [self.requested(evolve(WANTED, unsubscribe=True))])
         removed = SubscriptionRemoved(FEED, CALLBACK, CALLER)
         self.assertEqual(self.bus.events[-1], removed)
-
-    def test_accepted_requests(self) -> None:
-        wanted = evolve(WANTED, callback=CARRIER)
-        self.result(self.broker.accept(wanted))
-        self.assertEqual(self.requests(), [self.requested(wanted)])
-        self.carrier.outcomes[CARRIER.url] = NO
-        self.result(self.broker.accept(wanted))
-        self.assertEqual(
-            self.requests(), [self.requested(wanted), self.denied("it said no", wanted)]
-        )
 
     def test_accepted_request_whose_callback_never_answers(self) -> None:
         wanted = evolve(WANTED, callback=CARRIER)

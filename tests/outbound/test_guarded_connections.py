@@ -134,16 +134,20 @@ class TLSTests(ClientTestCase):
     def serve_as(self, *names: str, days: int = 1) -> int:
         return serve(self, self.pages, authority().server(*names, days=days))
 
-    async def test_right_name(self) -> None:
-        port = self.serve_as("good.example")
-        client = self.client(good_example=["127.0.0.1"])
-        answer = await self.begin(client, f"https://good.example:{port}/")
-        self.assertEqual(answer.body, b"hello")
-
-    async def test_address(self) -> None:
-        port = self.serve_as("127.0.0.1")
-        answer = await self.begin(self.client(), f"https://127.0.0.1:{port}/")
-        self.assertEqual(answer.body, b"hello")
+    async def test_accepted(self) -> None:
+        """By name, by wildcard, with a dot at the end, in capitals, and by address."""
+        named = ("one.good.example", "one.good.example.", "ONE.Good.Example")
+        for certified, hosts in (
+            ("one.good.example", named),
+            ("*.good.example", named),
+            ("127.0.0.1", ("127.0.0.1",)),
+        ):
+            port = self.serve_as(certified)
+            client = self.client(one_good_example=["127.0.0.1"])
+            client.names.table["one.good.example."] = ["127.0.0.1"]
+            for host in hosts:
+                answer = await self.begin(client, f"https://{host}:{port}/")
+                self.assertEqual(answer.body, b"hello")
 
     async def test_refused(self) -> None:
         ours, strangers, good = authority(), authority("Strangers"), "good.example"
@@ -170,14 +174,6 @@ class TLSTests(ClientTestCase):
         port = self.serve_as("127.0.0.2", "localhost")
         reason = await self.refusal(self.begin(self.client(), f"https://127.0.0.1:{port}/"))
         self.assertIn("127.0.0.1 is for another name", reason)
-
-    async def test_name_by_wildcard_and_with_a_dot_at_its_end(self) -> None:
-        port = self.serve_as("*.good.example")
-        client = self.client(one_good_example=["127.0.0.1"])
-        client.names.table["one.good.example."] = ["127.0.0.1"]
-        for name in ("one.good.example", "one.good.example.", "ONE.Good.Example"):
-            answer = await self.begin(client, f"https://{name}:{port}/")
-            self.assertEqual(answer.body, b"hello")
 
     async def test_spelling_of_an_address(self) -> None:
         """No certificate is valid for such a spelling, even if the resolver accepts it."""

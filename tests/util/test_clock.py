@@ -40,19 +40,16 @@ class EachPeriodTests(SynchronousTestCase):
         service.startService()
         return service
 
-    def test_runs_fall_on_multiples_of_the_period(self) -> None:
-        self.each_minute()
-        self.clock.pump([49.0, 1.0, 59.0, 1.0])
-        self.assertEqual(self.runs, [1_000_080.0, 1_000_140.0])
-
-    def test_after_moves_them(self) -> None:
-        self.each_minute(after=5.0)
-        self.clock.pump([50.0, 5.0, 60.0])
-        self.assertEqual(self.runs, [1_000_085.0, 1_000_145.0])
-
-    def test_at_start(self) -> None:
-        self.each_minute(at_start=True)
-        self.assertEqual(self.runs, [1_000_030.0])
+    def test_when_it_runs(self) -> None:
+        for options, pauses, runs in (
+            ({}, [49.0, 1.0, 59.0, 1.0], [1_000_080.0, 1_000_140.0]),
+            ({"after": 5.0}, [50.0, 5.0, 60.0], [1_000_085.0, 1_000_145.0]),
+            ({"at_start": True}, [], [1_000_030.0]),
+        ):
+            self.setUp()
+            self.each_minute(**options)
+            self.clock.pump(pauses)
+            self.assertEqual(self.runs, runs)
 
     def test_a_failure_is_logged_and_the_next_run_comes(self) -> None:
         self.gate = Deferred()
@@ -113,19 +110,15 @@ class EachPeriodTests(SynchronousTestCase):
         self.assertEqual(self.clock.getDelayedCalls(), [])
         self.assertIsNone(service.stopService())
 
-    def test_the_wall_clock_set_back_holds_nothing_up(self) -> None:
-        self.each_minute()
-        self.clock.set_wall(-7200.0)
-        self.clock.pump([5.0])
-        self.assertEqual(len(self.runs), 1)
-        self.clock.pump([1.0] * 60)
-        self.assertEqual(len(self.runs), 2)
-
-    def test_the_wall_clock_set_forward_brings_a_run_soon(self) -> None:
-        self.each_minute()
-        self.clock.set_wall(7200.0)
-        self.clock.pump([5.0])
-        self.assertEqual(len(self.runs), 1)
+    def test_the_wall_clock_set_brings_a_run_soon(self) -> None:
+        for by in (-7200.0, 7200.0):
+            self.setUp()
+            self.each_minute()
+            self.clock.set_wall(by)
+            self.clock.pump([5.0])
+            self.assertEqual(len(self.runs), 1)
+            self.clock.pump([1.0] * 60)
+            self.assertEqual(len(self.runs), 2)
 
 
 class WallClockWatchTests(SynchronousTestCase):
