@@ -620,28 +620,9 @@ class ReadingsOfAHostTests(BrokerTestCase):
 
 class LimitsTests(BrokerTestCase):
     limits = RateLimitOptions(
-        pings_per_source=1,
-        pings_burst=2,
-        verifications_per_source=1,
-        verifications_burst=2,
-        subscriptions_per_host=1,
+        verifications_per_source=1, verifications_burst=2, subscriptions_per_host=1
     )
-    ping = Ping("A site", HOME, NOW, rss_url=FEED)
     intent = Intent(FEED, CALLBACK, LEASE, source=CALLER)
-
-    def test_pings_of_both_kinds(self) -> None:
-        self.subscribe()
-        self.result(self.broker.ping(self.ping, 0, CALLER))
-        self.result(self.broker.ping_topic(FEED, CALLER))
-        stored, told = self.pings(), list(self.bus.events)
-        del self.fetcher.fetched[:]
-        self.refusal(self.broker.ping(self.ping, 0, CALLER), TooMany)
-        self.refusal(self.broker.ping_topic(FEED, CALLER), TooMany)
-        self.assertEqual((self.pings(), self.bus.events), (stored, told))
-        self.assertEqual(self.fetcher.fetched, [])
-        self.clock.advance(1)
-        self.result(self.broker.ping(self.ping, 0, CALLER))
-        self.assertEqual(len(self.pings()), len(stored) + 1)
 
     def test_subscriptions(self) -> None:
         for _ in range(2):

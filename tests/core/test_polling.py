@@ -84,28 +84,6 @@ class PollerTests(PollingTestCase):
         self.subscribe()
         self.assertGreaterEqual(self.fetched(2 * 7200), 1)
 
-    def test_who_pings_is_polled_rarely(self) -> None:
-        self.subscribe()
-        self.run_poller()
-        self.advance(5)
-        for number in range(10):
-            self.fetcher.contents[FEED] = b"<rss>%d</rss>" % number
-            self.successResultOf(self.detector.check_now(FEED, pinged=True))
-            self.assertEqual(self.fetched(600), 0, number)
-        self.assertIn("pings", self.account().poll_reason)
-        self.assertLessEqual(self.fetched(7200), 2)
-
-    def test_hints_are_heeded(self) -> None:
-        self.fetcher.contents[FEED] = (
-            b"<rss version='2.0'><channel><title>A</title><ttl>100</ttl></channel></rss>"
-        )
-        self.subscribe()
-        self.successResultOf(self.detector.check_now(FEED))
-        self.run_poller()
-        self.assertEqual(self.fetched(5900), 0)
-        self.assertIn("ttl", self.account().poll_reason)
-        self.assertEqual(self.fetched(900), 1)
-
     def test_ended_topic_is_polled_no_more(self) -> None:
         self.subscribe()
         self.successResultOf(self.detector.check_now(FEED))

@@ -7,7 +7,6 @@ from functools import partial
 from ipaddress import ip_network
 from typing import Any
 
-from treq.client import HTTPClient
 from twisted.internet import reactor
 from twisted.internet.defer import execute
 from twisted.trial.unittest import TestCase
@@ -64,16 +63,6 @@ class AgentTests(TestCase):
         self.assertEqual(seen.headers.getRawHeaders("x-b"), ["é"])
         self.assertEqual(seen.headers.getRawHeaders("host"), [self.url.decode()[7:-1]])
         self.assertEqual(seen.headers.getRawHeaders("accept-encoding"), ["gzip, deflate"])
-
-    async def test_treq(self) -> None:
-        client = HTTPClient(self.agent)
-        response = await client.post(self.url, data={"a": "b"})
-        self.assertEqual((await response.text(), self.pages.seen[0].body), ("hello", b"a=b"))
-        self.pages.answers["/"] = page(302, location="/next")
-        response = await client.get(self.url, params={"x": "y"})
-        self.assertEqual(await response.content(), b"hello")
-        self.assertEqual([seen.uri for seen in self.pages.seen], ["/", "/?x=y", "/next"])
-        self.assertEqual([before.code for before in response.history()], [302])
 
     async def test_body_that_fails(self) -> None:
         bad: Any = FileBodyProducer(io.BytesIO(b""))

@@ -7,7 +7,6 @@ from typing import Any, cast
 
 from twisted.internet.defer import CancelledError, Deferred, execute
 from twisted.internet.testing import StringTransport
-from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.errors import OutboundError
@@ -16,8 +15,7 @@ from rsscloud_broker.outbound.bodies import TruncatingBody, WholeBody
 from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.http1 import Http1, HTTPAnswer, message
 from rsscloud_broker.outbound.urls import target_of
-from tests.outbound.scripted import CallbackClientTestCase, Scripted
-from tests.outbound.servers import answer_to, make_client
+from tests.outbound.servers import answer_to
 from tests.policy.test_memory_budget import Arriving
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n"
@@ -143,31 +141,3 @@ class ConnectionTests(SynchronousTestCase):
             for _ in range(1000):
                 body.add(b"ab")
             self.assertEqual(body.size, 2000)
-
-
-class ReadingTests(CallbackClientTestCase):
-    async def test_large_answers_that_stop_halfway(self) -> None:
-        """The client gives one answer up to have memory for others."""
-        body = b"x" * 400_000
-
-        def stop_halfway(connection: Scripted) -> None:
-            head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
-            connection.transport.write(head % len(body) + body[:-10])
-
-        self.serve(*[stop_halfway] * 3)
-        client = make_client(body_limit=500_000, budget=AnswerBudget(limit=1_000_000))
-        reasons: list[str] = []
-        given_up: Deferred[None] = Deferred()
-
-        def over(failure: Failure) -> None:
-            reasons.append(str(failure.value))
-            if not given_up.called:
-                given_up.callback(None)
-
-        for _ in range(3):
-            self.begin(client).addErrback(over)
-        await given_up
-        self.assertEqual(len(reasons), 1)
-        self.assertIn(FULL, reasons[0])
-        client.clock.advance(100)
-        self.assertEqual(len(reasons), 3)

@@ -212,10 +212,3 @@ class ShareTests(LimiterTestCase):
         self.assertEqual(self.inside[-1][1], "other")
         self.assertEqual(len(self.inside), 11)
         self.end_all()
-
-    def test_ten_thousand_sources(self) -> None:
-        for number in range(10_000):
-            self.call(f"192.0.{number // 250}.{number % 250}", host=f"h{number}")
-        self.assertEqual(len(self.inside), 20)
-        self.end_all()
-        self.assertEqual(len(self.inside), 10_000)
