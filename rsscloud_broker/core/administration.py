@@ -108,7 +108,6 @@ class Administration:
     async def find_subscriptions(
         self, wanted: SubscriptionFilter, after: int = 0, limit: int = 50
     ) -> SubscriptionPage:
-        """Find the next subscriptions that pass a filter, without secrets."""
         _check_limit(limit)
         if wanted.state not in ("", *STATES):
             raise Unadministrable(
@@ -124,7 +123,6 @@ class Administration:
         return evolve(page, subscriptions=tuple(map(_without_secrets, page.subscriptions)))
 
     async def subscription(self, key: int) -> SubscriptionDetails:
-        """Everything about one subscription, without secrets."""
         found = await self._store.subscription_details(key)
         if found is None:
             raise Unadministrable(_no_subscription(key), missing=True)
@@ -135,7 +133,6 @@ class Administration:
         )
 
     async def redeliver(self, account: str, key: int, reason: str = "") -> SubscriptionDetails:
-        """Make the pending notification of a subscription due now, or add one."""
         change = self._change_now(account, "redeliver", key, reason)
         found = await self.subscription(key)
         await self._check_content(found)
@@ -175,7 +172,6 @@ class Administration:
     # topics
 
     async def topic(self, url: str) -> TopicDetails:
-        """A topic with its last fetch, its plan and its block."""
         url = _topic_url(url)
         status = await self._store.topic_status(url)
         if status is None:
@@ -183,7 +179,6 @@ class Administration:
         return TopicDetails(status, self._blocks.of_topic(status.topic.url))
 
     async def read_topic(self, account: str, url: str, reason: str = "") -> TopicReading:
-        """Fetch a topic now; return whether it changed, or what went wrong."""
         url = _topic_url(url)
         change = self._change_now(account, "read", url, reason)
         changed, problem = False, ""
@@ -213,13 +208,11 @@ class Administration:
         self._bus.publish(TopicEnded(url, change.reason, change.at, topic.is_private))
 
     def is_published(self, url: str) -> bool:
-        """Whether an application that can take down what it publishes has the URL."""
         return any(
             one.take_down is not None and url.startswith(one.prefix) for one in self._served()
         )
 
     async def published(self, name: str, limit: int = 50) -> Sequence[PublishedWork]:
-        """What applications publish for the account with a name."""
         _check_limit(limit)
         name = (await self.accounts.account(name)).name
         return [
@@ -230,12 +223,10 @@ class Administration:
         ]
 
     async def taken_down(self, name: str, since: float) -> Sequence[Change]:
-        """What was taken down of an account since a time."""
         prefixes = [f"{one.prefix}{name}/" for one in self._served() if one.take_down is not None]
         return await self._store.taken_down(prefixes, since)
 
     async def take_down(self, account: str, url: str, reason: str) -> None:
-        """Have the applications remove what they publish at a URL."""
         url = _topic_url(url)
         change = self._change_now(account, "take down", url, needed(reason))
         change = evolve(change, title=await self._title_of(url))
@@ -352,7 +343,6 @@ class Administration:
     async def announce(
         self, account: str, text: str, since: float | None = None, until: float | None = None
     ) -> Announcement:
-        """Store an announcement, which the pages show from ``since`` until ``until``."""
         text = clean(text)
         if not 0 < len(text) <= MAX_TEXT:
             raise Unadministrable(f"an announcement must have 1 to {MAX_TEXT} characters")

@@ -211,7 +211,6 @@ class Broker:
     async def publish(
         self, urls: Collection[str], source: str, origin: str = ""
     ) -> Mapping[str, str]:
-        """Request fetches of pinged topics; the result says what is wrong with some, by URL."""
         if self._access.came_back(origin):
             return {}
         self._access.check_source(source)
@@ -242,7 +241,6 @@ class Broker:
         return notes
 
     async def fetch_for_followers(self, url: str, source: str) -> None:
-        """Request a fetch of a topic for private followers."""
         self._admit_ping(source)
         cause = ChangeSource(Way.FOLLOWED, pinged=True)
         if not await self._request_fetch(topic_of(url), source, cause):
@@ -311,7 +309,6 @@ class Broker:
         return await attempt()
 
     async def push_content(self, topic: str, content: Content, source: str) -> bool:
-        """Begin a fan-out of pushed content; return False if its topic has no subscriptions."""
         self._access.check_source(source)
         self._check_space()
         topic = topic_of(topic)

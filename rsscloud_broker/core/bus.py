@@ -124,7 +124,6 @@ class EventBus(Service):
         self._takers: dict[type[Event], tuple[_Queue, ...]] = {}
 
     def attach(self, sink: IEventSink) -> None:
-        """Give a sink a queue for the events of the classes that it handles."""
         verifyObject(IEventSink, sink)
         if sink.name in self._queues:
             raise ValueError(f"a sink named {sink.name!r} is already attached; names are unique")

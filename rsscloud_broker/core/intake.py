@@ -47,7 +47,6 @@ class PingIntake:
     _space: DiskSpace | None = None
 
     async def take_in(self, pings: Sequence[Ping], precision: float) -> Intake:
-        """Record those pings that are new and allowed; return how many of each kind there were."""
         if self._space is not None:
             self._space.check()
         taken = refused = 0

@@ -44,7 +44,6 @@ class Publisher:
     async def publish(
         self, url: str, content: Content, operation: Callable[[Any], T], source: str
     ) -> T:
-        """Publish the content of a topic, with what an operation stores; return its result."""
         return await self.publish_all({url: content}, operation, source)
 
     async def publish_all(
@@ -73,11 +72,9 @@ class Publisher:
         return result
 
     def check(self, url: str, source: str) -> None:
-        """Check that ``publish`` would be allowed: it raises the same."""
         self._admit(url, source)
 
     async def remove(self, url: str, reason: str, operation: Callable[[Any], T], source: str) -> T:
-        """End a topic that is published here, with what an operation stores."""
         self._access.check_source(source)
         topic = topic_of(url)
         now = self._clock.wall_seconds()

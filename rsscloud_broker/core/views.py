@@ -42,25 +42,20 @@ class TopicView:
         self._read_lock = DeferredLock()
 
     async def overview(self, url: str, newest: bool = False) -> TopicOverview | None:
-        """What strangers may know of a topic; None if that is nothing."""
         found = await self._overviews.get(normal_form(url), newest=newest)
         return None if found is None else _for_strangers(found, normal_form(url))
 
     async def status(self, url: str) -> TopicStatus | None:
-        """Everything about a topic, for the broker's own use; None if it is unknown."""
         found = await self._overviews.get(normal_form(url), newest=True)
         return None if found is None else found.status
 
     async def watched(self, after: int, limit: int) -> Sequence[TopicSummary]:
-        """The next topics with public subscriptions, in the order of their ids."""
         return await self._parts.get((after, limit))
 
     async def beginning(self, begins: str, limit: int) -> Sequence[TopicOverview]:
-        """The topics whose addresses begin so and that strangers may know of."""
         return await self._found.get((begins, limit))
 
     async def pings(self, before: tuple[float, int] | None, limit: int) -> Sequence[Ping]:
-        """The newest pings before a time and an id, newest first."""
         return await self._pages.get((before, limit))
 
     async def _read_overview(self, url: str) -> TopicOverview | None:

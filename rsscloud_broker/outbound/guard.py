@@ -240,7 +240,6 @@ class URLPolicy:
     _clock: IReactorTime
 
     async def check(self, url: str) -> None:
-        """Return if the URL may be called; else raise AddressRefused."""
         target = target_of(url)
         addresses: Sequence[str] = (target.host,)
         if not is_address(target.host):

@@ -111,10 +111,8 @@ class Resolver(Service):
         self._results: deque[tuple[str, AddressFamily, AddrInfoResult | int]] = deque()
         self._is_handling = False  # whether ``_handle_results`` runs
         self._timer: IDelayedCall | None = None
-        self._lack = (
-            ""  # why a lookup failed for a lack of the broker's own means; empty after a success
-        )
-        self._lacked_at = -LACK_LASTS
+        # Why a lookup failed for a lack of the broker's own means, empty after a success; and when.
+        self._lack, self._lacked_at = "", -LACK_LASTS
 
     def startService(self) -> None:
         super().startService()

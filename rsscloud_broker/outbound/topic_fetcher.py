@@ -87,7 +87,6 @@ class TopicFetcher:
         subscribers: int = 0,
         wanted: Wanted = EVERYTHING,
     ) -> Fetched:
-        """Fetch a topic and follow its redirects: see ``ITopicFetcher``."""
         try:
             reply = await self._follow_redirects(url, known, subscribers)
         except TooLarge as error:

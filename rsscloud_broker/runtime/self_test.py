@@ -68,7 +68,6 @@ class SelfTest(Service):
             self._key = key
 
     def answer(self, question: Mapping[str, str], arrived: Mapping[str, str]) -> bytes | None:
-        """The facts for a question that was asked with the key; None for any other question."""
         if not self._key:
             return None
         if not self_test.is_genuine(self._key, question, self._clock.wall_seconds()):

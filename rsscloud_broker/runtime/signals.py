@@ -81,10 +81,7 @@ def rotate_at_request(reactor: Any, file: LogFile) -> None:
     :param reactor: the file is rotated in this reactor's thread.
     """
 
-    def rotate(number: int, frame: FrameType | None) -> None:
-        reactor.callFromThread(file.rotate)
-
-    signal.signal(signal.SIGUSR1, rotate)
+    signal.signal(signal.SIGUSR1, lambda number, frame: reactor.callFromThread(file.rotate))
 
 
 def reopen_at_request(reactor: Any, reopen: Callable[[], None], *, at_once: bool = False) -> None:
