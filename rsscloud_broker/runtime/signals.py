@@ -80,7 +80,6 @@ def rotate_at_request(reactor: Any, file: LogFile) -> None:
 
     :param reactor: the file is rotated in this reactor's thread.
     """
-
     signal.signal(signal.SIGUSR1, lambda number, frame: reactor.callFromThread(file.rotate))
 
 
