@@ -7,7 +7,6 @@ from typing import Any
 
 from attrs import evolve
 from twisted.internet.defer import fail
-from twisted.logger import capturedLogs
 
 from rsscloud_broker.accounts import AccountAdministration
 from rsscloud_broker.core import Administration, Blocks
@@ -440,18 +439,6 @@ class OtherProcessTests(AdministrationTestCase):
         self.store.changes_after = working
         self.wait()
         self.assertIsNotNone(self.blocks.of_host("spam.example"))
-
-    def test_store_that_cannot_be_read_for_long_does_not_fill_the_log(self) -> None:
-        working = self.store.changes_after
-        with capturedLogs() as logs:
-            for number in (1, 2):
-                self.store.changes_after = lambda *args: fail(Unavailable("the disk is full"))
-                for _ in range(5):
-                    self.wait()
-                told = [log for log in logs if "tried again" in log["log_format"]]
-                self.assertEqual(len(told), 2 * number)  # by each of the two processes
-                self.store.changes_after = working
-                self.wait()
 
     def test_publishing_that_failed_is_made_up_for(self) -> None:
         working = self.store.claim_unpublished

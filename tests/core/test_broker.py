@@ -502,12 +502,6 @@ class PublishTests(BrokerTestCase):
             self.assertIn("not accepted", said[url])
         self.refusal(self.broker.publish([gone, private], CALLER), EndedTopic)
 
-    def test_ended_topic(self) -> None:
-        self.successResultOf(self.store.end_topic(FEED, "it is gone", NOW))
-        self.refusal(self.broker.publish([FEED], CALLER), EndedTopic)
-        self.refusal(self.broker.ping_topic(FEED, CALLER), EndedTopic)
-        self.assertEqual((self.due(), self.fetcher.fetched), ([], []))
-
 
 class DistributeTests(BrokerTestCase):
     content = Content(b"<urlset/>", "application/xml", '<http://hub.example/>; rel="hub"')

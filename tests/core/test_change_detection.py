@@ -9,7 +9,7 @@ from twisted.logger import capturedLogs, formatEvent
 
 from rsscloud_broker.errors import EndedTopic, TopicUnreadable, Unavailable
 from rsscloud_broker.events import Event, PingReceived, TopicChanged
-from rsscloud_broker.model import FetchResult, Ping, TopicStatus
+from rsscloud_broker.model import Content, FetchResult, Ping, TopicStatus
 from rsscloud_broker.model.ways import ChangeSource, Way
 from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE
 from tests.core.house import FEED, NOW, CoreTestCase
@@ -121,6 +121,7 @@ class CheckTests(CoreTestCase):
         reading = self.successResultOf(self.detector.read(FEED))
         self.assertIsInstance(reading, FetchResult)
         self.assertEqual((reading.size, reading.started_at), (12, NOW))
+        self.assertEqual(reading.content, Content(b"<rss>1</rss>", "application/rss+xml"))
         self.assertIsNone(self.successResultOf(self.store.topic(FEED)))
 
     def test_unavailable_store(self) -> None:

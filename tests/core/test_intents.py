@@ -128,17 +128,6 @@ class AcceptTests(IntentsTestCase):
             self.assertEqual(len(self.subscriptions()), int(answers))
             self.accept(GOODBYE)
 
-    def test_it_outlives_a_restart(self) -> None:
-        self.answer(NO_ANSWER)
-        self.accept()
-        self.intents.stopService()
-        self.clock.advance(1000)
-        self.assertEqual(len(self.carrier.verified), 1)
-        self.answer(Outcome(True))
-        self.intents.startService()
-        self.assertEqual(len(self.subscriptions()), 1)
-        self.assertEqual(self.waiting(), [])
-
     def test_bug_at_the_start_is_not_the_end(self) -> None:
         self.answer(NO_ANSWER)
         self.accept()

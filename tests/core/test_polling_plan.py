@@ -242,10 +242,6 @@ class SpreadTests(PlanCase):
         states = self.states(10_000, hints=hints)
         self.most_at_once(states, HOUR)
 
-    def test_a_topic_keeps_its_place(self) -> None:
-        first, second = self.states(2, asked_at=NOW, poll_interval=HOUR)
-        self.assertNotEqual(plan(first, NOW, PACE).at, plan(second, NOW, PACE).at)
-
     def test_planning_costs_next_to_nothing(self) -> None:
         """The aim is a second for 100,000; the test allows more, for a busy machine."""
         hints = Hints(60, frozenset(range(7)), frozenset({5, 6}), DAY, NOW)

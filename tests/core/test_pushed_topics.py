@@ -48,12 +48,6 @@ class PushedTests(BrokerTestCase):
         self.assertEqual([one.callback for one in stored], [CARRIER, CALLBACK])
         self.assertEqual(self.carrier.denied, [])
 
-    def test_contents_are_carried(self) -> None:
-        self.subscribe_carrier()
-        self.assertTrue(self.result(self.broker.push_content(CHANNEL, PUSHED, CALLER)))
-        (walk,) = self.successResultOf(self.store.fanouts(10))
-        self.assertEqual(self.successResultOf(self.store.content(walk.content_id)), PUSHED)
-
     def test_pings_of_a_stranger(self) -> None:
         self.subscribe_carrier()
         for call in (

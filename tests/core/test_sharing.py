@@ -65,14 +65,6 @@ class SharedFetchesTests(SynchronousTestCase):
         self.assertNoResult(late)
         self.assertEqual(len(waiting), 2)
 
-    def test_nothing_is_left_over(self) -> None:
-        for number in range(3):
-            waiter = self.ask("a")
-            self.end(number)
-            self.successResultOf(waiter)
-        self.assert_urls("a", "a", "a")
-        self.assertEqual(self.clock.getDelayedCalls(), [])
-
     def test_topics_are_independent(self) -> None:
         a, b = self.ask("a"), self.ask("b")
         self.assert_urls("a", "b")

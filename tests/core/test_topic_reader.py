@@ -13,7 +13,6 @@ from rsscloud_broker.core import FairLimiter
 from rsscloud_broker.errors import EndedTopic, TopicUnreadable
 from rsscloud_broker.model import (
     NO_VALIDATORS,
-    Content,
     FetchResult,
     TopicStatus,
     Validators,
@@ -238,16 +237,6 @@ class FeedTests(ReaderTestCase):
         self.unavailable.add("record_feed")
         self._watch("record_feed")
         self.assertTrue(self.check().changed)
-
-
-class ReadingTests(CoreTestCase):
-    def test_content_is_what_was_read(self) -> None:
-        self.start()
-        reading: FetchResult = self.successResultOf(self._read())
-        self.assertEqual(reading.content, Content(b"<rss>1</rss>", "application/rss+xml"))
-
-    async def _read(self) -> FetchResult:
-        return await self.detector.read(FEED)
 
 
 class SilentFetcher(FakeFetcher):

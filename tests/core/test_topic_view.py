@@ -37,13 +37,6 @@ class TopicViewTests(BrokerTestCase):
         self.assertEqual(overview.status.topic.url, FEED)
         self.assertEqual(overview.subscriptions, {CALLBACK.protocol: 1})
 
-    def test_overviews_are_read_once_a_second(self) -> None:
-        self.subscribed(FEED)
-        first = self.got(self.view.overview(FEED))
-        self.assertIs(self.got(self.view.overview(FEED)), first)
-        self.clock.advance(1.1)
-        self.assertIsNot(self.got(self.view.overview(FEED)), first)
-
     def test_the_list(self) -> None:
         self.subscribed(FEED)
         (summary,) = self.got(self.view.watched(0, 10))

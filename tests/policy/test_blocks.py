@@ -9,7 +9,7 @@ from rsscloud_broker.errors import Forbidden, TopicUnreadable, Unadministrable
 from rsscloud_broker.events import PingRefused
 from rsscloud_broker.model import Content, Intent, Ping
 from rsscloud_broker.model.administration import Block
-from rsscloud_broker.policy.blocks import Blocks, block_name, host_name
+from rsscloud_broker.policy.blocks import Blocks, block_name
 from tests.core.house import CALLBACK, DAY, FEED, NOW, BrokerTestCase
 
 INTENT = Intent(FEED, CALLBACK, DAY, source="192.0.2.7")
@@ -160,9 +160,6 @@ class NameTests(SynchronousTestCase):
         ):
             error = self.assertRaises(Unadministrable, block_name, kind, what)
             self.assertIn(words, str(error), what)
-
-    def test_a_host_with_a_path_is_none(self) -> None:
-        self.assertEqual(host_name("http://a.example"), "a.example")
 
 
 class RequestTests(BrokerTestCase):

@@ -184,18 +184,6 @@ class ShareTests(LimiterTestCase):
         self.assertEqual(self.inside[-1][1], "other")
         self.end_all()
 
-    def test_kinds_of_calls_have_places_of_their_own(self) -> None:
-        self.call("a", count=20)
-        asked: list[str] = []
-
-        async def verify() -> None:
-            async with self.limiter.slot(Turn.of("a"), HostQuota("verification", "h", 2)):
-                asked.append("h")
-
-        self.successResultOf(verify())
-        self.assertEqual(asked, ["h"])
-        self.end_all()
-
     def test_a_call_that_waits_begins_when_a_source_joins_that_has_room(self) -> None:
         self.call_hosts("a", 10)
         turn = self.call("a", host="x")

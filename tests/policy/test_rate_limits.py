@@ -16,7 +16,6 @@ from rsscloud_broker.errors import CallbackFailed, TooMany
 from rsscloud_broker.model import Callback, Intent, Lease, Subscription
 from rsscloud_broker.policy.rate_limits import (
     COUNT_PAUSE,
-    FAILED_PAUSE,
     MAX_FAILURES,
     MAX_KEYS,
     Admission,
@@ -542,18 +541,6 @@ class FailureTests(AdmissionTestCase):
             evolve(intent, callback=evolve(callback, procedure="a.b")),
         ):
             self.admit(admission, other)
-
-    def test_who_is_exempt_may_try_again_at_once(self) -> None:
-        admission = self.admission(exempt=("192.0.2.0/24",))
-        admission.failed(self.intent(), self.failure)
-        self.admit(admission, self.intent())
-
-    def test_a_clock_that_is_set_back(self) -> None:
-        admission = self.admission()
-        admission.failed(self.intent(), self.failure)
-        self.clock.set_wall(-86_400)
-        self.clock.advance(FAILED_PAUSE)
-        self.admit(admission, self.intent())
 
     def test_memory_is_bounded(self) -> None:
         admission = self.admission(verifications_per_source=0)

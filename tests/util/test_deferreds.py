@@ -28,12 +28,6 @@ class TellTests(SynchronousTestCase):
         self.gate.callback(7)
         self.assertEqual(self.ends, [7])
 
-    def test_exception(self) -> None:
-        run_with_callback(self.wait(), self.ends.append)
-        error = ZeroDivisionError()
-        self.gate.errback(error)
-        self.assertEqual(self.ends, [error])
-
     def test_broken_off(self) -> None:
         break_off = run_with_callback(self.wait(), self.ends.append)
         break_off()
