@@ -16,10 +16,10 @@ from zope.interface import implementer
 
 from rsscloud_broker.accounts import Accounts
 from rsscloud_broker.composition.server import Server
-from rsscloud_broker.config import Config, ConfigError
+from rsscloud_broker.config import Config
 from rsscloud_broker.errors import SignInFailed
 from rsscloud_broker.interfaces import CheckerParts, ICheckerMaker, IPasswords, SignIn
-from rsscloud_broker.runtime.plugin_discovery import Makers, PluginError, select
+from rsscloud_broker.runtime.plugin_discovery import Makers, PluginError
 from rsscloud_broker.testing import Clock
 from rsscloud_broker.testing.memory import memory_accounts
 
@@ -87,13 +87,3 @@ class AccountPartsTests(SynchronousTestCase):
         self.assertIn("the credentials checker 'directory' of", error)
         self.assertIn("lack IUsernamePassword", error)
         self.assertIn("enabled = false in [checkers.directory]", error)
-
-    def test_no_checker_at_all(self) -> None:
-        self.maker.checker = object()
-        error = str(self.assertRaises(PluginError, self.make))
-        self.assertIn("does not keep to ICredentialsChecker", error)
-
-    def test_unknown_checker(self) -> None:
-        tables = {"ldap": {"server": "x"}}
-        error = self.assertRaises(ConfigError, select, self.makers.checkers, tables, "checkers")
-        self.assertIn("[checkers.ldap]: no such plugin was found", str(error))

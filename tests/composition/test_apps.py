@@ -118,20 +118,3 @@ class MakeTests(SynchronousTestCase):
             error = self.assertRaises(PluginError, self.made, *apps)
             self.assertIn("which another notifier carries already", str(error))
             self.assertIn("[apps.b]", str(error))
-
-    def test_no_application(self) -> None:
-        def make(options: Any, parts: AppParts) -> Any:
-            return object()
-
-        maker = evolve(NOTES, make=make)
-        makers = Makers(apps={"notes": maker})
-        error = self.assertRaises(
-            PluginError,
-            make_apps,
-            makers,
-            [(maker, NotesOptions())],
-            app_parts(),
-            FilePath("/data"),
-            (),
-        )
-        self.assertIn("IApp", str(error))

@@ -8,23 +8,25 @@ from rsscloud_broker.config.endpoint_text import arguments
 
 
 class ArgumentsTests(SynchronousTestCase):
-    def test_names(self) -> None:
-        self.assertEqual(
-            arguments("ssl:443:privateKey=key.pem:certKey=cert.pem", "port"),
-            {"port": "443", "privateKey": "key.pem", "certKey": "cert.pem"},
-        )
-
-    def test_positions(self) -> None:
-        self.assertEqual(
-            arguments("ssl:443:key.pem:interface=::cert.pem", "port", "privateKey", "certKey"),
-            {"port": "443", "privateKey": "key.pem", "interface": "", "certKey": ""},
-        )
-        self.assertEqual(arguments("tcp:80"), {})
-        self.assertEqual(arguments("tcp"), {})
-
-    def test_protected_characters(self) -> None:
-        self.assertEqual(
-            arguments(r"tcp:80:interface=\:\:1:a=b\=c\\", "port"),
-            {"port": "80", "interface": "::1", "a": "b=c\\"},
-        )
-        self.assertEqual(arguments(r"unix:/x\=y\:z", "address"), {"address": "/x=y:z"})
+    def test_arguments(self) -> None:
+        for text, positions, found in (
+            (
+                "ssl:443:privateKey=key.pem:certKey=cert.pem",
+                ("port",),
+                {"port": "443", "privateKey": "key.pem", "certKey": "cert.pem"},
+            ),
+            (
+                "ssl:443:key.pem:interface=::cert.pem",
+                ("port", "privateKey", "certKey"),
+                {"port": "443", "privateKey": "key.pem", "interface": "", "certKey": ""},
+            ),
+            ("tcp:80", (), {}),
+            ("tcp", (), {}),
+            (
+                r"tcp:80:interface=\:\:1:a=b\=c\\",
+                ("port",),
+                {"port": "80", "interface": "::1", "a": "b=c\\"},
+            ),
+            (r"unix:/x\=y\:z", ("address",), {"address": "/x=y:z"}),
+        ):
+            self.assertEqual(arguments(text, *positions), found, text)

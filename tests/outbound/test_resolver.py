@@ -101,11 +101,6 @@ class ResolverTests(TestCase):
         self.assertEqual(self.server.asked, ["b.example"] * 2)
         self.assertEqual(self.resolve.lookups, 0)
 
-    async def test_all_hear_that_there_is_no_answer(self) -> None:
-        both = self.resolve("nobody.test"), self.resolve("nobody.test")
-        for one in both:
-            self.assertEqual(await self.why(one, OSError), "there is no such name")
-
     async def test_who_is_told_may_ask_again_at_once(self) -> None:
         """Many answers that come together do not nest."""
 

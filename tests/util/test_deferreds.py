@@ -44,16 +44,15 @@ class ToldTests(SynchronousTestCase):
         self.waiting.append(done)
         return lambda: done(CancelledError())
 
-    def test_result(self) -> None:
-        over = Deferred.fromCoroutine(from_callback(self.begin))
-        self.assertNoResult(over)
-        self.waiting[0](7)
-        self.assertEqual(self.successResultOf(over), 7)
-
-    def test_exception(self) -> None:
-        over = Deferred.fromCoroutine(from_callback(self.begin))
-        self.waiting[0](ZeroDivisionError())
-        self.failureResultOf(over, ZeroDivisionError)
+    def test_how_it_ends(self) -> None:
+        for end in (7, ZeroDivisionError()):
+            over = Deferred.fromCoroutine(from_callback(self.begin))
+            self.assertNoResult(over)
+            self.waiting.pop()(end)
+            if isinstance(end, Exception):
+                self.failureResultOf(over, type(end))
+            else:
+                self.assertEqual(self.successResultOf(over), end)
 
     def test_over_at_once(self) -> None:
         def begin(done: Done[int]) -> BreakOff:
