@@ -12,7 +12,6 @@ longer.  Otherwise new checks would overtake them forever.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from attrs import define, field
@@ -53,12 +52,10 @@ class WaitingChecks:
     _of_host: int = field(default=WINDOW_OF_HOST, kw_only=True)
     _portion: int = field(default=50, kw_only=True)
     _enough_of_host: int = field(init=False)
-    _held: dict[str, tuple[str, str]] = field(factory=dict, init=False)  # source and host, by URL
-    # How many are held by source, and by source and host; which of these have older ones in
-    # the store.
-    _counts: Counter[tuple[str, str] | str] = field(factory=Counter, init=False)
-    _limits: HostLimiter = field(init=False)
-    _behind: set[tuple[str, str] | str] = field(factory=set, init=False)
+    _held: dict[str, tuple[str, HostQuota]] = field(factory=dict, init=False)  # by URL: of whom
+    _limits: HostLimiter = field(init=False)  # counts those that are held
+    # The sources, and the sources at a host, that have older checks in the store.
+    _behind: set[str | tuple[str, HostQuota]] = field(factory=set, init=False)
     _after_source: str | None = field(default=None, init=False)
     _after_hosts: Mapping[str, str] = field(factory=dict, init=False)
     _running: bool = field(default=False, init=False)
@@ -110,17 +107,17 @@ class WaitingChecks:
             return True
         bucket, has_capacity_at = bucket_of(source), self._limits.has_capacity_at
         return self._has_room(bucket, has_capacity=self._limits.has_capacity(bucket)) and all(
-            self._has_room((bucket, host), has_capacity=has_capacity_at(self._quota(host), bucket))
-            for host in {host_of(url) for url in urls}
+            self._has_room((bucket, quota), has_capacity=has_capacity_at(quota, bucket))
+            for quota in {self._quota(url) for url in urls}
         )
 
-    def _has_room(self, key: tuple[str, str] | str, *, has_capacity: bool) -> bool:
+    def _has_room(self, key: str | tuple[str, HostQuota], *, has_capacity: bool) -> bool:
         """Whether a source, or a source at a host, has room and no older checks in the store.  If
         not, note that such checks wait there now.
         """
         if has_capacity and key not in self._behind:
             return True
-        if self._counts[key]:
+        if self._limits.count(key):
             self._behind.add(key)
         return False
 
@@ -131,20 +128,18 @@ class WaitingChecks:
         """
         if url in self._held:
             return
-        pair = self._held[url] = bucket_of(source), host_of(url)
-        self._counts.update((pair, pair[0]))
-        self._limits.begin(self._quota(pair[1]), pair[0])
+        bucket, quota = self._held[url] = bucket_of(source), self._quota(url)
+        self._limits.begin(quota, bucket)
 
     def done(self, url: str) -> None:
         """Count a check no more: a fetch has answered it, or it waits for another attempt."""
-        pair = self._held.pop(url, None)
-        if pair is None:
+        held = self._held.pop(url, None)
+        if held is None:
             return
-        self._limits.release(self._quota(pair[1]), pair[0])
-        for key in (pair, pair[0]):
-            self._counts[key] -= 1
-            if not self._counts[key]:
-                del self._counts[key]
+        bucket, quota = held
+        self._limits.release(quota, bucket)
+        for key in (bucket, held):
+            if not self._limits.count(key):
                 self._behind.discard(key)
         if self._may_wait:
             # When fetches end, seconds until checks are claimed in their place.
@@ -156,10 +151,8 @@ class WaitingChecks:
         :param source: as for ``add``.
         """
         self._may_wait = True
-        bucket = bucket_of(source)
-        if self._limits.has_capacity(bucket) and self._limits.has_capacity_at(
-            self._quota(host_of(url)), bucket
-        ):
+        bucket, quota = bucket_of(source), self._quota(url)
+        if self._limits.has_capacity(bucket) and self._limits.has_capacity_at(quota, bucket):
             self.wake()
 
     def wake(self) -> None:
@@ -204,30 +197,19 @@ class WaitingChecks:
         return wanted, await self._store.claim_checks(wanted)
 
     def _what_to_claim(self) -> WantedChecks:
-        """How many checks to claim, and of whom: not of sources and hosts that have their share.
-
-        It counts checks both by source, a text, and by the pair of a source and a host.
-        """
-        busy_sources = {
-            key
-            for key in self._counts
-            if isinstance(key, str) and not self._limits.has_capacity(key)
-        }
-        busy_hosts = {
-            key
-            for key, count in self._counts.items()
-            if not isinstance(key, str)
-            and (
-                count >= self._enough_of_host
-                or not self._limits.has_capacity_at(self._quota(key[1]), key[0])
-            )
-        }
+        """How many checks to claim, and of whom: not of sources and hosts that have their share."""
+        limits, held = self._limits, set(self._held.values())
         return WantedChecks(
             limit=min(self._portion, self._window - len(self._held)),
             of_host=self._enough_of_host,
             now=self._clock.wall_seconds(),
-            busy_sources=busy_sources,
-            busy_hosts=busy_hosts,
+            busy_sources={one for one in {one for one, _ in held} if not limits.has_capacity(one)},
+            busy_hosts={
+                (source, quota.host)
+                for source, quota in held
+                if limits.count((source, quota)) >= self._enough_of_host
+                or not limits.has_capacity_at(quota, source)
+            },
             after_source=self._after_source,
             after_hosts=self._after_hosts,
         )
@@ -248,5 +230,5 @@ class WaitingChecks:
         if claimed.next_at is not None:
             self.wake_at(claimed.next_at)
 
-    def _quota(self, host: str) -> HostQuota:
-        return HostQuota("check", host, self._of_host)
+    def _quota(self, url: str) -> HostQuota:
+        return HostQuota("check", host_of(url), self._of_host)

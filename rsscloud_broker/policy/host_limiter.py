@@ -42,8 +42,8 @@ class HostLimiter:
         """How many counts are kept.  A count of zero is not kept."""
         return len(self._counts)
 
-    def count(self, key: HostQuota | str) -> int:
-        """How much is under way by a quota, or for a source."""
+    def count(self, key: HostQuota | str | tuple[str, HostQuota]) -> int:
+        """How much is under way by a quota, for a source, or for a source by a quota."""
         return self._counts[key]
 
     def has_capacity(self, source: str | None = None) -> bool:
