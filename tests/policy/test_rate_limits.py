@@ -310,31 +310,24 @@ class VerificationTests(AdmissionTestCase):
         admission.ping(CALLER)
         self.admit(admission, self.intent())
 
-    def test_too_many_for_a_topics_host(self) -> None:
-        admission = self.admission(verifications_per_host=1, verifications_host_burst=1)
-        self.admit(admission, self.intent(1, topic="http://feeds.example/1"))
-        topic = "HTTPS://Feeds.Example.:8080/2"
-        error = self.refusal(admission, self.intent(2, topic=topic, source=OTHER))
-        self.assertEqual(
-            error.reason, "more than 1 registrations a second named the host feeds.example"
-        )
-        self.assertEqual(self.limited("verifications of a host"), 1)
-        self.admit(admission, self.intent(3))
-
-    def test_too_many_for_a_callbacks_host(self) -> None:
+    def test_too_many_for_a_host(self) -> None:
         admission = self.admission(verifications_per_host=1, verifications_host_burst=1)
         callback = Callback("http://reader.example/a", "http-post")
+        self.admit(admission, self.intent(1, topic="http://feeds.example/1"))
+        self.admit(admission, self.intent(2, callback=callback, challenge=True))
         other = evolve(callback, url="https://reader.example:8080/b")
-        self.admit(admission, self.intent(1, callback=callback, challenge=True))
-        error = self.refusal(
-            admission, self.intent(2, callback=other, challenge=True, source=OTHER)
-        )
-        self.assertIn("reader.example", error.reason)
-
-    def test_a_callback_that_is_the_caller_is_no_target(self) -> None:
-        admission = self.admission(verifications_per_host=1, verifications_host_burst=1)
+        for host, named in (
+            ("feeds.example", {"topic": "HTTPS://Feeds.Example.:8080/2"}),
+            ("reader.example", {"callback": other, "challenge": True}),
+        ):
+            error = self.refusal(admission, self.intent(3, source=OTHER, **named))
+            said = f"more than 1 registrations a second named the host {host}"
+            self.assertEqual(error.reason, said)
+        self.assertEqual(self.limited("verifications of a host"), 2)
+        self.admit(admission, self.intent(4))
+        # A callback that is the caller's own is no target.
         callback = Callback(f"http://{CALLER}/a", "http-post")
-        for number in range(5):
+        for number in range(5, 10):
             self.admit(admission, self.intent(number, callback=callback))
 
     def test_topic_and_callback_of_one_host_count_once(self) -> None:
