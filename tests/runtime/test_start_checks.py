@@ -302,14 +302,19 @@ class ListenTests(StartChecksTestCase):
 
 class DataLockTests(SynchronousTestCase):
     def test_one_at_a_time(self) -> None:
+        """The lock says where the broker is that has it."""
         data = self.mktemp()
-        self.assertFalse(data_lock.is_held(data))
+        self.assertEqual((data_lock.is_held(data), data_lock.address_of(data)), (False, ""))
         Path(data).mkdir()
         self.assertFalse(data_lock.is_held(data))
-        with data_lock.hold(data):
+        with data_lock.hold(data, "http://localhost:8000"):
             self.assertTrue(data_lock.is_held(data))
-            self.assertRaises(BlockingIOError, data_lock.hold, data)
+            self.assertRaises(BlockingIOError, data_lock.hold, data, "http://localhost:9")
+            self.assertEqual(data_lock.address_of(data), "http://localhost:8000")
         self.assertFalse(data_lock.is_held(data))
+        self.assertEqual(data_lock.address_of(data), "")  # it does not run any more
+        with data_lock.hold(data):  # a command, which is no broker
+            self.assertEqual(data_lock.address_of(data), "")
 
     def test_a_start_while_somebody_looks(self) -> None:
         """A command that looks whether a broker runs has the lock for a moment."""
@@ -320,17 +325,6 @@ class DataLockTests(SynchronousTestCase):
         self.patch(data_lock, "sleep", lambda _: looking.close())
         with data_lock.hold(data):
             self.assertTrue(data_lock.is_held(data))
-
-    def test_where_the_broker_is(self) -> None:
-        data = self.mktemp()
-        self.assertEqual(data_lock.address_of(data), "")
-        Path(data).mkdir()
-        with data_lock.hold(data, "http://localhost:8000"):
-            self.assertRaises(BlockingIOError, data_lock.hold, data, "http://localhost:9")
-            self.assertEqual(data_lock.address_of(data), "http://localhost:8000")
-        self.assertEqual(data_lock.address_of(data), "")  # it does not run any more
-        with data_lock.hold(data):  # a command, which is no broker
-            self.assertEqual(data_lock.address_of(data), "")
 
 
 class AccessLogTests(StartChecksTestCase):
