@@ -60,17 +60,20 @@ class LocalSignInTests(SynchronousTestCase):
         self.successResultOf(self.store.add_account(name, "a hash", is_admin, 1.0))
 
     def test_first_start(self) -> None:
-        self.start()
+        with capturedLogs() as logs:
+            self.start()
+        self.assertEqual(list(logs), [], "links are not logged")
         self.assertEqual(self.account(), NAME)
         (made,) = self.successResultOf(self.store.accounts())
         self.assertTrue(made.is_admin)
         stored = self.successResultOf(self.store.stored_password(NAME))
         self.assertEqual(stored.hash, "")
         self.assertIn(f"account link {NAME}\n", self.said[0])
-
-    def test_the_command_names_other_data(self) -> None:
         self.start("other data")
-        self.assertIn(f"account link {NAME} --data 'other data'\n", self.said[0])
+        self.assertIn(f"account link {NAME} --data 'other data'\n", self.said[1])
+        keys = re.findall(r"key=([\w-]{43})", "".join(self.said))
+        self.assertEqual(len(set(keys)), 2, "each start prints another link")
+        self.assertEqual(len(self.successResultOf(self.store.accounts())), 1)
 
     def test_the_command_can_be_pasted(self) -> None:
         """Unless it is on the path, it is named by where it is."""
@@ -85,13 +88,6 @@ class LocalSignInTests(SynchronousTestCase):
         self.assertEqual(command(), "rsscloud-broker")
         script.unlink()
         self.assertEqual(command(), "rsscloud-broker")
-
-    def test_each_start_prints_another_link(self) -> None:
-        self.start()
-        self.start()
-        self.assertNotEqual(*self.said)
-        self.assertEqual(self.account(), NAME)
-        self.assertEqual(len(self.successResultOf(self.store.accounts())), 1)
 
     def test_accounts_that_are_there(self) -> None:
         self.add("anna")
@@ -116,11 +112,6 @@ class LocalSignInTests(SynchronousTestCase):
 
     def test_the_name_may_be_had(self) -> None:
         check_name(NAME)
-
-    def test_links_are_not_logged(self) -> None:
-        with capturedLogs() as logs:
-            self.start()
-        self.assertEqual(list(logs), [])
 
     def test_without_a_terminal(self) -> None:
         self.has_terminal = False
