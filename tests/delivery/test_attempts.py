@@ -5,6 +5,7 @@ from __future__ import annotations
 from attrs import evolve
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import capturedLogs
+from twisted.python.monkey import MonkeyPatcher
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
@@ -85,6 +86,14 @@ class AttemptsTestCase(SynchronousTestCase):
 
     def hold(self) -> None:
         self.notifier.holds = {HOST}
+
+    def break_notifier(self, error: Exception) -> MonkeyPatcher:
+        """Have each notification raise an error, until what is returned is restored."""
+
+        async def broken(notification: object) -> Outcome:
+            raise error
+
+        return self.patch(self.notifier, "notify", broken)
 
     def count(self, name: str, **labels: str) -> float:
         return self.counters.registry.get_sample_value(f"rsscloud_{name}", labels) or 0.0
@@ -167,10 +176,7 @@ class OutcomeTests(AttemptsTestCase):
         )
 
     def test_broker_that_cannot_call_says_nothing_of_anybody(self) -> None:
-        async def cannot(notification: object) -> Outcome:
-            raise Unavailable("too many open files")
-
-        self.patch(self.notifier, "notify", cannot)
+        self.break_notifier(Unavailable("too many open files"))
         for _ in range(2 * THRESHOLD):
             self.submit()
         put_off = Delivery(subscription(), None, NOW, None, 0, NOW + SOON)
@@ -181,17 +187,12 @@ class OutcomeTests(AttemptsTestCase):
 
     def test_broker_that_cannot_call_takes_no_slot_of_a_host(self) -> None:
         """Nor does it earn one: as many begin at once as before."""
-
-        async def cannot(notification: object) -> Outcome:
-            raise Unavailable("the process that made the request has ended")
-
         for _ in range(5):
             self.submit()
-        works = self.notifier.notify
-        self.patch(self.notifier, "notify", cannot)
+        broken = self.break_notifier(Unavailable("the process that made the request has ended"))
         for _ in range(20):
             self.submit()
-        self.patch(self.notifier, "notify", works)
+        broken.restore()
         self.hold()
         before = len(self.notifier.calls)
         for number in range(10):
@@ -199,10 +200,7 @@ class OutcomeTests(AttemptsTestCase):
         self.assertEqual(len(self.notifier.calls) - before, 5)
 
     def test_broker_that_cannot_call_says_so_once_for_a_while(self) -> None:
-        async def cannot(notification: object) -> Outcome:
-            raise Unavailable("too many open files")
-
-        self.patch(self.notifier, "notify", cannot)
+        self.break_notifier(Unavailable("too many open files"))
         with capturedLogs() as logs:
             for _ in range(10):
                 self.submit()
@@ -212,10 +210,7 @@ class OutcomeTests(AttemptsTestCase):
         self.assertEqual(len(logs), 2)
 
     def test_bug_of_a_notifier_says_nothing_of_the_host(self) -> None:
-        async def broken(notification: object) -> Outcome:
-            raise ZeroDivisionError("no good")
-
-        self.patch(self.notifier, "notify", broken)
+        self.break_notifier(ZeroDivisionError("no good"))
         self.breakers.restore([HostState(HOST, THRESHOLD, NOW)])
         for _ in range(2):
             self.submit()
@@ -242,17 +237,16 @@ class OutcomeTests(AttemptsTestCase):
             (self.count("open_breakers"), self.count("notification_retries_total")), (1, 0)
         )
 
-    def test_denial_that_needs_no_call_says_nothing_of_the_host(self) -> None:
-        self.breakers.restore([HostState(HOST, THRESHOLD, NOW)])
-        self.notifier.outcomes[HOST] = Outcome(True, answered=False)
-        self.submit(evolve(subscription(), ended="it is gone"))
-        self.assertEqual((len(self.notifier.denials), self.breakers.take_changes()), (1, []))
-
-    def test_what_the_broker_would_not_call_says_nothing_of_the_host(self) -> None:
+    def test_no_call_says_nothing_of_the_host(self) -> None:
+        """As where the broker would not call it, or need not to deny something."""
         for _ in range(2 * THRESHOLD):
             self.outcome(Outcome(False, "a private address", answered=False, refused=True))
         self.assertEqual(len(self.notifier.calls), 2 * THRESHOLD)
         self.assertEqual(self.breakers.take_changes(), [])
+        self.breakers.restore([HostState(HOST, THRESHOLD, NOW)])
+        self.notifier.outcomes[HOST] = Outcome(True, answered=False)
+        self.submit(evolve(subscription(), ended="it is gone"))
+        self.assertEqual((len(self.notifier.denials), self.breakers.take_changes()), (1, []))
 
 
 @implementer(IDirectNotifier)
@@ -365,14 +359,10 @@ class PutOffTests(AttemptsTestCase):
         self.assertEqual(len(self.notifier.calls), 2)
 
     def test_one_that_could_not_try_is_followed_by_another(self) -> None:
-        async def cannot(notification: object) -> Outcome:
-            raise Unavailable("too many open files")
-
         self.breakers.restore([HostState(HOST, THRESHOLD, NOW)])
-        works = self.notifier.notify
-        self.patch(self.notifier, "notify", cannot)
+        broken = self.break_notifier(Unavailable("too many open files"))
         self.submit()
-        self.patch(self.notifier, "notify", works)
+        broken.restore()
         self.notifier.outcomes[HOST] = Outcome(False, "private", answered=False, refused=True)
         self.submit()
         self.notifier.outcomes.clear()
@@ -472,12 +462,9 @@ class LeftTests(AttemptsTestCase):
             left = self.change(1, wants_content=wants_content, content_id=content_id)
             self.assertEqual((left.outcome, left.pause, left.content_id), (None, RETRIES[0], None))
             self.assertEqual((left.attempts, left.retry_at), (0, NOW))
-        self.assertEqual((self.notifier.calls, self.attempts.under_way), ([], []))
-
-    def test_one_that_failed_and_has_a_fresh_schedule_is_told_by_it(self) -> None:
-        left = self.change(0, failing_since=NOW)
+        left = self.change(0, failing_since=NOW)  # its schedule has begun anew
         self.assertEqual((left.outcome, left.pause), (None, RETRIES[0]))
-        self.assertEqual(self.notifier.calls, [])
+        self.assertEqual((self.notifier.calls, self.attempts.under_way), ([], []))
 
     def test_one_that_was_put_off_is_told_at_once(self) -> None:
         self.change(0)
@@ -552,30 +539,25 @@ class SameSubscriptionTests(AttemptsTestCase):
         self.assertEqual((follower.outcome, follower.retry_at), (None, NOW))
         self.assertEqual(follower.subscription.claim, 2)
 
-    def test_change_during_an_attempt_that_fails_keeps_to_the_schedule(self) -> None:
-        self.notifier.outcomes[HOST] = REFUSED
-        self.submit(evolve(subscription(), attempts=1), changed=False)
-        self.submit()
-        self.notifier.end()
-        failed = self.delivered[0]
-        self.assertEqual((failed.outcome, failed.attempts, failed.retry_at), (REFUSED, 2, NOW + 30))
+    def test_change_during_an_attempt_that_fails(self) -> None:
+        """It keeps to the schedule, if there is another attempt, and else begins one anew.
 
-    def test_change_during_the_last_attempt_begins_anew(self) -> None:
-        """The earlier notification that was given up counts as an error all the same."""
-        self.notifier.outcomes[HOST] = REFUSED
-        self.submit(evolve(subscription(), attempts=3), changed=False)
-        self.submit()
-        self.notifier.end()
-        again = self.delivered[0]
-        self.assertEqual((again.outcome, again.attempts, again.retry_at), (REFUSED, 0, NOW + SOON))
-
-    def test_change_during_the_last_attempt_waits_for_the_time_that_was_asked_for(self) -> None:
-        self.notifier.outcomes[HOST] = Outcome(False, "status 503", retry_after=600.0)
-        self.submit(evolve(subscription(), attempts=3), changed=False)
-        self.submit()
-        self.notifier.end()
-        again = self.delivered[0]
-        self.assertEqual((again.attempts, again.retry_at), (0, NOW + 600))
+        The earlier notification that was given up counts as an error all the same.
+        """
+        later = Outcome(False, "status 503", retry_after=600.0)
+        for outcome, tried, attempts, pause in (
+            (REFUSED, 1, 2, 30),
+            (REFUSED, 3, 0, SOON),
+            (later, 3, 0, 600),
+        ):
+            self.delivered.clear()
+            self.notifier.outcomes[HOST] = outcome
+            self.submit(evolve(subscription(), attempts=tried), changed=False)
+            self.submit()
+            self.notifier.end()
+            again = self.delivered[0]
+            found = (again.outcome, again.attempts, again.retry_at)
+            self.assertEqual(found, (outcome, attempts, NOW + pause))
         self.assertEqual(again.not_before, NOW + 600)
 
     def test_failure_of_one_that_is_followed_counts_once(self) -> None:

@@ -113,14 +113,3 @@ class BacklogTests(EngineTestCase):
             if held:
                 self.notifier.end(*held)
         self.assertEqual(len(set(self.called())), 104)
-
-    def test_busy_host_with_very_many_hides_nobody(self) -> None:
-        self.wait_many(10_100, host="slow.example")
-        (well,) = self.subscribe_many(1)
-        self.notifier.outcomes[well] = REFUSED
-        self.start()
-        self.change()
-        self.stop()
-        now = self.clock.wall_seconds() + 60
-        (found,) = self.successResultOf(self.store.claim_due(now, BATCH_SIZE, ["slow.example"]))
-        self.assertEqual(found.callback.url, well)

@@ -58,18 +58,17 @@ class BreakersTestCase(SynchronousTestCase):
 
 
 class BreakerTests(BreakersTestCase):
-    def test_left_alone_after_a_few_calls(self) -> None:
-        self.call(THRESHOLD - 1)
-        self.assertEqual((self.pause(), self.open_hosts()), (0.0, 0))
-        self.call()
-        self.assertEqual((self.pause(), self.open_hosts()), (FIRST_PAUSE, 1))
-        self.assertEqual(self.pause("other.example"), 0.0)
-
-    def test_calls_without_an_answer_count_in_a_row(self) -> None:
+    def test_left_alone_after_a_few_calls_in_a_row(self) -> None:
         for _ in range(3):
             self.call(THRESHOLD - 1)
+            self.assertEqual((self.pause(), self.open_hosts()), (0.0, 0))
             self.breakers.answered(callback())
-        self.assertEqual(self.pause(), 0.0)
+        self.call(THRESHOLD)
+        self.assertEqual((self.pause(), self.open_hosts()), (FIRST_PAUSE, 1))
+        self.assertEqual(self.pause("other.example"), 0.0)
+        self.breakers.answered(callback())
+        self.call(THRESHOLD - 1)
+        self.assertEqual((self.pause(), self.open_hosts()), (0.0, 0))
 
     def test_one_may_try_when_the_pause_is_over(self) -> None:
         self.call(THRESHOLD)
@@ -120,13 +119,6 @@ class BreakerTests(BreakersTestCase):
         for _ in range(4 * THRESHOLD):
             self.breakers.failed(callback(), TIMED_OUT)
         self.assertEqual(self.pause(), FIRST_PAUSE)
-
-    def test_any_answer_ends_it(self) -> None:
-        self.call(THRESHOLD)
-        self.breakers.answered(callback())
-        self.assertEqual((self.pause(), self.open_hosts()), (0.0, 0))
-        self.call(THRESHOLD - 1)
-        self.assertEqual(self.pause(), 0.0)
 
     def test_one_that_opened_meanwhile_stops_whoever_was_let_through_before(self) -> None:
         early = object()
@@ -224,8 +216,6 @@ class StoredTests(BreakersTestCase):
         self.breakers.answered(callback())
         self.assertEqual(self.told, 2)
         self.assertEqual(self.breakers.take_changes(), [HostState(HOST, 0, 0.0)])
-
-    def test_last_of_several_changes_is_stored(self) -> None:
         self.call(THRESHOLD)
         self.breakers.answered(callback())
         self.assertEqual(self.breakers.take_changes(), [HostState(HOST, 0, 0.0)])
@@ -248,6 +238,8 @@ class StoredTests(BreakersTestCase):
         self.assertEqual(self.pause(), LONGEST_PAUSE)
 
     def test_what_other_nodes_have_stored_is_followed(self) -> None:
+        """Though the host has failed here only a few times."""
+        self.call(THRESHOLD - 1)
         state = HostState(HOST, THRESHOLD, NOW + FIRST_PAUSE)
         self.assertFalse(self.breakers.follow([state]))
         self.assertEqual(self.open_hosts(), 1)
@@ -290,12 +282,6 @@ class StoredTests(BreakersTestCase):
         self.assertEqual((self.open_hosts(), self.breakers.take_changes()), (0, changes))
         self.breakers.saved(changes)
         self.assertEqual(list(self.breakers.own_changes()), [])
-
-    def test_host_that_has_failed_here_a_few_times_only(self) -> None:
-        self.call(THRESHOLD - 1)
-        self.assertEqual(self.open_hosts(), 0)
-        self.breakers.follow([HostState(HOST, THRESHOLD, NOW + FIRST_PAUSE)])
-        self.assertEqual(self.open_hosts(), 1)
 
     def test_what_is_known_by_now_goes_before(self) -> None:
         self.call(THRESHOLD)

@@ -254,51 +254,45 @@ class PushedTests(EngineTestCase):
         self.assertEqual(self.carried_to(READER), [b"a", *bodies])
         self.assertEqual((self.waiting(), self.walks()), ({}, []))
 
-    def renew_during_the_next_push(self, *bodies: bytes) -> None:
-        """Push contents, and renew the last subscription with other options meanwhile.
+    def assert_renewal_loses_nothing(
+        self, url: str, pushed: list[bytes], carried: list[bytes | None], refused: bytes = b""
+    ) -> None:
+        """Push contents to three subscribers, of whom the last renews with other options meanwhile.
 
         The call of the first one holds the walk up.  The second one waits for its slot; the last
         one has been read, and its attempt is not submitted yet.
+
+        :param refused: a content that the last one has refused before.
         """
+        for other in (OTHER, THIRD):
+            self.subscribe(other, content=True)
+        self.subscribe(url, content=url != THIN)
+        self.start(slice_size=1, in_flight=1, max_slow=0)
+        if refused:
+            self.notifier.outcomes = {url: REFUSED}
+            self.push(refused)
+            self.assertEqual(self.waiting(), {url: 1})
+            self.notifier.outcomes.clear()
         self.notifier.holds.add(OTHER)
-        for body in bodies:
+        for body in pushed:
             self.push(body)
         renewed = evolve(self.subscriptions()[-1], options={"secret": "new"})
-        stored = self.successResultOf(self.store.put_subscription(renewed))
-        self.hint(SubscriptionStored(stored))
+        self.hint(SubscriptionStored(self.successResultOf(self.store.put_subscription(renewed))))
         self.notifier.holds.clear()
         self.notifier.end()
         self.advance(10)
-
-    def start_with_last(self, url: str, *, content: bool) -> None:
-        """Start with three subscriptions, of which the last has the URL."""
-        for other in (OTHER, THIRD):
-            self.subscribe(other, content=True)
-        self.subscribe(url, content=content)
-        self.start(slice_size=1, in_flight=1, max_slow=0)
-
-    def test_each_is_carried_to_a_subscriber_that_renews_with_other_options(self) -> None:
-        self.start_with_last(READER, content=True)
-        self.renew_during_the_next_push(b"a", b"b")
-        self.assertEqual(self.carried_to(READER), [b"a", b"b"])
+        self.assertEqual(self.carried_to(url), carried)
         self.assertEqual((self.waiting(), self.walks()), ({}, []))
         self.assertIsNone(self.newest_content())
 
+    def test_each_is_carried_to_a_subscriber_that_renews_with_other_options(self) -> None:
+        self.assert_renewal_loses_nothing(READER, [b"a", b"b"], [b"a", b"b"])
+
     def test_each_is_carried_after_a_renewal_while_an_earlier_one_waits(self) -> None:
-        self.start_with_last(READER, content=True)
-        self.notifier.outcomes = {READER: REFUSED}
-        self.push(b"a")
-        self.assertEqual(self.waiting(), {READER: 1})
-        self.notifier.outcomes.clear()
-        self.renew_during_the_next_push(b"b")
-        self.assertEqual(self.carried_to(READER), [b"a", b"a", b"b"])
-        self.assertEqual((self.waiting(), self.walks()), ({}, []))
+        self.assert_renewal_loses_nothing(READER, [b"b"], [b"a", b"a", b"b"], refused=b"a")
 
     def test_renewed_subscription_without_content_is_notified_of_a_push(self) -> None:
-        self.start_with_last(THIN, content=False)
-        self.renew_during_the_next_push(b"a")
-        self.assertEqual(self.carried_to(THIN), [None])
-        self.assertEqual((self.waiting(), self.walks()), ({}, []))
+        self.assert_renewal_loses_nothing(THIN, [b"a"], [None])
 
     def test_what_does_not_fit_is_logged_and_counted(self) -> None:
         self.patch(deliveries, "MAX_QUEUED", 10)
