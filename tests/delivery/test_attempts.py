@@ -93,7 +93,8 @@ class AttemptsTestCase(SynchronousTestCase):
         async def broken(notification: object) -> Outcome:
             raise error
 
-        return self.patch(self.notifier, "notify", broken)
+        patched: MonkeyPatcher = self.patch(self.notifier, "notify", broken)
+        return patched
 
     def count(self, name: str, **labels: str) -> float:
         return self.counters.registry.get_sample_value(f"rsscloud_{name}", labels) or 0.0
