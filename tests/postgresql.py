@@ -9,14 +9,14 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
-import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from itertools import count
 from pathlib import Path
+from signal import SIGQUIT
 from tempfile import mkdtemp
 
 import psycopg
@@ -34,11 +34,10 @@ SERVER_USER = "postgres"
 
 _SETTINGS = {
     "listen_addresses": "",
-    "fsync": "off",
+    "unix_socket_directories": "..",  # seen from its data
     "full_page_writes": "off",
     "synchronous_commit": "off",
     "max_connections": "100",
-    "log_min_messages": "warning",
 }
 
 _numbers = count(1)
@@ -109,28 +108,81 @@ def _url(name: str) -> str:
     return f"postgresql+psycopg://{SERVER_USER}@/{name}?host={_cluster()}"
 
 
+class Server:
+    """A PostgreSQL in a directory of its own.
+
+    It ends with the thread that started it, however that ends.
+
+    :param settings: as of ``postgresql.conf``.
+    :ivar directory: where it is; its path is short, as those of sockets must be.
+    """
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self.directory = Path(mkdtemp(prefix="postgresql-"))
+        if os.geteuid() == 0:
+            shutil.chown(self.directory, SERVER_USER)
+        self._log = self.directory / "log"
+        self._settings = {"fsync": "off", "log_min_messages": "warning", **settings}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def initialise(self) -> None:
+        """Make its files."""
+        command = [programs() / "initdb", "--pgdata", self.directory / "data", "--auth", "trust"]
+        command += ["--username", SERVER_USER, "--encoding", "UTF8", "--locale", "C", "--no-sync"]
+        self.run_program(command)
+
+    def run_program(self, command: Sequence[object]) -> None:
+        """Run another program of PostgreSQL, which must succeed, in the directory."""
+        made = subprocess.run(
+            [*map(str, command)], cwd=self.directory, capture_output=True, text=True, check=False,
+            **server_options(),
+        )  # type: ignore[call-overload] # fmt: skip
+        assert made.returncode == 0, f"{command} failed: {made.stdout}{made.stderr}"
+
+    def start(self) -> None:
+        """Start it, and wait until it takes connections."""
+        data = self.directory / "data"
+        command = ["setpriv", "--pdeathsig", "QUIT", programs() / "postgres", "-D", data]
+        for name, value in self._settings.items():
+            command += ["-c", f"{name}={value}"]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*map(str, command)], cwd=self.directory, stdout=log, stderr=log,
+                **server_options(),
+            )  # type: ignore[call-overload] # fmt: skip
+        until = time.monotonic() + TIMEOUT
+        while "ready" not in self._status():
+            if self._process.poll() is not None or time.monotonic() > until:
+                log_text = self._log.read_text(encoding="utf-8")
+                raise AssertionError(f"postgres did not start: {log_text}")
+            time.sleep(0.02)
+
+    def _status(self) -> str:
+        try:
+            return (self.directory / "data" / "postmaster.pid").read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return ""
+
+    def crash(self) -> None:
+        """Stop it as ``pg_ctl stop -m immediate`` does: after the next start it recovers."""
+        if self._process is not None:
+            self._process.send_signal(SIGQUIT)
+            self._process.wait(TIMEOUT)
+
+    def end(self) -> None:
+        """End it for good."""
+        self.crash()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
 @cache
 def _cluster() -> Path:
     """The directory with the socket of a server that runs."""
-    directory = Path(mkdtemp(prefix="postgresql-"))  # short, as paths of sockets must be
-    if os.geteuid() == 0:
-        shutil.chown(directory, SERVER_USER)
-    log = directory / "log"
-    initialise(directory)
-    command = ["setpriv", "--pdeathsig", "QUIT", programs() / "postgres", "-D", directory / "data"]
-    for name, value in (_SETTINGS | {"unix_socket_directories": str(directory)}).items():
-        command += ["-c", f"{name}={value}"]
-    with log.open("wb") as output:
-        server = subprocess.Popen(
-            [*map(str, command)], cwd=directory, stdout=output, stderr=output, **server_options()
-        )  # type: ignore[call-overload]
-    atexit.register(_end, server, directory)
-    until = time.monotonic() + TIMEOUT
-    while not list(directory.glob(".s.PGSQL.*[0-9]")) or "ready" not in _status(directory):
-        if server.poll() is not None or time.monotonic() > until:
-            raise AssertionError(f"postgres did not start: {log.read_text()}")
-        time.sleep(0.02)
-    return directory
+    server = Server(_SETTINGS)
+    server.initialise()
+    server.start()
+    atexit.register(server.end)
+    return server.directory
 
 
 def server_options() -> dict[str, str | list[str]]:
@@ -138,35 +190,6 @@ def server_options() -> dict[str, str | list[str]]:
     if os.geteuid() != 0:
         return {}
     return {"user": SERVER_USER, "group": SERVER_USER, "extra_groups": []}
-
-
-def initialise(directory: Path) -> None:
-    """Make the files of a server in ``data`` of a directory that belongs to who runs it."""
-    command = [programs() / "initdb", "--pgdata", directory / "data", "--auth", "trust"]
-    command += ["--username", SERVER_USER, "--encoding", "UTF8", "--locale", "C", "--no-sync"]
-    made = subprocess.run(  # ours
-        [*map(str, command)], cwd=directory, capture_output=True, text=True, check=False,
-        **server_options(),
-    )  # type: ignore[call-overload] # fmt: skip
-    if made.returncode:
-        raise AssertionError(f"initdb failed: {made.stdout}{made.stderr}")
-
-
-def _status(directory: Path) -> str:
-    try:
-        return (directory / "data" / "postmaster.pid").read_text()
-    except FileNotFoundError:
-        return ""
-
-
-def _end(server: subprocess.Popen[bytes], directory: Path) -> None:
-    server.send_signal(signal.SIGQUIT)  # at once: SIGTERM waits until all connections are closed
-    try:
-        server.wait(5)
-    except subprocess.TimeoutExpired:
-        server.kill()
-        server.wait()
-    shutil.rmtree(directory, ignore_errors=True)
 
 
 def programs() -> Path:

@@ -20,7 +20,7 @@ from urllib.parse import quote
 from attrs import frozen
 
 from rsscloud_broker.web.navigation import FOR_MEMBERS, PLACES
-from tests.e2e.fixture import Broker, post_form, request, run_here, until
+from tests.e2e.fixture import Broker, request, until
 from tests.e2e.servers import DeafReceiver, HttpPostReceiver, Origin
 from tests.e2e.websub_servers import HubReceiver
 from tests.e2e.writing import Writer
@@ -125,14 +125,10 @@ def busy_broker() -> Busy:
         atexit.register(shutil.rmtree, directory, ignore_errors=True)
         broker = Broker(Path(directory), "[apps.test_feed]\n")
         atexit.register(broker.end)
-        run_here(
-            *("account", "add", ACCOUNT, "--admin", "--password-stdin", "--data", broker.data),
-            stdin=PASSWORD,
-        ).check_returncode()
-        where = ("--config", broker.configuration, "--data", broker.data)
-        made = run_here("account", "token", "add", ACCOUNT, "--scope", "river", *where)
+        broker.add_account(ACCOUNT, PASSWORD, "--admin")
+        token = broker.add_token(ACCOUNT, "river")
         broker.start()
-        _read(broker, made.stdout.strip())
+        _read(broker, token)
         _shared.append(Busy(broker, _used(broker)))
     return _shared[0]
 
@@ -177,8 +173,7 @@ def _used(broker: Broker) -> str:
     broker.subscribe(deaf, feed)  # which fails
     receiver.heard.clear()
     refusing.status = 500
-    intent = {"hub.mode": "subscribe", "hub.topic": feed, "hub.callback": refusing.callback}
-    post_form(f"{broker.url}/websub", intent)
+    broker.subscribe_to_hub(refusing.callback, feed)
     until(lambda: refusing.asked, "the intent to be verified")
     broker.ping(feed)
     origin.change(feed)

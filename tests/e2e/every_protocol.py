@@ -5,16 +5,19 @@ Anyone who pings or subscribes here gives up soon: a broker may have been stoppe
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http.client import HTTPConnection, HTTPException
+from threading import Thread
+from typing import cast
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 from xmlrpc.client import dumps, loads
 
 from attrs import frozen
 from lxml import etree
 
-from tests.e2e.many import Connection
+from tests.e2e.fixture import TIMEOUT
 from tests.e2e.test_every_way import ENVELOPE
 
 #: Seconds that a client waits for an answer: fewer than the 15 that an operation on a database may
@@ -175,6 +178,14 @@ def _websub(mode: str, callback: str, feed: str) -> Call:
     )
 
 
+def every_call(feed: str) -> Iterator[Call]:
+    """A ping and a subscription by each protocol."""
+    for make in (*NAMED.values(), *PLAIN.values()):
+        yield make(feed, "a ping")
+    for protocol in PROTOCOLS:
+        yield subscribing(protocol, "http://127.0.0.1:9/new", feed)
+
+
 #: What a subscriber does with a notification: it takes the URL of the callback, the topic, and the
 #: content if it got that.
 Hear = Callable[[str, str, bytes], None]
@@ -185,15 +196,44 @@ _SOAP_ANSWER = ENVELOPE.format(
 _XMLRPC_ANSWER = dumps((True,), methodresponse=True).encode()
 
 
-class AnySubscriber(Connection):
-    """Subscribers of every protocol: the path of a callback begins with its protocol.
+class ManySubscribers:
+    """Subscribers on loopback addresses, all on one loop in one thread.
 
-    They repeat challenges, and answer each notification with success.
+    The servers of `tests.e2e.servers` need a thread for each connection; these do not.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def listen(self, host: str, hear: Hear) -> str:
+        """Listen at an address; its base URL."""
+        listening = self._loop.create_server(lambda: AnySubscriber(hear), host, 0, backlog=1000)
+        server = asyncio.run_coroutine_threadsafe(listening, self._loop).result(TIMEOUT)
+        return f"http://{host}:{server.sockets[0].getsockname()[1]}"
+
+
+class AnySubscriber(asyncio.Protocol):
+    """A connection to subscribers of every protocol: the path of a callback begins with its own.
+
+    They repeat challenges, answer each notification with success, and keep the connection.
     """
 
     def __init__(self, hear: Hear) -> None:
         self._hear = hear
         self._buffer = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        host, port = transport.get_extra_info("sockname")
+        self._url = f"http://{host}:{port}"
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
@@ -209,7 +249,7 @@ class AnySubscriber(Connection):
         method, target, _ = first.split(" ", 2)
         answer = self._answer(method, target, headers, rest[:length])
         head = b"HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\nContent-Length: %d\r\n\r\n"
-        self.transport.write(head % len(answer) + answer)
+        self._transport.write(head % len(answer) + answer)
 
     def _answer(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> bytes:
         parts = urlsplit(target)
@@ -217,7 +257,7 @@ class AnySubscriber(Connection):
             query = parse_qs(parts.query)
             return (query.get("hub.challenge") or query.get("challenge") or ["?"])[0].encode()
         topic, answer = _notified(parts.path.split("/")[1], headers, body)
-        self._hear(f"{self.servers.urls[self.host]}{parts.path}", topic, body)
+        self._hear(f"{self._url}{parts.path}", topic, body)
         return answer
 
 

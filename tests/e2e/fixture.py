@@ -18,7 +18,8 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol, TypeVar
 from urllib.parse import urlencode, urlsplit
@@ -26,15 +27,31 @@ from urllib.parse import urlencode, urlsplit
 from attrs import frozen
 from click.testing import CliRunner
 from lxml import etree
+from sqlalchemy import select
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.commands import main
+from rsscloud_broker.storage import import_in_parts, migrate, open_database
+from rsscloud_broker.storage.schema import subscription
 from tests import nursery
-from tests.e2e.servers import Origin, Receiver, Server
+from tests.e2e.servers import Origin, Receiver
+from tests.e2e.websub_servers import HubReceiver
 from tests.processes import free_port
 
 T = TypeVar("T")
-AnyServer = TypeVar("AnyServer", bound=Server)
+
+
+class Startable(Protocol):
+    """What a test starts, and stops at its end."""
+
+    def start(self) -> object:
+        """Start it."""
+
+    def stop(self) -> object:
+        """Stop it."""
+
+
+AnyServer = TypeVar("AnyServer", bound=Startable)
 
 #: Seconds until a test gives up waiting and fails; long enough for a slow machine.
 TIMEOUT = 60.0
@@ -204,6 +221,11 @@ class Broker:
         return f"sqlite:///{self.data / 'broker.sqlite'}"
 
     @property
+    def where(self) -> tuple[object, ...]:
+        """The options by which a command finds its configuration and its data."""
+        return ("--config", self.configuration, "--data", self.data)
+
+    @property
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
@@ -308,17 +330,56 @@ class Broker:
 
     def subscribe(self, receiver: Receiver, topic: str, **more: str) -> Answer:
         """Register a receiver by REST."""
-        return post_form(
-            f"{self.url}/rsscloud/pleaseNotify",
-            {
-                "notifyProcedure": receiver.procedure,
-                "port": receiver.port,
-                "path": receiver.path,
-                "protocol": receiver.protocol,
-                "url1": topic,
-                **more,
-            },
-        )
+        fields = receiver.registration(topic) | more
+        return post_form(f"{self.url}/rsscloud/pleaseNotify", fields)
+
+    def subscribe_all(self, topic: str, callbacks: Iterable[str], **more: object) -> None:
+        """Put subscriptions by ``http-post`` into its database; it need not run.
+
+        :param more: other members of each subscription, as an export has them.
+        """
+        lease = {"granted_at": datetime.now(UTC).isoformat(), "lease_seconds": 25 * 3600}
+        common = {"protocol": "http-post", **lease, **more}
+        subscriptions = [{"callback": one, **common} for one in callbacks]
+        document = {
+            "format": "rsscloud-broker",
+            "version": 1,
+            "topics": [{"url": topic, "subscriptions": subscriptions}],
+        }
+        self.data.mkdir(parents=True, exist_ok=True)
+        migrate(self.database)
+        import_in_parts(lambda: open_database(self.database), document, time.time())
+
+    def subscribe_to_hub(self, callback: str, topic: str, **more: object) -> Answer:
+        """Subscribe a callback by WebSub.
+
+        :param more: further parameters, without ``hub.``.
+        """
+        named = {"mode": "subscribe", "topic": topic, "callback": callback, **more}
+        fields = {f"hub.{name}": value for name, value in named.items()}
+        return post_form(f"{self.url}/websub", fields)
+
+    def callbacks(self) -> set[str]:
+        """The callbacks of all subscriptions in its database."""
+        with open_database(self.database, writes=False) as connection:
+            return set(connection.execute(select(subscription.c.callback_url)).scalars())
+
+    def add_account(self, name: str, password: str = "", *options: str) -> None:
+        """Add an account; the broker need not run.
+
+        :param password: empty for an account that has none.
+        :param options: such as ``--admin``.
+        """
+        how = "--password-stdin" if password else "--no-password"
+        added = run_here("account", "add", name, how, *options, *self.where, stdin=password)
+        added.check_returncode()
+
+    def add_token(self, name: str, *scopes: str) -> str:
+        """Make a token of an account; the broker need not run."""
+        options = [f"--scope={scope}" for scope in scopes]
+        made = run_here("account", "token", "add", name, *options, *self.where)
+        made.check_returncode()
+        return made.stdout.split()[-1]
 
     def ping(self, topic: str) -> Answer:
         """An rssCloud ping by REST."""
@@ -343,6 +404,8 @@ class Broker:
             names.update(record["name"] for record in self.change_list(path))
         return names
 
+
+AnyBroker = TypeVar("AnyBroker", bound=Broker)
 
 _shared: list[Broker] = []
 
@@ -414,7 +477,11 @@ class EndToEndTestCase(SynchronousTestCase):
         :param configuration: what its configuration file says, in TOML.
         :param options: more of its command line; by default it may call this machine.
         """
-        broker = self.with_log(Broker(self.directory(), configuration, options))
+        return self.owned(Broker(self.directory(), configuration, options))
+
+    def owned(self, broker: AnyBroker) -> AnyBroker:
+        """The same broker, which ends with this test."""
+        self.with_log(broker)
         self.addCleanup(broker.end)
         return broker
 
@@ -437,6 +504,14 @@ class EndToEndTestCase(SynchronousTestCase):
         answer = broker.subscribe(receiver, topic)
         self.assertIn('success="true"', answer.text)
         receiver.heard.clear()
+
+    def subscribed_to_hub(
+        self, broker: Broker, receiver: HubReceiver, topic: str, **more: object
+    ) -> None:
+        """Subscribe a receiver by WebSub, and wait until that is stored."""
+        answer = broker.subscribe_to_hub(receiver.callback, topic, **more)
+        self.assertEqual(answer.status, 202, answer.text)
+        until(lambda: receiver.callback in broker.callbacks(), "the subscription to be stored")
 
     def assert_told(self, receiver: Told, topic: str) -> None:
         """Wait until a receiver has heard of a topic, and forget it."""

@@ -1,4 +1,4 @@
-"""Real reverse proxies; and an nginx that serves feeds as files, with validators and redirects."""
+"""Real reverse proxies; and an nginx that serves feeds as files, with validators."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ from attrs import frozen
 from tests.e2e.fixture import TIMEOUT, until
 from tests.e2e.programs import program
 from tests.processes import accepts, free_port
-
-#: What a file beside a page makes of it: ``rss.xml.301`` moves ``rss.xml``, for one.
-STATUSES = (301, 302, 303, 307, 308, 410)
 
 # Its paths are below the directory that it is started for.
 _CONFIGURATION = """
@@ -47,12 +44,8 @@ _FEEDS = """
     server {{
         listen 127.0.0.1:{port};
         root pages;
-        {redirects}
     }}
 """
-
-_REDIRECT = "if (-f $document_root$uri.{0}) {{ return {0} $scheme://$http_host/new$uri; }}"
-_GONE = "if (-f $document_root$uri.410) { return 410; }"
 
 #: Before any time at which a test runs.
 _LONG_AGO = 1_700_000_000
@@ -183,10 +176,7 @@ class Nginx(NginxProcess):
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        redirects = [_REDIRECT.format(status) for status in STATUSES if status != 410]
-        self.start_with(
-            _FEEDS.format(port=self.port, redirects="\n        ".join([*redirects, _GONE]))
-        )
+        self.start_with(_FEEDS.format(port=self.port))
 
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.port}{path}"
@@ -204,15 +194,6 @@ class Nginx(NginxProcess):
         os.utime(new, times=(_LONG_AGO, _LONG_AGO + self._written))
         new.replace(file)
         return self.url(path)
-
-    def touch(self, path: str) -> None:
-        """Give the bytes at a path other validators."""
-        self.write(path, (self._pages / path.lstrip("/")).read_bytes())
-
-    def answer(self, path: str, status: int) -> str:
-        """Answer with one of ``STATUSES`` from now on; the URL that redirects lead to."""
-        (self._pages / f"{path.lstrip('/')}.{status}").touch()
-        return self.url(f"/new{path}")
 
     def logged(self, path: str, status: int) -> list[Logged]:
         """The requests for a path that were answered with a status."""

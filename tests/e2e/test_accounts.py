@@ -7,7 +7,7 @@ import re
 from playwright.sync_api import expect
 
 from tests.e2e.browser import PHONE, BrowserTestCase
-from tests.e2e.fixture import Broker, run
+from tests.e2e.fixture import run
 
 PASSWORD = "correct horse"
 
@@ -17,7 +17,7 @@ class SigningInTests(BrowserTestCase):
 
     def test_an_evening_of_an_administrator(self) -> None:
         broker = self.own_broker()
-        self.account(broker, "add", "dave", "--admin", stdin=PASSWORD)
+        broker.add_account("dave", PASSWORD, "--admin")
         broker.start()
         tab = self.page(PHONE)
         tab.goto(f"{broker.url}/account")
@@ -58,18 +58,11 @@ class SigningInTests(BrowserTestCase):
         expect(tab).to_have_url(re.compile("/signin"))
 
         # The command works while the broker runs, which sees the result at once.
-        self.account(broker, "passwd", "dave", stdin="a third horse")
+        passwd = ("account", "passwd", "dave", "--password-stdin", *broker.where)
+        self.assertEqual(run("rsscloud-broker", *passwd, stdin="a third horse").returncode, 0)
         self.submit(tab, "main form", {"name": "dave", "password": "another horse"})
         expect(tab.get_by_role("alert")).to_have_text("The name or the password is wrong.")
         self.submit(tab, "main form", {"name": "dave", "password": "a third horse"})
         expect(tab).to_have_url(f"{broker.url}/account")
         for secret in (PASSWORD, "another horse", "a third horse"):
             self.assertNotIn(secret, broker.log)
-
-    def account(self, broker: Broker, *arguments: str, stdin: str) -> None:
-        """Run a command beside the broker, with a password."""
-        where = ("--config", broker.configuration, "--data", broker.data)
-        done = run(
-            "rsscloud-broker", "account", *arguments, "--password-stdin", *where, stdin=stdin
-        )
-        self.assertEqual((done.returncode, done.stderr), (0, ""))

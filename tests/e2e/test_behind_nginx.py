@@ -75,9 +75,7 @@ class BehindNginxTestCase(EndToEndTestCase):
         :param recipe: the manual's, for what is particular to the broker.
         :param place: what to replace in the recipe, so that the proxy listens at a port.
         """
-        self.broker = broker
-        self._marks[broker] = 0
-        self.addCleanup(broker.end)
+        self.broker = self.owned(broker)
         directory = self.directory()
         self.certificate, key = self_signed(directory, "broker.example", "localhost", "127.0.0.1")
         proxy = make(directory / "proxy")

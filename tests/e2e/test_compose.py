@@ -62,8 +62,8 @@ class Contained(Broker):
 class ComposeTests(EndToEndTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.database = empty_database()
-        self.brokers = [Contained(self.directory(), self.database) for _ in range(3)]
+        url = empty_database()
+        self.brokers = [self.owned(Contained(self.directory(), url)) for _ in range(3)]
         self.nginx = NginxProcess(self.directory() / "nginx")
         brokers = containers_recipe(*(f"127.0.0.1:{each.port}" for each in self.brokers))
         here = {"listen 80;": f"listen 127.0.0.1:{self.nginx.port};"}
@@ -74,9 +74,7 @@ class ComposeTests(EndToEndTestCase):
         for broker in self.brokers:
             checked = run_here("check-config", *broker.command(0.0)[4:])
             self.assertEqual((checked.returncode, checked.stderr), (0, ""))
-            self.addCleanup(broker.end)
             broker.start()
-            self._marks[broker] = 0
         self.nginx.start_with(self.recipe)
         self.addCleanup(self.nginx.stop)
 

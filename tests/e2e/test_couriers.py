@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import contextlib  # not suppress from it: trial looks for a list of that name in modules
 import os
-import re
 import signal
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from random import Random
 from threading import Condition
-from urllib.parse import urlencode
-from xmlrpc.client import dumps, loads
 
-from rsscloud_broker.delivery.walk import BATCH_SIZE, MAX_UNSAVED
 from tests import examples
+from tests.e2e.every_protocol import ManySubscribers
 from tests.e2e.fixture import (
     TIMEOUT,
     Broker,
     EndToEndTestCase,
-    request,
     until,
 )
-from tests.e2e.many import ManyServers, Subscriber
-from tests.e2e.publishing import Feed, by_rest, subscribe_all
-from tests.e2e.servers import XMLRPCReceiver
 from tests.processes import files_of
 
 #: How many couriers are killed or stopped.
@@ -41,15 +33,10 @@ STOPPED_ONE_IN = 4
 IN_FLIGHT, SLOW = 4, 40
 UNDER_WAY = IN_FLIGHT * 3 // 2 + SLOW
 COURIERS = 8
-CONFIGURATION = f"[delivery]\nprocesses = {{}}\n[sinks.distribution]\nin_flight = {IN_FLIGHT}\n"
-SUBSCRIBERS, HOSTS = 400, 24
-
-FORM = {"content-type": "application/x-www-form-urlencoded"}
-XML = {"content-type": "text/xml"}
-SOAP_PING = (
-    '<e:Envelope xmlns:e="http://schemas.xmlsoap.org/soap/envelope/"><e:Body><ping><url>{}</url>'
-    "</ping></e:Body></e:Envelope>"
+CONFIGURATION = (
+    f"[delivery]\nprocesses = {COURIERS}\n[sinks.distribution]\nin_flight = {IN_FLIGHT}\n"
 )
+SUBSCRIBERS, HOSTS = 400, 24
 
 #: Seconds until a test gives up: a courier may need most of a minute until it starts.
 TOLD_WITHIN = 2 * TIMEOUT
@@ -114,62 +101,58 @@ def ended(pids: list[int]) -> bool:
     return not any(map(is_alive, pids))
 
 
-class KilledTestCase(EndToEndTestCase):
-    """A broker that does not run yet, a feed, and its subscribers at many addresses.
+class KilledCouriersTests(EndToEndTestCase):
+    """A feed, whose subscribers are at many addresses.
 
-    :cvar couriers: how many couriers the broker has.
     :ivar count: how many notifications have arrived.
+    :ivar seen: for each callback, the versions of the feed when it was notified.
+    :ivar untold: callbacks that were not notified since the last change.
     """
-
-    couriers = 2
 
     def setUp(self) -> None:
         super().setUp()
         self.random = Random(SEED)
         self.heard = Condition()
-        self.count = 0
-        servers = ManyServers()
-        servers.start()
-        self.addCleanup(servers.stop)
-        self.broker = self.own_broker(CONFIGURATION.format(self.couriers))
-        hosts = [
-            servers.listen(f"127.0.2.{number}", lambda: Subscriber(self.hear))
-            for number in range(1, HOSTS + 1)
-        ]
-        callbacks = [f"{hosts[n % HOSTS]}/{n}" for n in range(SUBSCRIBERS)]
-        self.feed = Feed(self.origin(), "/feed.xml", by_rest, callbacks, self.heard)
-        subscribe_all(self.broker, self.feed.url, callbacks)
+        self.count = self.version = 0
+        self.broker = self.own_broker(CONFIGURATION)
+        servers = self.served(ManySubscribers())
+        hosts = [servers.listen(f"127.0.2.{number}", self.hear) for number in range(1, HOSTS + 1)]
+        callbacks = [f"{hosts[n % HOSTS]}/http-post/{n}" for n in range(SUBSCRIBERS)]
+        self.seen: dict[str, set[int]] = {callback: set() for callback in callbacks}
+        self.untold: set[str] = set()
+        self.publisher = self.origin()
+        self.feed = self.publisher.feed()
+        self.broker.subscribe_all(self.feed, callbacks)
 
-    def hear(self, callback: str, topic: str) -> int:
+    def hear(self, callback: str, topic: str, body: bytes) -> None:
         with self.heard:
             self.count += 1
-            self.feed.hear(callback)
+            self.seen[callback].add(self.version)
+            self.untold.discard(callback)
             self.heard.notify_all()
-        return 200
 
     def publish(self) -> None:
         """Change the feed, and ping."""
-        self.feed.change()
-        self.feed.ping(self.broker, self.feed.url, "Night Train Diary")
+        with self.heard:
+            self.version += 1
+            self.publisher.change(self.feed)
+            self.untold = set(self.seen)
+        self.broker.ping(self.feed)
 
     def wait_for_more(self, number: int) -> bool:
         """Wait until so many more notifications have arrived, or all; whether some are missing."""
         with self.heard:
             wanted = self.count + number
-            self.heard.wait_for(lambda: self.count >= wanted or not self.feed.untold, TOLD_WITHIN)
-            if self.count < wanted and self.feed.untold:
+            self.heard.wait_for(lambda: self.count >= wanted or not self.untold, TOLD_WITHIN)
+            if self.count < wanted and self.untold:
                 raise AssertionError(f"{wanted - self.count} notifications did not come")
-            return bool(self.feed.untold)
+            return bool(self.untold)
 
     def wait_for_all(self) -> None:
         """Wait until everybody is notified of the version that was published last."""
         with self.heard:
-            self.heard.wait_for(lambda: not self.feed.untold, TOLD_WITHIN)
-            self.assertEqual(self.feed.untold, set())
-
-
-class KilledCouriersTests(KilledTestCase):
-    couriers = COURIERS
+            self.heard.wait_for(lambda: not self.untold, TOLD_WITHIN)
+            self.assertEqual(self.untold, set())
 
     def test_everybody_is_told(self) -> None:
         self.broker.start()
@@ -184,9 +167,9 @@ class KilledCouriersTests(KilledTestCase):
                 moments += 1
                 faults += self.fault(is_stop=moments % STOPPED_ONE_IN == 0)
             self.wait_for_all()
-        versions = set(range(1, self.feed.version + 1))
-        for callback, seen in self.feed.seen.items():
-            self.assertEqual(set(seen), versions, callback)
+        versions = set(range(1, self.version + 1))
+        for callback, seen in self.seen.items():
+            self.assertEqual(seen, versions, callback)
         twice = self.count - SUBSCRIBERS * len(versions)
         self.assertLessEqual(twice, moments * UNDER_WAY)
         until(lambda: len(couriers_of(self.broker)) == COURIERS, "all couriers to be replaced")
@@ -201,25 +184,6 @@ class KilledCouriersTests(KilledTestCase):
         for courier in chosen:
             os.kill(courier, signal.SIGSTOP if is_stop else signal.SIGKILL)
         return len(chosen)
-
-
-class StartTests(KilledTestCase):
-    def test_unfinished_fan_out(self) -> None:
-        """When a broker starts, its walks wait for couriers.  They put nothing off."""
-        self.broker.start()
-        self.publish()
-        self.wait_for_more(SUBSCRIBERS // 4)
-        self.broker.kill()
-        before = len(self.broker.log)
-        self.broker.start()
-        self.wait_for_all()
-        with self.heard:
-            self.assertLessEqual(self.count, SUBSCRIBERS + UNDER_WAY + MAX_UNSAVED + BATCH_SIZE)
-        metrics = request(f"{self.broker.url}/metrics").text
-        counted = r'rsscloud_notifications_total\{outcome="(\w+)"[^}]*\} [1-9]'
-        outcomes = re.findall(counted, metrics)
-        self.assertEqual(outcomes, ["delivered"])
-        self.assertNotIn("put off", self.broker.log[before:])
 
 
 class ProcessTests(EndToEndTestCase):
@@ -248,36 +212,3 @@ class ProcessTests(EndToEndTestCase):
             self.assertEqual(files_of(courier, broker.data), [])
             for other in {broker.pid, *children_of(broker.pid), *couriers} - {courier}:
                 self.assertEqual(sockets_of(courier) & sockets_of(other), set())
-
-    def test_ping_whose_reading_is_lost(self) -> None:
-        """It is as if the publisher's server were down: who is thanked may rely on another try."""
-        broker = self.own_broker("[delivery]\nprocesses = 1\n")
-        broker.start()
-        (courier,) = until(lambda: ready(broker, 1), "a courier")
-        origin = self.origin()
-        topics = [origin.feed(path) for path in ("/rest.xml", "/xmlrpc.xml", "/soap.xml")]
-        receiver = self.served(XMLRPCReceiver())
-        self.subscribed(broker, receiver, topics[1])
-        origin.change(topics[1])
-        origin.requests.clear()
-        origin.open.clear()
-        calls = (
-            ("/rsscloud/ping", urlencode({"url": topics[0]}), FORM),
-            ("/RPC2", dumps((topics[1],), "rssCloud.ping"), XML),
-            ("/soap", SOAP_PING.format(topics[2]), XML | {"soapaction": '"/rssCloud"'}),
-        )
-        with ThreadPoolExecutor(len(calls)) as pool:
-            sent = [
-                pool.submit(request, f"{broker.url}{path}", "POST", body.encode(), headers)
-                for path, body, headers in calls
-            ]
-            until(lambda: origin.requests.total() == len(calls), "the topics to be read")
-            os.kill(courier, signal.SIGKILL)
-            answers = [each.result() for each in sent]
-        rest, by_xmlrpc, by_soap = answers
-        self.assertIn('<result success="false"', rest.text)
-        self.assertIn("the process that made the request has ended", rest.text)
-        self.assertEqual(loads(by_xmlrpc.body)[0], (True,))
-        self.assertEqual(by_soap.status, 200)
-        origin.open.set()
-        self.assert_told(receiver, topics[1])

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 
 from tests.e2e.database_server import DatabaseServer
-from tests.e2e.every_protocol import NAMED, PLAIN, PROTOCOLS, Call, subscribing
+from tests.e2e.every_protocol import NAMED, PLAIN, every_call
 from tests.e2e.fixture import EndToEndTestCase, request, until
 from tests.e2e.installed import containers_recipe, replaced
 from tests.e2e.nginx import NginxProcess
@@ -35,9 +34,7 @@ def directives(text: str) -> set[str]:
 class CutOffTests(EndToEndTestCase):
     def setUp(self) -> None:
         super().setUp()
-        server = DatabaseServer.make()
-        self.addCleanup(server.end)
-        server.run("CREATE DATABASE broker", autocommit=True)
+        server = DatabaseServer.make(self)
         self.proxy = SlowProxy(server.port)
         port = self.proxy.start()
         self.addCleanup(self.proxy.stop)
@@ -49,13 +46,11 @@ class CutOffTests(EndToEndTestCase):
         self.nginx = self.in_front()
 
     def node(self, url: str) -> Node:
-        one = Node(self.directory(), url)
+        one = self.owned(Node(self.directory(), url))
         one.configuration.write_text(
             f"{one.configuration.read_text('utf-8')}\n[http]\ntrusted_proxies = ['127.0.0.1']\n"
             '[log]\naccess = "-"\n'
         )
-        self._marks[one] = 0
-        self.addCleanup(one.end)
         one.start()
         return one
 
@@ -66,12 +61,6 @@ class CutOffTests(EndToEndTestCase):
         nginx.start_with(recipe)
         self.addCleanup(nginx.stop)
         return nginx
-
-    def every_call(self) -> Iterator[Call]:
-        for make in (*NAMED.values(), *PLAIN.values()):
-            yield make(self.feed, "a ping")
-        for protocol in PROTOCOLS:
-            yield subscribing(protocol, "http://127.0.0.1:9/new", self.feed)
 
     def is_ready(self) -> bool:
         return request(f"{self.cut.url}/health/ready").status == 200
@@ -84,7 +73,7 @@ class CutOffTests(EndToEndTestCase):
     def test_callers_of_a_broker_that_is_cut_off(self) -> None:
         """They are asked to try again at once, by every protocol; it goes on by itself."""
         self.cut_off()
-        for call in self.every_call():
+        for call in every_call(self.feed):
             reply = call.send(self.cut.port)
             assert reply is not None, call
             self.assertTrue(reply.says_try_again, (call, reply))
@@ -102,7 +91,7 @@ class CutOffTests(EndToEndTestCase):
 
     def test_who_waits_when_the_heartbeat_fails(self) -> None:
         """Anyone who asked before that does not wait for as long as an operation may take."""
-        call = next(self.every_call())
+        call = next(every_call(self.feed))
         self.proxy.stand_still()
         reply = call.send(self.cut.port)
         assert reply is not None

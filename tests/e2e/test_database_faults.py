@@ -6,7 +6,7 @@ acknowledged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from signal import SIGCONT, SIGSTOP
 from threading import Event, Thread
@@ -16,7 +16,7 @@ from sqlalchemy import select
 from rsscloud_broker.storage import open_database
 from rsscloud_broker.storage.schema import ping
 from tests.e2e.database_server import DatabaseServer
-from tests.e2e.every_protocol import NAMED, PLAIN, PROTOCOLS, Call, Reply, subscribing
+from tests.e2e.every_protocol import NAMED, Reply, every_call
 from tests.e2e.fixture import EndToEndTestCase, until
 from tests.e2e.servers import HttpPostReceiver
 from tests.e2e.slow_proxy import SlowProxy
@@ -68,15 +68,11 @@ class Pinger:
 class DatabaseFaultsTestCase(EndToEndTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.server = DatabaseServer.make()
-        self.addCleanup(self.server.end)
-        self.server.run("CREATE DATABASE broker", autocommit=True)
+        self.server = DatabaseServer.make(self)
 
     def begin(self, url: str) -> None:
         """Start a broker with a subscriber, and begin to ping it."""
-        self.node = Node(self.directory(), url)
-        self._marks[self.node] = 0
-        self.addCleanup(self.node.end)
+        self.node = self.owned(Node(self.directory(), url))
         self.node.start()
         self.source, self.receiver = self.origin(), self.served(HttpPostReceiver())
         self.feed = self.source.feed()
@@ -124,12 +120,6 @@ class ComingAndGoingTests(DatabaseFaultsTestCase):
         proxy.delay = 0.0
         self.assert_nothing_lost(url)
 
-    def every_call(self) -> Iterator[Call]:
-        for make in (*NAMED.values(), *PLAIN.values()):
-            yield make(self.feed, "a ping")
-        for protocol in PROTOCOLS:
-            yield subscribing(protocol, "http://127.0.0.1:9/new", self.feed)
-
     def crash(self) -> None:
         """Every front door asks to try again, and the log is not filled."""
         self.source.change(self.feed)
@@ -137,7 +127,7 @@ class ComingAndGoingTests(DatabaseFaultsTestCase):
         self.server.crash()
         until(lambda: self.pinger.refused > 5, "a ping to be refused")
         before = len(self.node.log.splitlines())
-        for call in self.every_call():
+        for call in every_call(self.feed):
             reply = call.send(self.node.port)
             assert reply is not None, call
             self.assertTrue(reply.says_try_again, (call, reply))

@@ -15,7 +15,7 @@ from lxml import html
 
 from rsscloud_broker.interfaces.accounts import SCOPES
 from tests.e2e.every_route import applications, every_route
-from tests.e2e.fixture import Broker, EndToEndTestCase, run_here
+from tests.e2e.fixture import Broker, EndToEndTestCase
 from tests.e2e.writing import Writer
 from tests.postgresql import empty_database
 
@@ -167,18 +167,14 @@ class EveryParameterTests(EndToEndTestCase):
         """Send everything to a broker, as a program and as somebody who has signed in."""
         apps = "".join(f"[apps.{name}]\nenabled = true\n" for name in applications())
         broker = self.own_broker(f"{storage}{apps}")
-        where = ("--config", broker.configuration, "--data", broker.data)
-        adding = ("account", "add", ACCOUNT, "--admin", "--password-stdin", *where)
-        run_here(*adding, stdin=PASSWORD).check_returncode()
-        scopes = [f"--scope={each}" for each in SCOPES]
-        made = run_here("account", "token", "add", ACCOUNT, *scopes, *where)
-        made.check_returncode()
+        broker.add_account(ACCOUNT, PASSWORD, "--admin")
+        token = broker.add_token(ACCOUNT, *SCOPES)
         broker.start()
         writer = Writer(broker, ACCOUNT, PASSWORD)
         writer.sign_in()
         writer.post("A message, which has forms of its own")
-        token = {"Authorization": f"Bearer {made.stdout.split()[-1]}"}
-        clients = [Client(broker, token) for _ in range(_THREADS)]
+        headers = {"Authorization": f"Bearer {token}"}
+        clients = [Client(broker, headers) for _ in range(_THREADS)]
         asked = list(every_request())
         with ThreadPoolExecutor(_THREADS) as pool:
             parts = [asked[start::_THREADS] for start in range(_THREADS)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from urllib.parse import quote
 from xmlrpc.client import ServerProxy
 
@@ -58,15 +57,6 @@ POLLING = """
 min_interval = 1
 max_interval = 1
 """
-
-PUBLISHER = """
-[[front_doors.resourcesync.publishers]]
-topic = "{topic}"
-networks = ["127.0.0.1"]
-"""
-
-FIXTURES = Path(__file__).parent.parent / "wire" / "fixtures" / "resourcesync"
-NOTIFICATION = FIXTURES / "new_resource_list.xml"
 
 #: Takes a broker and a feed, says that it changed, and whether that was accepted.
 WAYS: dict[str, Callable[[Broker, str], bool]] = {
@@ -124,8 +114,7 @@ class EverybodyTestCase(EndToEndTestCase):
             self.subscribed(broker, receiver, feed)
             told.append(receiver)
         hub = self.served(HubReceiver())
-        fields = {"hub.mode": "subscribe", "hub.topic": feed, "hub.callback": hub.callback}
-        answer = post_form(f"{broker.url}/websub", fields | {"hub.verify": "sync"})
+        answer = broker.subscribe_to_hub(hub.callback, feed, verify="sync")
         self.assertEqual(answer.status, 204, answer.text)
         return [*told, hub]
 
@@ -153,24 +142,9 @@ class EveryWayTests(EverybodyTestCase):
             with self.subTest(way=name):
                 self.assert_everybody_told(everybody, feed, origin.pages["/rss.xml"])
 
-    def test_one_reading_for_all_who_ping_at_once(self) -> None:
-        broker, origin = self.shared_broker(), self.origin()
-        feed = origin.feed()
-        receivers = self.everybody(broker, feed)
-        origin.change(feed)
-        origin.open.clear()
-        read = origin.requests["/rss.xml"]
-        for _ in range(20):
-            xmlrpc(broker, "weblogUpdates.rssUpdate", "A Site", feed)
-        origin.open.set()
-        for receiver in receivers:
-            self.assert_told(receiver, feed)
-        # The first ping's, and one more after it for all the others.
-        self.assertLessEqual(origin.requests["/rss.xml"] - read, 2)
-
 
 class NoPingTests(EverybodyTestCase):
-    """Ways of a change to everybody that need nobody to say that there is one."""
+    """A change that nobody says anything of."""
 
     def test_polls(self) -> None:
         broker, origin = self.own_broker(POLLING), self.origin()
@@ -179,20 +153,3 @@ class NoPingTests(EverybodyTestCase):
         everybody = self.everybody(broker, feed)
         origin.change(feed)
         self.assert_everybody_told(everybody, feed, origin.pages["/rss.xml"])
-
-    def test_what_is_handed_in(self) -> None:
-        """A notification of ResourceSync."""
-        topic = self.origin().url("/channel/")
-        broker = self.own_broker(PUBLISHER.format(topic=topic))
-        broker.start()
-        everybody = self.everybody(broker, topic)
-        notification = NOTIFICATION.read_bytes()
-        links = {"self": topic, "hub": f"http://localhost:{broker.port}/websub"}
-        links["resourcesync"] = "http://example.com/capabilitylist.xml"
-        headers = {
-            "content-type": "application/xml",
-            "link": ", ".join(f'<{url}>; rel="{relation}"' for relation, url in links.items()),
-        }
-        answer = request(f"{broker.url}/websub", "POST", notification, headers)
-        self.assertEqual(answer.status, 202, answer.text)
-        self.assert_everybody_told(everybody, topic, notification)

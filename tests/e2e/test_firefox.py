@@ -6,7 +6,7 @@ from urllib.parse import quote, urlsplit
 
 from tests.e2e.every_page import ACCOUNT, PASSWORD, busy_broker
 from tests.e2e.firefox import CONTROL, ENTER, shared_firefox
-from tests.e2e.fixture import Broker, EndToEndTestCase, run_here, until
+from tests.e2e.fixture import Broker, EndToEndTestCase, until
 
 
 class StoriesTests(EndToEndTestCase):
@@ -20,9 +20,7 @@ class StoriesTests(EndToEndTestCase):
     def signed_in(self, path: str) -> Broker:
         """A running broker, in which an administrator has signed in for a page."""
         broker = self.own_broker()
-        where = ("--config", broker.configuration, "--data", broker.data)
-        added = ("account", "add", ACCOUNT, "--admin", "--password-stdin", *where)
-        run_here(*added, stdin=PASSWORD).check_returncode()
+        broker.add_account(ACCOUNT, PASSWORD, "--admin")
         broker.start()
         self.firefox.go(broker.url + path)
         self.firefox.submit("main form", name=ACCOUNT, password=PASSWORD)

@@ -11,7 +11,7 @@ from itertools import product
 from tempfile import TemporaryDirectory
 
 from tests.e2e.fixture import TIMEOUT, EndToEndTestCase, request, until
-from tests.e2e.test_reload import renew
+from tests.e2e.installed import self_signed
 from tests.e2e.writing import Writer
 from tests.processes import files_of, free_port
 
@@ -24,26 +24,25 @@ ARCHIVE = "/2026/01/01/01.xml"
 class HangUpTests(EndToEndTestCase):
     def setUp(self) -> None:
         super().setUp()
-        here = self.directory()
-        renew(here)
+        certificate, key = self_signed(self.directory(), "localhost")
         short = TemporaryDirectory()  # the path of a socket has at most 107 bytes
         self.addCleanup(short.cleanup)
         self.secure_port, self.socket = free_port(), f"{short.name}/socket"
-        keys = f"privateKey={here / 'key.pem'}:certKey={here / 'cert.pem'}"
+        keys = f"privateKey={key}:certKey={certificate}"
         secure = f"ssl:{self.secure_port}:interface=127.0.0.1:{keys}"
         self.broker = broker = self.own_broker(
             "[apps.writing]\nenabled = true\n[http]\nidle_timeout = 0.5\n"
         )
         listen = ("--listen", secure, "--listen", f"unix:{self.socket}")
         broker.options = ("--local", *listen, "--public-url", broker.url)
-        self.writer = Writer(self.broker, "dave", "correct horse battery")
-        self.broker.start()
+        broker.add_account("dave", "correct horse battery")
+        broker.start()
 
     def upload(self) -> str:
         """Upload a file; its path."""
-        self.writer.make_account()
-        self.writer.sign_in()
-        self.writer.post("a file", ("a.pdf", b"%PDF-1.7\n" + os.urandom(SIZE)))
+        writer = Writer(self.broker, "dave", "correct horse battery")
+        writer.sign_in()
+        writer.post("a file", ("a.pdf", b"%PDF-1.7\n" + os.urandom(SIZE)))
         page = request(f"{self.broker.url}/people/dave").text
         found = re.search('/people/dave/files/[^"]+', page)
         assert found is not None

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import subprocess
-from http.client import HTTPException
-from itertools import count
 from pathlib import Path
-from threading import Thread
-from xmlrpc.client import Error, Fault, ServerProxy
+from xmlrpc.client import Fault, ServerProxy
 
 from lxml import etree
-from playwright.sync_api import expect
-from sqlalchemy import text
 
-from rsscloud_broker.storage import open_database
 from rsscloud_broker.wire.soap import decode_response
-from tests.e2e.browser import PHONE, BrowserTestCase
-from tests.e2e.fixture import TIMEOUT, Broker, EndToEndTestCase, post_form, request, run_here, until
+from tests.e2e.fixture import TIMEOUT, Broker, EndToEndTestCase, post_form, request, until
 from tests.e2e.programs import program
 from tests.e2e.servers import RECEIVERS
 from tests.e2e.websub_servers import HubReceiver
@@ -38,19 +30,10 @@ def a_feed(text: str = "1") -> str:
     )
 
 
-def with_account(broker: Broker, *names: str) -> Broker:
-    """A broker that runs, with accounts."""
-    for name in names or ("dave",):
-        command = ("account", "add", name, "--password-stdin", "--config", broker.configuration)
-        run_here(*command, "--data", broker.data, stdin=PASSWORD).check_returncode()
-    broker.start()
-    return broker
-
-
-def save(broker: Broker, feed: str, name: str = "dave") -> str:
+def save(broker: Broker, feed: str) -> str:
     """Save a feed by XML-RPC; its public URL."""
     with ServerProxy(f"{broker.url}/RPC2", use_builtin_types=True) as proxy:
-        return str(proxy.rssCloud.saveRss(name, PASSWORD, feed))
+        return str(proxy.rssCloud.saveRss("dave", PASSWORD, feed))
 
 
 def curl(broker: Broker, *options: object) -> tuple[str, str]:
@@ -70,7 +53,9 @@ def curl(broker: Broker, *options: object) -> tuple[str, str]:
 
 class SubscribersTests(EndToEndTestCase):
     def test_all_are_told_with_the_content_and_nothing_is_fetched(self) -> None:
-        broker = with_account(self.own_broker(ACCESS_LOG))
+        broker = self.own_broker(ACCESS_LOG)
+        broker.add_account("dave", PASSWORD)
+        broker.start()
         feed = save(broker, a_feed())
         self.assertEqual(feed, f"http://localhost:{broker.port}/feeds/dave/rss.xml")
         receivers = [self.served(make()) for make in RECEIVERS]
@@ -103,7 +88,9 @@ class SubscribersTests(EndToEndTestCase):
 
 class ClientsTests(EndToEndTestCase):
     def test_every_way_to_save(self) -> None:
-        broker = with_account(self.own_broker())
+        broker = self.own_broker()
+        broker.add_account("dave", PASSWORD)
+        broker.start()
         feed = save(broker, a_feed())
         with ServerProxy(f"{broker.url}/RPC2", use_builtin_types=True) as proxy:
             error = self.assertRaises(Fault, proxy.rssCloud.saveRss, "dave", "wrong", a_feed())
@@ -135,82 +122,3 @@ class ClientsTests(EndToEndTestCase):
         broker.restart()
         self.assertEqual(request(f"{broker.url}/feeds/dave/rss.xml").text, a_feed("again"))
         self.assertNotIn(PASSWORD, broker.log)
-
-
-class Savers:
-    """Save feeds from several threads until the broker is gone.
-
-    :ivar acknowledged: the number of the last save of each account that was acknowledged.
-    """
-
-    def __init__(self, broker: Broker, names: list[str]) -> None:
-        self.acknowledged: dict[str, int] = dict.fromkeys(names, -1)
-        self._broker = broker
-        self._threads = [Thread(target=self._save, args=(name,)) for name in names]
-        for thread in self._threads:
-            thread.start()
-
-    def _save(self, name: str) -> None:
-        with contextlib.suppress(OSError, Error, HTTPException):
-            for number in count():
-                save(self._broker, a_feed(f"{name} {number} {'x' * 5000}"), name)
-                self.acknowledged[name] = number
-
-    def join(self) -> None:
-        for thread in self._threads:
-            thread.join()
-
-
-class KilledWhileSavingTests(EndToEndTestCase):
-    def test_nothing_acknowledged_is_lost_and_nothing_is_half_stored(self) -> None:
-        names = [f"author-{number}" for number in range(6)]
-        configuration = "[apps.hosting]\nsaves_per_account = 100\n"
-        broker = with_account(self.own_broker(configuration), *names)
-        for _ in range(2):
-            savers = Savers(broker, names)
-            try:
-                until(lambda: min(savers.acknowledged.values()) >= 10, "ten saves of each")  # noqa: B023 # called at once
-            finally:
-                broker.kill()
-                savers.join()
-            broker.start()
-            for name, last in savers.acknowledged.items():
-                body = request(f"{broker.url}/feeds/{name}/rss.xml").body
-                title = str(etree.fromstring(body).findtext("channel/title"))
-                self.assertIn(int(title.split()[2]), (last, last + 1))
-                self.assertEqual(body.decode(), a_feed(title.removeprefix("Ünïcode ")))
-            self.assert_consistent(broker)
-
-    def assert_consistent(self, broker: Broker) -> None:
-        """Check that each feed has its version, its topic and its ping."""
-        with open_database(broker.database, writes=False) as conn:
-            differing = (
-                "SELECT count(*) FROM hosting_feed f JOIN hosting_version v ON v.id = f.version_id "
-                "LEFT JOIN topic t ON t.url LIKE '%/feeds/' || f.account || '/rss.xml' "
-                "WHERE t.digest IS NULL OR t.digest != v.digest"
-            )
-            self.assertEqual(conn.execute(text(differing)).scalar(), 0)
-            sums = "SELECT sum(stored) - (SELECT sum(size) FROM hosting_version) FROM hosting_feed"
-            self.assertEqual(conn.execute(text(sums)).scalar(), 0)
-
-
-class PageTests(BrowserTestCase):
-    """A real browser restores and deletes."""
-
-    def test_an_author_who_made_a_mistake(self) -> None:
-        broker = with_account(self.own_broker())
-        save(broker, a_feed("good"))
-        save(broker, a_feed("<![CDATA[<script>document.title = 'hacked'</script>]]>"))
-        tab = self.page(PHONE)
-        tab.goto(f"{broker.url}/feeds")
-        self.submit(tab, "main form", {"name": "dave", "password": PASSWORD})
-        expect(tab).to_have_url(f"{broker.url}/feeds")
-        self.assert_fits(tab, "/feeds")
-        tab.click("text=2 versions")
-        self.assert_fits(tab, "versions")
-        tab.click("main button:text('Restore')")
-        expect(tab.get_by_role("status")).to_contain_text("has been restored")
-        self.assertEqual(request(f"{broker.url}/feeds/dave/rss.xml").text, a_feed("good"))
-        tab.click("main button:text('Delete')")
-        expect(tab.get_by_role("status")).to_contain_text("has been deleted")
-        self.assertEqual(request(f"{broker.url}/feeds/dave/rss.xml").status, 410)

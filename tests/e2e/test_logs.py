@@ -2,42 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import signal
 from pathlib import Path
 
 from tests.e2e.fixture import EndToEndTestCase, until
 from tests.processes import BIN, LISTENS, Process
-
-
-class LogTests(EndToEndTestCase):
-    def test_json(self) -> None:
-        broker = self.own_broker("[log]\nformat = 'json'\n")
-        broker.start()
-        broker.stop()
-        events = [json.loads(line) for line in broker.log.splitlines()]
-        (started,) = [event for event in events if event["message"].startswith("rsscloud-broker ")]
-        self.assertEqual(started["level"], "info")
-        self.assertEqual(started["namespace"], "rsscloud_broker.runtime.service.BrokerService")
-        self.assertEqual(started["url"], f"http://localhost:{broker.port}")
-        self.assertEqual(events[-1]["message"], "Server Shut Down.")
-
-    def test_the_journal(self) -> None:
-        broker = self.own_broker()
-        log = broker.directory / "log"
-        log.touch()
-        status = log.stat()
-        os.environ["JOURNAL_STREAM"] = f"{status.st_dev}:{status.st_ino}"
-        self.addCleanup(os.environ.pop, "JOURNAL_STREAM")
-        broker.start()
-        broker.stop()
-        self.assertIn(
-            "<6>[rsscloud_broker.runtime.service.BrokerService#info] rsscloud-broker ", broker.log
-        )
-        for line in broker.log.splitlines():
-            self.assertTrue(line.startswith("<6>["), line)
 
 
 class TwistdTests(EndToEndTestCase):

@@ -1,23 +1,17 @@
-"""Metrics, health and the access log of a broker that runs, as programs that watch it see them."""
+"""Metrics and health of a broker that runs, as programs that watch it see them."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import sqlite3
 import subprocess
 import sys
-from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.e2e.fixture import Answer, Broker, EndToEndTestCase, post_form, request, run, until
+from tests.e2e.fixture import Broker, EndToEndTestCase, request, until
 from tests.e2e.programs import program
 from tests.e2e.servers import HttpPostReceiver
 from tests.processes import TIMEOUT, Process, free_port
@@ -29,16 +23,9 @@ DOCKERFILE = TOP / "tap" / "Dockerfile"
 
 TOKEN = "a-token-of-the-operator"
 PROXIED = "[http]\ntrusted_proxies = ['127.0.0.1']\n"
-STRANGER = {"X-Forwarded-For": "203.0.113.9"}
 
 #: Metrics with a series for each other server that the configuration names.
 OF_OTHERS = re.compile("rsscloud_(relayed|followed)")
-
-
-def health(broker: Broker, which: str = "ready") -> tuple[int, Mapping[str, Any]]:
-    """The status of an answer, and the states of the parts."""
-    answer = request(f"{broker.url}/health/{which}")
-    return answer.status, json.loads(answer.body)["parts"]
 
 
 def metrics(url: str, **headers: str) -> dict[tuple[str, str], float]:
@@ -110,22 +97,6 @@ class MetricsTests(EndToEndTestCase):
         # What is read from the database follows when the first reading has ended.
         until(lambda: self.without_samples(broker) == [], "a sample of each metric")
 
-    def test_tokens_of_accounts(self) -> None:
-        """The recipe of the manual for a Prometheus with an account of its own."""
-        broker = self.own_broker(PROXIED)
-        options = ("--config", broker.configuration, "--data", broker.data)
-        account = ("rsscloud-broker", "account")
-        self.assertEqual(
-            run(*account, "add", "prometheus", "--no-password", *options).returncode, 0
-        )
-        made = run(*account, "token", "add", "prometheus", "--scope", "metrics", *options)
-        (token,) = re.findall(r"rsb_\S+", made.stdout)
-        broker.start()
-        for sent, status in ((token, 200), (f"{token}x", 401)):
-            headers = STRANGER | {"Authorization": f"Bearer {sent}"}
-            for path in ("/metrics", "/health/live", "/health/ready"):
-                self.assertEqual(request(broker.url + path, headers=headers).status, status)
-
     def test_the_check_of_the_image(self) -> None:
         """It succeeds at a broker of a public URL, which trusts no request of its own machine."""
         broker = self.own_broker("public_url = 'https://broker.example'\n")
@@ -148,16 +119,10 @@ class MetricsTests(EndToEndTestCase):
         for path in ("/metrics", "/health/live", "/health/ready"):
             self.assertEqual(request(own + path).status, 200)
             self.assertEqual(request(broker.url + path).status, 404)
-        for path in ("/", "/changes.xml", "/RPC2"):
-            for method in ("GET", "POST"):
-                self.assertEqual(request(own + path, method, b"<methodCall/>").status, 404)
-        self.assertIn(" endpoints (2)", health_text(request(f"{own}/health/ready"), "listeners"))
+        self.assertEqual(request(f"{own}/changes.xml").status, 404)
         # Nobody can have the broker read them for him.
         answer = broker.ping(f"{own}/metrics")
         self.assertIn('success="false"', answer.text)
-        options = ("--config", broker.configuration, "--data", broker.data)
-        done = run("rsscloud-broker", "check-config", *options)
-        self.assertIn(f"metrics      tcp:{port}:interface=127.0.0.1", done.stdout + done.stderr)
 
 
 class PrometheusTests(EndToEndTestCase):
@@ -206,60 +171,3 @@ class PrometheusTests(EndToEndTestCase):
         wanted = [each for each in dashboard_expressions() if not OF_OTHERS.search(each)]
         self.assertGreater(len(wanted), 20)
         until(lambda: all(map(value, wanted)), "data in every panel of the dashboard")
-
-
-def health_text(answer: Answer, part: str) -> str:
-    text: str = json.loads(answer.body)["parts"][part]["text"]
-    return text
-
-
-class HealthTests(EndToEndTestCase):
-    def test_a_database_that_somebody_locks(self) -> None:
-        broker = self.own_broker()
-        broker.start()
-        status, parts = health(broker)
-        self.assertEqual((status, {part["status"] for part in parts.values()}), (200, {"ok"}))
-        path = broker.data / "broker.sqlite"
-        with closing(sqlite3.connect(path, timeout=TIMEOUT, isolation_level=None)) as locking:
-            locking.execute("BEGIN IMMEDIATE")
-            status, parts = health(broker)
-            self.assertEqual((status, parts["database"]["status"]), (503, "failed"))
-            self.assertIn("another process that holds a lock", parts["database"]["text"])
-            # These need no database.
-            status, parts = health(broker, "live")
-            self.assertEqual((status, list(parts)), (200, ["event_loop"]))
-            age = metrics(broker.url)["rsscloud_store_transaction_age_seconds", ""]
-            self.assertGreater(age, 1.0)
-            until(lambda: health(broker)[1]["writer"]["status"] == "failed", "a stuck writer")
-            locking.execute("ROLLBACK")
-        until(lambda: health(broker)[0] == 200, "the broker to be ready again")
-        until(
-            lambda: metrics(broker.url)["rsscloud_store_transaction_age_seconds", ""] == 0.0,
-            "the writer to end its work",
-        )
-
-
-class AccessLogTests(EndToEndTestCase):
-    def test_a_file_its_rotation_and_another_one(self) -> None:
-        directory = self.directory()
-        access, rotated, other = (directory / name for name in ("a.log", "a.log.1", "b.log"))
-        broker = self.own_broker(f"{PROXIED}[log]\naccess = '{access}'\n")
-        broker.start()
-        post_form(f"{broker.url}/rsscloud/ping?x=hidden", {"url": "hidden"}, **STRANGER)
-        until(lambda: access.exists() and "203.0.113.9" in access.read_text(), "a line")
-        line = access.read_text().splitlines()[-1]
-        self.assertRegex(
-            line, r'^203\.0\.113\.9 - - \[.* \+0000\] "POST /rsscloud/ping HTTP/1\.1" '
-        )
-        self.assertNotIn("hidden", access.read_text())
-        access.rename(rotated)
-        os.kill(broker.pid, signal.SIGUSR1)
-        until(access.exists, "the file to be opened again")
-        request(f"{broker.url}/after-rotation")
-        until(lambda: "/after-rotation" in access.read_text(), "a line in the new file")
-        self.assertNotIn("/after-rotation", rotated.read_text())
-        said = broker.reload(f"{PROXIED}[log]\naccess = '{other}'\n")
-        self.assertIn("Changed: [log] access.", said)
-        request(f"{broker.url}/in-the-other")
-        broker.stop()  # which writes what waits
-        self.assertIn("/in-the-other", other.read_text())

@@ -11,7 +11,6 @@ from playwright.sync_api import expect
 
 from tests.e2e.browser import PHONE, BrowserTestCase
 from tests.e2e.fixture import TIMEOUT, request, until
-from tests.e2e.servers import HttpPostReceiver
 from tests.processes import free_port, no_proxies
 
 LONG = "http://site.example/" + "a" * 220
@@ -193,33 +192,6 @@ class FormsTests(BrowserTestCase):
         )
         self.assertIn("202 Accepted", asked.stdout)
         self.assertIn(confirms, asked.stdout)
-
-    def test_a_topic(self) -> None:
-        """From the front page to the overview of a topic, and its button."""
-        origin, receiver = self.origin(), self.served(HttpPostReceiver())
-        feed = origin.feed()
-        self.subscribed(self.broker, receiver, feed)
-        self.submit(self.tab, "form.filters", {"url": feed})
-        expect(self.tab.locator(".lead")).to_contain_text("One subscriber is notified")
-        origin.change(feed)
-        self.submit(self.tab, "form:has-text('Fetch')", {})
-        expect(self.tab.get_by_role("status")).to_contain_text("It has changed")
-        self.assert_told(receiver, feed)
-        self.submit(self.tab, "form:has-text('Fetch')", {})
-        expect(self.tab.get_by_role("status")).to_contain_text("It has not changed")
-
-    def test_changes(self) -> None:
-        """A table, whose rows are cards on a phone."""
-        self.tab.set_viewport_size({"width": PHONE, "height": PHONE})
-        url = "http://changed.example/"
-        request(f"{self.broker.url}/ping?name=%3Ci%3EChanged%3C/i%3E&url={url}")
-
-        def listed() -> bool:
-            self.tab.goto(f"{self.broker.url}/changes")
-            return "<i>Changed</i>" in self.tab.inner_text("main")
-
-        until(listed, "the ping to be among the changes")
-        expect(self.tab.locator("tbody tr").first).to_have_css("display", "block")
 
     def test_a_form_that_is_not_filled_in(self) -> None:
         """The browser itself says so, and sends nothing."""

@@ -9,7 +9,7 @@ import zipfile
 from playwright.sync_api import Page, expect
 
 from tests.e2e.browser import DESK, PHONE, BrowserTestCase
-from tests.e2e.fixture import Broker, request, run
+from tests.e2e.fixture import Broker, request
 from tests.e2e.writing import Writer
 
 PASSWORD, OTHER = "correct horse", "another horse"
@@ -20,9 +20,7 @@ class PeopleTests(BrowserTestCase):
     def started(self) -> tuple[Broker, Page]:
         """A broker with an administrator, who has signed in and looks at the accounts."""
         broker = self.own_broker("[apps.writing]\nenabled = true\n")
-        where = ("--config", broker.configuration, "--data", broker.data)
-        added = ("account", "add", "dave", "--admin", "--password-stdin", *where)
-        self.assertEqual(run("rsscloud-broker", *added, stdin=PASSWORD).returncode, 0)
+        broker.add_account("dave", PASSWORD, "--admin")
         broker.start()
         tab = self.page(DESK)
         tab.goto(f"{broker.url}/admin/accounts")

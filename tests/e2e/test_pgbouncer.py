@@ -59,10 +59,7 @@ class PgBouncerTestCase(DatabaseFaultsTestCase):
 
     def second(self, url: str) -> Node:
         """A second broker that does not run yet."""
-        node = Node(self.directory(), url)
-        self.with_log(node)
-        self.addCleanup(node.end)
-        return node
+        return self.owned(Node(self.directory(), url))
 
 
 class SessionTests(PgBouncerTestCase):

@@ -17,7 +17,7 @@ from urllib.parse import quote, urljoin, urlsplit
 from lxml import html
 
 from tests.e2e.every_route import applications, every_route
-from tests.e2e.fixture import Answer, Broker, EndToEndTestCase, post_form, request, run_here, until
+from tests.e2e.fixture import Answer, Broker, EndToEndTestCase, post_form, request, until
 from tests.e2e.servers import Handler, Server, http_server
 
 #: A host that nothing else in these tests has, and what else must not be seen of the feed.
@@ -99,12 +99,8 @@ class PrivateRiverTests(EndToEndTestCase):
 
     def account(self, name: str, *more: str) -> str:
         """Add an account; its token."""
-        where = ("--config", self.broker.configuration, "--data", self.broker.data)
-        run_here("account", "add", name, "--no-password", *more, *where).check_returncode()
-        scopes = ("--scope", "river", *(("--scope", "admin") if more else ()))
-        made = run_here("account", "token", "add", name, *scopes, *where)
-        made.check_returncode()
-        return str(made.stdout.split()[-1])
+        self.broker.add_account(name, "", *more)
+        return self.broker.add_token(name, "river", *(["admin"] if more else []))
 
     def titles(self) -> list[str]:
         river = request(f"{self.broker.url}/river.json", headers=self.tokens["dave"])

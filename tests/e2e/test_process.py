@@ -7,8 +7,6 @@ import os
 import re
 import signal
 import socket
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from resource import RLIMIT_NOFILE, getrlimit, prlimit, setrlimit
 from subprocess import CompletedProcess
@@ -49,8 +47,7 @@ class StopTests(EndToEndTestCase):
             broker.terminate()
             self.assert_clean_end(broker)
 
-    def notifying(self) -> tuple[Broker, str, HttpPostReceiver]:
-        """A broker that waits for the answer of a subscriber, and what it tells of to whom."""
+    def test_by_a_notification_under_way_it_is_awaited(self) -> None:
         broker, origin = self.own_broker(), self.origin()
         broker.start()
         feed, receiver = origin.feed(), self.served(HttpPostReceiver())
@@ -60,10 +57,6 @@ class StopTests(EndToEndTestCase):
         origin.change(feed)
         broker.ping(feed)
         until(lambda: receiver.called, "a notification under way")
-        return broker, feed, receiver
-
-    def test_by_a_notification_under_way_it_is_awaited(self) -> None:
-        broker, _, receiver = self.notifying()
         broker.terminate()
         receiver.open.set()
         self.assert_clean_end(broker)
@@ -71,45 +64,17 @@ class StopTests(EndToEndTestCase):
         broker.stop()
         self.assertEqual(receiver.called, 1)  # it was not repeated
 
-    def test_by_a_subscriber_that_hangs(self) -> None:
-        broker, feed, receiver = self.notifying()
-        broker.terminate()
-        self.assert_clean_end(broker)
-        receiver.open.set()
-        broker.start()
-        self.assert_told(receiver, feed)
-
-    def test_by_a_database_that_hangs(self) -> None:
-        """Another process holds its lock, and the broker waits half a minute for it."""
-        broker, feed, receiver = self.notifying()
-        with closing(sqlite3.connect(broker.data / "broker.sqlite")) as connection:
-            connection.isolation_level = None
-            connection.execute("BEGIN EXCLUSIVE")
-            broker.terminate()
-            receiver.open.set()
-            self.assertEqual(broker.ended(), -signal.SIGTERM)
-            connection.execute("ROLLBACK")
-        self.assertRegex(broker.log, "Not waiting any longer for: .*distribution")
-        self.assertNotIn("Traceback", broker.log)
-        receiver.heard.clear()
-        broker.start()
-        self.assert_told(receiver, feed)  # that it was notified was not stored
-
 
 class DescriptorTests(EndToEndTestCase):
     """Each connection takes a file descriptor, and shells give their processes few."""
 
-    def start(self, configuration: str) -> Broker:
+    def test_it_takes_as_many_as_it_needs(self) -> None:
         soft, hard = getrlimit(RLIMIT_NOFILE)
         self.addCleanup(setrlimit, RLIMIT_NOFILE, (soft, hard))
         setrlimit(RLIMIT_NOFILE, (512, hard))
-        broker = self.own_broker(configuration)
-        broker.start()
-        return broker
-
-    def test_it_takes_as_many_as_it_needs(self) -> None:
         limits = "max_connections = 100\n[sinks.distribution]\nin_flight = 20"
-        broker = self.start(f"[http]\n{limits}")
+        broker = self.own_broker(f"[http]\n{limits}")
+        broker.start()
         self.assertGreater(prlimit(broker.pid, RLIMIT_NOFILE)[0], 800)
         self.assertNotIn("file descriptors", broker.log)
 
@@ -121,37 +86,27 @@ class StartErrorTests(EndToEndTestCase):
     ``tests.config.test_config``, ``tests.plugins`` and ``tests.http.test_listening``.
     """
 
-    def twistd(self, *arguments: object, **env: str) -> CompletedProcess[str]:
-        return run(
-            "twistd",
-            *("-n", "--pidfile=", "rsscloud-broker", "--local", *arguments),
-            cwd=self.directory(),
-            env=env,
-        )
-
-    def complaint(self, *arguments: object, **env: str) -> str:
-        """What it says where it does not start; nothing of it is a traceback."""
-        if "--listen" not in arguments:
-            arguments = (*arguments, "--listen", f"tcp:{free_port()}:interface=127.0.0.1")
-        done = self.twistd(*arguments, **env)
-        output = done.stdout + done.stderr
-        self.assertEqual(done.returncode, 1, output)
-        self.assertNotIn("Traceback", output)
-        self.assertEqual(output.count("rsscloud-broker: "), 1, output)
-        return output.partition("rsscloud-broker: ")[2]
+    def refusal(self, *options: object) -> str:
+        """What twistd says where the broker does not start."""
+        twistd = ("-n", "--pidfile=", "rsscloud-broker", "--local", *options)
+        done = run("twistd", *twistd, cwd=self.directory())
+        self.assertEqual(done.returncode, 1)
+        return done.stdout + done.stderr
 
     def test_another_broker_on_the_same_data(self) -> None:
         broker = self.own_broker()
         broker.start()
-        said = self.complaint("--listen", "tcp:0:interface=127.0.0.1", "--data", broker.data)
+        listen = "tcp:0:interface=127.0.0.1"
+        said = self.refusal("--listen", listen, "--data", broker.data)
         self.assertIn("another broker", said)
+        self.assertEqual(said.count("rsscloud-broker: "), 1, said)
+        self.assertNotIn("Traceback", said)
         broker.restart()  # one that was killed holds nothing
 
     def test_a_wrong_option_names_the_right_ones(self) -> None:
-        done = self.twistd("--nonsense")
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("option --nonsense not recognized", done.stdout + done.stderr)
-        self.assertIn("--public-url=", done.stdout + done.stderr)
+        said = self.refusal("--nonsense")
+        self.assertIn("option --nonsense not recognized", said)
+        self.assertIn("--public-url=", said)
 
 
 class HelpTests(EndToEndTestCase):

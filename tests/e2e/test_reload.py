@@ -5,27 +5,18 @@ from __future__ import annotations
 import http.client
 import os
 import signal
-import ssl
 import subprocess
-from pathlib import Path
 
 from tests import nursery
-from tests.e2e.fixture import Broker, EndToEndTestCase, request, until
+from tests.e2e.fixture import EndToEndTestCase, until
 from tests.e2e.servers import HttpPostReceiver
-from tests.http.test_tls import served_certificate
-from tests.outbound.authority import authority
-from tests.processes import free_port
 from tests.terminals import open_terminal
 
 
 class ReloadTests(EndToEndTestCase):
-    def started(self, configuration: str = "", options: tuple[str, ...] = ("--local",)) -> Broker:
-        broker = self.own_broker(configuration, options)
-        broker.start()
-        return broker
-
     def test_subscriptions_and_connections_go_on(self) -> None:
-        broker, origin = self.started(), self.origin()
+        broker, origin = self.own_broker(), self.origin()
+        broker.start()
         feed, receiver = origin.feed(), self.served(HttpPostReceiver())
         self.subscribed(broker, receiver, feed)
         connection = http.client.HTTPConnection("127.0.0.1", broker.port, timeout=60)
@@ -48,49 +39,6 @@ class ReloadTests(EndToEndTestCase):
         self.assert_told(receiver, feed)
         again = broker.subscribe(self.served(HttpPostReceiver()), feed)
         self.assertIn("does not allow subscriptions to", again.text)
-
-    def test_a_file_that_cannot_be_used(self) -> None:
-        broker = self.started("[http]\nbody_limit = 1000\n")
-        said = broker.reload(
-            "lisen = []\n[http]\nbody_limit = 5\n[limits]\npings_burst = 'many'\n[sinks.archiv]\n"
-        )
-        file = broker.configuration
-        for fault in ("lisen: unknown key", "[limits] pings_burst: must be", "[sinks.archiv]: no"):
-            self.assertIn(f"#error RB908] The configuration cannot be used: {file}: {fault}", said)
-        self.assertIn("#error RB908] Nothing was changed: the broker goes on as it was.\n", said)
-        self.assertNotIn("Traceback", said)
-        form = {"content-type": "application/x-www-form-urlencoded"}
-        answer = request(f"{broker.url}/pingSiteForm", "POST", b"x=" + b"x" * 500, form)
-        self.assertNotEqual(answer.status, 413)
-        broker.configuration.unlink()
-        self.assertIn(f"{file}: cannot be read: No such file", broker.reload())
-        self.assertIn("Reloaded the configuration.", broker.reload("[http]\nbody_limit = 5\n"))
-
-    def test_a_certificate(self) -> None:
-        directory, port = self.directory(), free_port()
-        first = renew(directory)
-        listen = (
-            f"ssl:{port}:interface=127.0.0.1"
-            f":privateKey={directory / 'key.pem'}:certKey={directory / 'cert.pem'}"
-        )
-        broker = self.started(options=("--local", "--listen", listen))
-        self.assertEqual(served_certificate(port), first)
-        second = renew(directory)
-        said = broker.reload()
-        self.assertIn(f"New connections at {listen} get a new certificate, valid until 20", said)
-        self.assertEqual(served_certificate(port), second)
-        (directory / "cert.pem").write_text("no certificate", encoding="utf-8")
-        said = broker.reload("[limits]\npings_burst = 1\n")
-        self.assertIn(f"listen: the certificate of '{listen}' cannot be read again", said)
-        self.assertIn(f"{directory / 'cert.pem'} holds no certificate in PEM", said)
-        self.assertIn("Nothing was changed", said)
-        self.assertEqual(served_certificate(port), second)
-
-    def test_the_log(self) -> None:
-        broker = self.started("[log]\nlevel = 'error'\n")
-        self.assertEqual(broker.log, "")
-        said = broker.reload("[log]\nlevel = 'info'\nformat = 'json'\n")
-        self.assertIn('"message": "Changed: [log] level, [log] format."', said)
 
 
 class TerminalTests(EndToEndTestCase):
@@ -149,11 +97,3 @@ class TerminalTests(EndToEndTestCase):
         (self.here / "broker.toml").write_text("[limits]\npings_burst = 3\n", encoding="utf-8")
         os.kill(pid, signal.SIGHUP)
         self.await_line("Changed: [limits] pings_burst.")
-
-
-def renew(directory: Path) -> bytes:
-    """Write a new certificate and its key, as certbot would; the certificate in DER."""
-    certificate, key = authority().pem("localhost")
-    (directory / "cert.pem").write_bytes(certificate)
-    (directory / "key.pem").write_bytes(key)
-    return ssl.PEM_cert_to_DER_cert(certificate.decode())

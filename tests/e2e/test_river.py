@@ -15,7 +15,6 @@ from tests.e2e.fixture import (
     EndToEndTestCase,
     post_form,
     request,
-    run_here,
     until,
 )
 from tests.processes import Process
@@ -42,11 +41,8 @@ class RiverTestCase(EndToEndTestCase):
 
     def reader(self, configuration: str = "") -> Broker:
         broker = self.own_broker(configuration + WITH_COURIERS)
-        where = ("--config", broker.configuration, "--data", broker.data)
-        run_here("account", "add", "dave", "--no-password", *where).check_returncode()
-        made = run_here("account", "token", "add", "dave", "--scope", "river", *where)
-        made.check_returncode()
-        self.token = {"Authorization": f"Bearer {made.stdout.split()[-1]}"}
+        broker.add_account("dave")
+        self.token = {"Authorization": f"Bearer {broker.add_token('dave', 'river')}"}
         broker.start()
         return broker
 

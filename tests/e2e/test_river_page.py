@@ -11,7 +11,7 @@ from xml.sax.saxutils import quoteattr
 from playwright.sync_api import ConsoleMessage, Page, Request, Route, expect
 
 from tests.e2e.browser import BrowserTestCase, Watch
-from tests.e2e.fixture import Broker, run_here, until
+from tests.e2e.fixture import Broker, until
 from tests.e2e.hostile import together, xml_text
 from tests.e2e.servers import FEED, Origin
 from tests.e2e.test_every_page import AXE, SERIOUS
@@ -38,14 +38,9 @@ class RiverTestCase(BrowserTestCase):
     def started(self, configuration: str = "") -> Broker:
         """A running broker with an account."""
         broker = self.own_broker(configuration)
-        self.add_account(broker, "dave")
+        broker.add_account("dave", PASSWORD)
         broker.start()
         return broker
-
-    def add_account(self, broker: Broker, name: str) -> None:
-        where = ("--config", broker.configuration, "--data", broker.data)
-        added = ("account", "add", name, "--password-stdin", *where)
-        run_here(*added, stdin=PASSWORD).check_returncode()
 
     def signed_in(self, broker: Broker, path: str, tab: Page | None = None) -> Page:
         """A page of the broker in a browser in which Dave has signed in."""

@@ -1,4 +1,4 @@
-"""The test feed of a real broker, with real subscribers, and after a crash."""
+"""The test feed of a real broker in a browser, and the link by which its owner signs in."""
 
 from __future__ import annotations
 
@@ -8,51 +8,13 @@ from xml.etree import ElementTree
 from playwright.sync_api import expect
 
 from tests.e2e.browser import BrowserTestCase
-from tests.e2e.fixture import Broker, EndToEndTestCase, post_form, request, until
-from tests.e2e.servers import HttpPostReceiver
-from tests.e2e.websub_servers import HubReceiver
-
-EACH_SECOND = "[apps.test_feed]\nevery = 1\n"
+from tests.e2e.fixture import Broker, request, until
 
 
 def guids(broker: Broker) -> list[str]:
     """The guids in the feed, the newest first."""
     feed = ElementTree.fromstring(request(f"{broker.url}/test/rss.xml").body)
     return [str(guid.text) for guid in feed.iter("guid")]
-
-
-class TestFeedTests(EndToEndTestCase):
-    def test_subscribers_are_notified_of_each_item(self) -> None:
-        broker = self.own_broker(EACH_SECOND)
-        broker.start()
-        topic = f"http://localhost:{broker.port}/test/rss.xml"
-        until(lambda: request(f"{broker.url}/test/rss.xml").status == 200, "the first item")
-        reader, fat = HttpPostReceiver(), HubReceiver()
-        for server in (reader, fat):
-            server.start()
-            self.addCleanup(server.stop)
-        broker.subscribe(reader, topic)
-        intent = {"hub.mode": "subscribe", "hub.topic": topic, "hub.callback": fat.callback}
-        post_form(f"{broker.url}/websub", intent)
-        until(lambda: fat.delivered, "the content of the feed")
-        reader.heard.clear()
-        until(lambda: reader.heard.count(topic) >= 2, "two notifications")
-
-        broker.kill()
-        before = guids_of(fat.delivered[-1].body)
-        broker.start()
-        reader.heard.clear()
-        until(lambda: topic in reader.heard, "a notification after the crash")
-        now = guids(broker)
-        self.assertEqual(len(set(now)), len(now))
-        # Items that the broker delivered are still there, in the same order.
-        kept = [each for each in now if each in before]
-        self.assertEqual(kept, before[: len(kept)])
-        self.assertGreater(len(kept), 0)
-
-
-def guids_of(feed: bytes) -> list[str]:
-    return [str(guid.text) for guid in ElementTree.fromstring(feed).iter("guid")]
 
 
 class InABrowserTests(BrowserTestCase):

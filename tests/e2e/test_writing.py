@@ -1,19 +1,14 @@
-"""The authoring tool of a running broker: subscribers over sockets, a browser with a keyboard."""
+"""The authoring tool of a running broker, in a browser with a keyboard."""
 
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Callable
-from functools import partial
 
-import feedparser
 from lxml import etree
 from playwright.sync_api import Page, Route, expect
 
 from tests.e2e.browser import BrowserTestCase, Watch
-from tests.e2e.fixture import EndToEndTestCase, post_form, request, until
-from tests.e2e.servers import HttpPostReceiver, Origin
-from tests.e2e.websub_servers import HubReceiver
+from tests.e2e.fixture import EndToEndTestCase, request, until
 from tests.e2e.writing import Writer
 
 PASSWORD = "correct horse"
@@ -22,77 +17,20 @@ PASSWORD = "correct horse"
 GIF = b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
 
 
-class SubscribersTests(EndToEndTestCase):
-    """Who subscribes to a feed hears of a message."""
-
-    def test_everybody_is_told_of_each_message(self) -> None:
-        broker = self.own_broker()
-        writer = Writer(broker, "dave", PASSWORD)
-        broker.start()
-        writer.make_account()
-        writer.sign_in()
-        self.assertEqual(writer.post("The first").status, 303)
-        self.feeds = [
-            f"{broker.url}/people/dave/{file}" for file in ("rss.xml", "atom.xml", "feed.json")
-        ]
-        rss = etree.fromstring(request(self.feeds[0]).body)
-        topic = str(rss.findtext("channel/{http://source.scripting.com/}self"))
-        topics = [
-            topic,
-            topic.replace("rss.xml", "atom.xml"),
-            topic.replace("rss.xml", "feed.json"),
-        ]
-
-        thin, fat = HttpPostReceiver(), HubReceiver()
-        for server in (thin, fat):
-            server.start()
-            self.addCleanup(server.stop)
-        self.subscribed(broker, thin, topic)
-        for each in topics:
-            intent = {"hub.mode": "subscribe", "hub.topic": each, "hub.callback": fat.callback}
-            self.assertEqual(post_form(f"{broker.url}/websub", intent).status, 202)
-        until(lambda: len(fat.asked) == 3, "the intents to be verified")
-        for number in range(3):
-            text = f"Message {number}"
-            self.told(partial(writer.post, text), thin, fat, topics)
-            for body in (*fat.bodies[-3:], *(request(url).body for url in self.feeds)):
-                self.assertIn(text.encode(), body)
-        self.assertEqual(sorted(fat.bodies[-3:]), sorted(request(url).body for url in self.feeds))
-
-        # All of it is there after a crash.
-        broker.kill()
-        broker.start()
-        found = feedparser.parse(request(self.feeds[0]).body)
-        texts = [each.summary for each in found.entries]
-        self.assertEqual(texts, ["Message 2", "Message 1", "Message 0", "The first"])
-
-    def told(
-        self,
-        post: Callable[[], object],
-        thin: HttpPostReceiver,
-        fat: HubReceiver,
-        topics: list[str],
-    ) -> None:
-        thin.heard.clear()
-        fat.heard.clear()
-        post()
-        until(lambda: thin.heard and len(fat.heard) == 3, "the subscribers to be notified")
-        self.assertEqual(thin.heard, topics[:1])
-        self.assertEqual(sorted(fat.heard), sorted(topics))
-
-
 class GuardTests(EndToEndTestCase):
     def test_enclosures_on_private_addresses(self) -> None:
         """The address guard for topics also holds for the servers of enclosures."""
-        origin = Origin()
-        origin.start()
-        self.addCleanup(origin.stop)
         broker = self.own_broker("[apps.writing]\nenabled = true\n", ())
-        writer = Writer(broker, "dave", PASSWORD)
+        broker.add_account("dave", PASSWORD)
         broker.start()
-        writer.make_account()
+        writer = Writer(broker, "dave", PASSWORD)
         writer.sign_in()
-        for url in (origin.feed(), "http://127.0.0.1:9/x", "http://[::1]/", "http://0x7f000001/"):
+        for url in (
+            self.origin().feed(),
+            "http://127.0.0.1:9/x",
+            "http://[::1]/",
+            "http://0x7f000001/",
+        ):
             answer = writer.post("look", enclosure=url)
             self.assertEqual(answer.status, 400)
             self.assertIn("cannot be used: ", answer.text)
@@ -105,8 +43,8 @@ class KeyboardTests(BrowserTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.broker = self.own_broker()
+        self.broker.add_account("dave", PASSWORD)
         self.broker.start()
-        Writer(self.broker, "dave", PASSWORD).make_account()
         self.watch = Watch(f"127.0.0.1:{self.broker.port}")
 
     def signed_in(self) -> Page:

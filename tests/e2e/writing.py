@@ -15,7 +15,7 @@ from urllib.request import (
 
 from lxml import html
 
-from tests.e2e.fixture import TIMEOUT, Answer, Broker, run_here
+from tests.e2e.fixture import TIMEOUT, Answer, Broker
 
 
 def multipart(fields: Mapping[str, str], file: tuple[str, bytes] | None = None) -> bytes:
@@ -49,16 +49,8 @@ class Writer:
         """The value of the Cookie header that the browser sends."""
         return "; ".join(f"{each.name}={each.value}" for each in self._cookies.cookiejar)
 
-    def make_account(self) -> None:
-        """Make the account; the broker need not run."""
-        run_here(
-            *("account", "add", self._name, "--password-stdin"),
-            *("--config", self._broker.configuration, "--data", self._broker.data),
-            stdin=self._password,
-        ).check_returncode()
-
     def sign_in(self) -> None:
-        """Sign in."""
+        """Sign in; the account must be there."""
         fields = {"csrf": self._csrf("/signin"), "name": self._name, "password": self._password}
         answer = self._ask("/signin", urlencode(fields).encode())
         assert answer.status == 303, answer.text
