@@ -8,13 +8,11 @@ a healthy subscriber is notified.
 
 from __future__ import annotations
 
-import time
-
 from benchmarks.addresses import address
 from benchmarks.broker import Broker, Data
 from benchmarks.name_server import name
-from benchmarks.notify import DISTANCE, Audience, check_counts, expect
-from benchmarks.processes import Deadline, Helper, Sample, Stopwatch
+from benchmarks.notify import DISTANCE, Audience, slowest
+from benchmarks.processes import Deadline, Helper, Sample
 from benchmarks.report import Line, Target, ratio
 from benchmarks.rows import Settings
 
@@ -80,7 +78,7 @@ def _measure(
         for number in range(settings.rounds):
             if number:
                 data.wait_for_walks(deadline)
-            samples.append(_fan_out(broker, receiver, audience, deadline))
+            samples.append(slowest(broker, receiver, audience, deadline))
         peak = broker.peak_megabytes()
     return samples, peak
 
@@ -100,15 +98,3 @@ def _callbacks(receiver: Helper, count: int, alive: set[int], named: bool) -> li
             port = receiver.ready["silent" if number // 10 % 2 else "dropping"]
             callbacks.append(f"http://{address(number)}:{port}/")
     return callbacks
-
-
-def _fan_out(broker: Broker, receiver: Helper, audience: Audience, deadline: Deadline) -> Sample:
-    expect(receiver, audience)
-    watch = Stopwatch.start(broker)
-    broker.ping_topic(audience.topic)
-    acknowledged = time.monotonic()
-    receiver.ask("await", count=audience.count, seconds=deadline.left("notifications") * 0.95)
-    cpu = watch.cpu()
-    check_counts(receiver, audience)
-    percentiles = receiver.ask("latencies", since=acknowledged)
-    return Sample(max(percentiles["p99"], 1e-6) * 1000, cpu)

@@ -13,7 +13,15 @@ from math import ceil
 from threading import Event
 
 from benchmarks.broker import Broker, Data
-from benchmarks.processes import Deadline, Failed, Helper, Running, Sample, Stopwatch
+from benchmarks.processes import (
+    Deadline,
+    Failed,
+    Helper,
+    Running,
+    Sample,
+    Stopwatch,
+    answered,
+)
 from benchmarks.report import Line, Target, ratio
 from benchmarks.rows import Settings
 
@@ -146,11 +154,8 @@ def get(
     deadline: Deadline,
 ) -> Sample:
     """How many times a second a page is served."""
-    with Helper("load", deadline, port=port, connections=10, sources=10) as load:
-        load.ask("build", method="GET", path=path, headers=headers, body="", first=0, count=count)
-        watch = Stopwatch.start(server)
-        answer = load.ask("run", expected="", seconds=deadline.left(path))
-        sample = watch.rate(count, answer["ended"])
+    page = {"method": "GET", "path": path, "headers": headers, "body": ""}
+    sample, answer = answered(server, port, count, deadline, 10, 0, "", **page)
     if answer["statuses"] != {str(status): count}:
         raise Failed(f"{path}: the statuses {answer['statuses']} where all must be {status}")
     return sample

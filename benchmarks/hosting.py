@@ -9,8 +9,8 @@ from xml.sax.saxutils import escape
 
 from benchmarks.broker import Broker, Data
 from benchmarks.change_list import get
-from benchmarks.pings import CONNECTIONS, pings
-from benchmarks.processes import Deadline, Failed, Helper, Sample, Stopwatch
+from benchmarks.pings import CONNECTIONS, XML, pings
+from benchmarks.processes import Deadline, Failed, Helper, Sample, answered
 from benchmarks.report import Line, Target, ratio
 from benchmarks.rows import Settings
 from rsscloud_broker.accounts import Hasher
@@ -48,7 +48,6 @@ _CALL = (
     f"<param><value><string>{PASSWORD}</string></value></param>"
     "<param><value><string>%s</string></value></param></params></methodCall>"
 )
-_XML = {"Content-Type": "text/xml"}
 
 
 def serving(settings: Settings) -> list[Line]:
@@ -112,15 +111,10 @@ def _save(broker: Broker, number: int, count: int, connections: int, deadline: D
     items = "".join(_ITEM.format(number=each, round=number) for each in range(5))
     feed = f'<?xml version="1.0"?>\n<rss version="2.0"><channel>{items}</channel></rss>'
     body = _CALL % escape(feed)
-    with Helper(
-        "load", deadline, port=broker.port, connections=connections, sources=connections
-    ) as load:
-        load.ask(
-            "build", method="POST", path="/RPC2", headers=_XML, body=body, first=0, count=count
-        )
-        watch = Stopwatch.start(broker)
-        answer = load.ask("run", expected="/feeds/author", seconds=deadline.left("saves"))
-        sample = watch.rate(count, answer["ended"])
+    call = {"path": "/RPC2", "headers": XML, "body": body}
+    sample, answer = answered(
+        broker, broker.port, count, deadline, connections, 0, "/feeds/author", **call
+    )
     if answer["statuses"] != {"200": count} or answer["as_expected"] != count:
         raise Failed(
             f"of {count} saves {answer['as_expected']} were accepted, with the statuses "

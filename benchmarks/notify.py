@@ -7,6 +7,7 @@ the disk.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -124,6 +125,22 @@ def fan_out(broker: Broker, receiver: Helper, audience: Audience, deadline: Dead
     sample = watch.rate(audience.count, over)
     check_counts(receiver, audience)
     return sample
+
+
+def slowest(broker: Broker, receiver: Helper, audience: Audience, deadline: Deadline) -> Sample:
+    """Change a topic, ping it, and check that every subscriber is notified once.
+
+    :returns: the 99th percentile of the milliseconds from the ping's answer to the notification.
+    """
+    expect(receiver, audience)
+    watch = Stopwatch.start(broker)
+    broker.ping_topic(audience.topic)
+    acknowledged = time.monotonic()
+    receiver.ask("await", count=audience.count, seconds=deadline.left("notifications") * 0.95)
+    cpu = watch.cpu()
+    check_counts(receiver, audience)
+    percentiles = receiver.ask("latencies", since=acknowledged)
+    return Sample(max(percentiles["p99"], 1e-6) * 1000, cpu)
 
 
 def expect(receiver: Helper, audience: Audience, signed: bool | None = None) -> str:

@@ -13,6 +13,7 @@ from benchmarks.processes import (
     Running,
     Sample,
     Stopwatch,
+    answered,
     raise_file_limit,
 )
 from benchmarks.report import Line, Target, ratio
@@ -26,10 +27,10 @@ THANKS = "Thanks for the ping."
 #: Seconds that the topic's server takes in the row of one topic, as on the open internet.
 ORIGIN_DELAY = 0.1
 
-_XML = {"Content-Type": "text/xml"}
+XML = {"Content-Type": "text/xml"}
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
-_CALL = (
+CALL = (
     '<?xml version="1.0"?>\n<methodCall><methodName>weblogUpdates.ping</methodName><params>'
     "<param><value><string>Weblog {n}</string></value></param>"
     "<param><value><string>http://blog{n}.example/</string></value></param>"
@@ -71,13 +72,8 @@ def xmlrpc(settings: Settings) -> list[Line]:
 
 def pings(server: Running, port: int, first: int, count: int, deadline: Deadline) -> Sample:
     """How many different pings a second a server accepts."""
-    with Helper("load", deadline, port=port, connections=CONNECTIONS, sources=CONNECTIONS) as load:
-        load.ask(
-            "build", method="POST", path="/RPC2", headers=_XML, body=_CALL, first=first, count=count
-        )
-        watch = Stopwatch.start(server)
-        answer = load.ask("run", expected=THANKS, seconds=deadline.left("pings"))
-        sample = watch.rate(count, answer["ended"])
+    call = {"path": "/RPC2", "headers": XML, "body": CALL, "first": first}
+    sample, answer = answered(server, port, count, deadline, CONNECTIONS, 0, THANKS, **call)
     check(answer, count)
     return sample
 
@@ -192,24 +188,13 @@ def _at_once(
     origin.ask("expect", first=0, count=0, body="")
     # At most a hundred connections from each address, since the broker limits them.
     sources = connections // 100 + 1
-    with Helper(
-        "load", deadline, port=broker.port, connections=connections, sources=sources
-    ) as load:
-        topic = quote(f"http://127.0.0.1:{origin.port}/feed/one", safe="")
-        load.ask(
-            "build",
-            method="POST",
-            path="/rsscloud/ping",
-            headers=_FORM,
-            body=f"url={topic}",
-            first=0,
-            count=count,
-        )
-        watch = Stopwatch.start(broker)
-        answer = load.ask("run", expected=THANKS, seconds=deadline.left("pings"))
-        cpu = watch.cpu()
+    topic = quote(f"http://127.0.0.1:{origin.port}/feed/one", safe="")
+    call = {"path": "/rsscloud/ping", "headers": _FORM, "body": f"url={topic}"}
+    sample, answer = answered(
+        broker, broker.port, count, deadline, connections, sources, THANKS, **call
+    )
     check(answer, count)
     fetches = origin.ask("counts")["fetches"]
     if not fetches:
         raise Failed("the topic was not read at all")
-    return Sample(fetches, cpu), Sample(answer["seconds"], cpu)
+    return Sample(fetches, sample.cpu), Sample(answer["seconds"], sample.cpu)

@@ -284,6 +284,32 @@ class Stopwatch:
         return self.process.cpu_seconds() - self.cpu_before
 
 
+def answered(
+    server: Running,
+    port: int,
+    count: int,
+    deadline: Deadline,
+    connections: int,
+    sources: int,
+    expected: str,
+    **request: Any,
+) -> tuple[Sample, Message]:
+    """How many requests a second a server answers, over persistent connections.
+
+    :param sources: from how many addresses they come; 0 for one of each connection.
+    :param expected: a text that answers should contain.
+    :param request: the path, the headers and the body, in which ``{n}`` is the number of a request;
+        the method, if it is not POST, and the first number, if it is not 0.
+    :returns: the answer of the load generator, too.
+    """
+    places = {"port": port, "connections": connections, "sources": sources or connections}
+    with Helper("load", deadline, **places) as load:
+        load.ask("build", **{"method": "POST", "first": 0, "count": count, **request})
+        watch = Stopwatch.start(server)
+        answer = load.ask("run", expected=expected, seconds=deadline.left(request["path"]))
+        return watch.rate(count, answer["ended"]), answer
+
+
 def raise_file_limit() -> int:
     """Raise the limit of open files as far as possible, for this process and its children.
 

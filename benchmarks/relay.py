@@ -7,12 +7,10 @@ subscriber is notified, beside the same without targets.
 
 from __future__ import annotations
 
-import time
-
 from benchmarks.broker import Broker, Data
-from benchmarks.notify import Audience, check_counts, expect
-from benchmarks.pings import THANKS, check
-from benchmarks.processes import Deadline, Failed, Helper, Sample, Stopwatch
+from benchmarks.notify import Audience, slowest
+from benchmarks.pings import CALL, THANKS, XML, check
+from benchmarks.processes import Deadline, Failed, Helper, Sample
 from benchmarks.report import Line, Target, ratio
 from benchmarks.rows import Settings
 
@@ -24,14 +22,6 @@ _TARGETS, _RATE = 5, 200
 
 #: Seconds for which pings come, for each round.
 _SECONDS = 3
-
-_XML = {"Content-Type": "text/xml"}
-_CALL = (
-    '<?xml version="1.0"?>\n<methodCall><methodName>weblogUpdates.ping</methodName><params>'
-    "<param><value><string>Weblog {n}</string></value></param>"
-    "<param><value><string>http://blog{n}.example/</string></value></param>"
-    "</params></methodCall>"
-)
 
 
 def relay(settings: Settings) -> list[Line]:
@@ -76,32 +66,20 @@ def _measure(
                 "build",
                 method="POST",
                 path="/RPC2",
-                headers=_XML,
-                body=_CALL,
+                headers=XML,
+                body=CALL,
                 first=number * pings,
                 count=pings,
             )
             left = deadline.left("pings")
             load.begin("run", expected=THANKS, seconds=left, rate=_PINGS)
-            samples.append(_fan_out(broker, receiver, audience, deadline))
+            samples.append(slowest(broker, receiver, audience, deadline))
             check(load.answer(), pings)
             data.wait_for_walks(deadline)
         if tables:
             _wait_for_relays(broker, settings.rounds * (pings + 1), deadline)
         peak = broker.peak_megabytes()
     return samples, peak
-
-
-def _fan_out(broker: Broker, receiver: Helper, audience: Audience, deadline: Deadline) -> Sample:
-    expect(receiver, audience)
-    watch = Stopwatch.start(broker)
-    broker.ping_topic(audience.topic)
-    acknowledged = time.monotonic()
-    receiver.ask("await", count=audience.count, seconds=deadline.left("notifications") * 0.95)
-    cpu = watch.cpu()
-    check_counts(receiver, audience)
-    percentiles = receiver.ask("latencies", since=acknowledged)
-    return Sample(max(percentiles["p99"], 1e-6) * 1000, cpu)
 
 
 def _wait_for_relays(broker: Broker, pings: int, deadline: Deadline) -> None:
