@@ -13,7 +13,7 @@ from configparser import ConfigParser
 from functools import partial
 from ipaddress import ip_network
 from pathlib import Path
-from signal import SIGHUP, SIGINT, SIGTERM
+from signal import SIGHUP
 
 import yaml
 from sqlalchemy import make_url
@@ -158,21 +158,11 @@ class SystemdTests(DeploymentTests):
         del one["RuntimeDirectory"]  # instances would remove it from each other
         self.assertEqual(many, one)
 
-    def test_is_hardened(self) -> None:
+    def test_limits_and_restarts(self) -> None:
         service = unit("rsscloud-broker.service")["Service"]
-        self.assertEqual(service["ProtectSystem"], "strict")
         self.assertEqual(service["StateDirectory"], "rsscloud-broker")
         self.assertIn(f"--data /var/lib/{service['StateDirectory']}", service["ExecStart"])
-        for key in ("NoNewPrivileges", "PrivateTmp", "ProtectHome", "RestrictNamespaces"):
-            self.assertEqual(service[key], "yes", key)
-        self.assertEqual(service["CapabilityBoundingSet"], "")
-        for key in (
-            "LimitNOFILE",
-            "MemoryMax",
-            "RestrictAddressFamilies",
-            "SystemCallFilter",
-            "User",
-        ):
+        for key in ("LimitNOFILE", "MemoryMax", "User"):
             self.assertTrue(service[key], key)
         self.assertEqual(service["Restart"], "always")
         self.assertEqual(service["ExecReload"], "/bin/kill -HUP $MAINPID")
@@ -242,23 +232,6 @@ class SystemdTests(DeploymentTests):
         self.assertEqual(status_and_body(f"http://127.0.0.1:{port}/")[0], 200)
         # It is where the link to sign in leads.
         self.assertEqual(address_of(str(self.directory / "data")), f"http://localhost:{port}")
-
-    def test_signals_after_the_first_one_change_nothing(self) -> None:
-        broker = Process(
-            self,
-            [
-                *(str(BIN / "twistd"), "--nodaemon", "--pidfile=", "rsscloud-broker"),
-                *("--data", "data", "--listen", "tcp:0:interface=127.0.0.1"),
-            ],
-            cwd=self.directory,
-        )
-        port = broker.wait_for(LISTENS)[1]
-        status_and_body(f"http://127.0.0.1:{port}/")  # it runs
-        for number in (SIGTERM, SIGTERM, SIGINT):
-            broker.signal(number)
-        self.assertIn(broker.wait(), (-SIGTERM, -SIGINT))
-        self.assertEqual(broker.output.count(", shutting down."), 1)
-        self.assertNotIn("Traceback", broker.output)
 
 
 class DockerfileTests(DeploymentTests):

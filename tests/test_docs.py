@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shutil
 import socket
 import subprocess
 import time
@@ -32,11 +31,11 @@ from rsscloud_broker.interfaces import IAppMaker
 from rsscloud_broker.outbound.guard import DENIED
 from rsscloud_broker.plugins import bundled
 from tests.e2e.fixture import until
+from tests.e2e.programs import program
 from tests.processes import BIN, LISTENS, TIMEOUT, Process, free_port, no_proxies
 
 TOP = Path(rsscloud_broker.__file__).parent.parent
 README = TOP / "README.rst"
-CURL = Path(__file__).with_name("curl.py")
 
 #: Opens URLs on this machine.
 DIRECT = build_opener(ProxyHandler({}))
@@ -85,17 +84,12 @@ class BrokerTestCase(SynchronousTestCase):
     configuration = ""
 
     def setUp(self) -> None:
+        program("curl")  # which the examples call
         self.directory = Path(self.mktemp()).absolute()
         self.directory.mkdir()
         self.broker_port, self.web_port, self.callback_port = (free_port() for _ in range(3))
         self.env = no_proxies()
         self.env["PATH"] += f":{BIN}"
-        if shutil.which("curl") is None:
-            commands = self.directory / "bin"
-            commands.mkdir()
-            (commands / "curl").write_text(f'#!/bin/sh\nexec {BIN}/python {CURL} "$@"\n')
-            (commands / "curl").chmod(0o755)
-            self.env["PATH"] += f":{commands}"
         (self.directory / "broker.toml").write_text(self.configuration, encoding="utf-8")
         self.broker = self.start_broker()
 

@@ -160,21 +160,10 @@ class ProgramsTests(MakeTestCase):
         self.assertIn("there is no apt-get", self.install()[1])
 
     def test_everything_is_there(self) -> None:
-        for name in (
-            "nginx",
-            "php",
-            "perl",
-            "systemd-analyze",
-            "systemd-socket-activate",
-            "postgres",
-            "pgbouncer",
-            "chromium-headless-shell",
-            "firefox-esr",
-            "curl",
-            "promtool",
-            "caddy",
-            "apache2",
-        ):
+        servers = ("nginx", "caddy", "apache2", "postgres", "pgbouncer", "promtool")
+        browsers = ("chromium-headless-shell", "firefox-esr", "curl")
+        systemd = ("systemd-analyze", "systemd-socket-activate")
+        for name in (*servers, *browsers, *systemd, "php", "perl"):
             self.has(name)
         self.assertEqual(self.install(), ("", ""))
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,27 +22,6 @@ class BrokerTests(EndToEndTestCase):
         broker.by_command = by_command
         broker.start()
         return broker
-
-    def test_it_ends_alike(self) -> None:
-        for by_command in (False, True):
-            broker = self.started(by_command=by_command)
-            broker.terminate()
-            self.assertEqual(broker.ended(), -signal.SIGTERM)
-            self.assertIn("Server Shut Down.", broker.log)
-
-    def test_it_can_be_killed_while_it_is_stopped(self) -> None:
-        broker = self.started()
-        os.kill(broker.pid, signal.SIGSTOP)
-        broker.kill()
-        self.assertEqual(broker.ended(), -signal.SIGKILL)
-
-    def test_its_clock_may_be_ahead(self) -> None:
-        for by_command in (False, True):
-            broker = self.own_broker()
-            broker.by_command = by_command
-            broker.start(ahead=7200)
-            logged = datetime.strptime(broker.log.split()[0], "%Y-%m-%dT%H:%M:%S%z")
-            self.assertGreater(logged.timestamp(), time.time() + 7000)
 
     def test_it_is_a_child_of_the_tests_and_in_their_group(self) -> None:
         stat = Path(f"/proc/{self.started().pid}/stat").read_text(encoding="ascii")

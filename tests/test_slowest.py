@@ -45,10 +45,10 @@ class RunTests(SynchronousTestCase):
         """
         (self.place / "some.py").write_text(dedent(code).format(times=str(self.times)))
 
-    def run_tests(self, *options: str) -> str:
+    def test_every_test_of_every_process(self) -> None:
         env = os.environ | {"PYTHONPATH": f"{self.place}:{TOP}", "TEST_TIMES": ""}
         done = subprocess.run(
-            [BIN / "trial", *options, "some"],
+            [BIN / "trial", "--jobs", "2", "some"],
             check=False,
             cwd=self.place,
             env=env,
@@ -57,10 +57,6 @@ class RunTests(SynchronousTestCase):
             timeout=TIMEOUT,
         )
         self.assertEqual(done.returncode, 1, "one of them fails")
-        return done.stdout
-
-    def test_every_test_of_every_process(self) -> None:
-        self.run_tests("--jobs", "2")
         tests = {test.name: test for test in slowest.timed(self.times)}
         self.assertEqual(
             set(tests),
@@ -69,11 +65,8 @@ class RunTests(SynchronousTestCase):
         slow = tests["some.SomeTests.test_slow"]
         self.assertGreaterEqual(slow.seconds, 0.05)
         self.assertLess(slow.busy, slow.seconds)
-
-    def test_failures(self) -> None:
-        output = self.run_tests("--jobs", "2")
         self.assertEqual(
-            sorted(slowest.failures(output).splitlines()),
+            sorted(slowest.failures(done.stdout).splitlines()),
             [
                 "some.SomeTests.test_worse failed: twisted.trial.unittest.FailTest: it is worse",
                 "some.SomeTests.test_wrong failed: twisted.trial.unittest.FailTest: "
