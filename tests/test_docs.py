@@ -376,41 +376,45 @@ def documents() -> Iterator[Path]:
     yield from (TOP / "docs").rglob("*.rst")
 
 
+def mentioned(pattern: str) -> list[tuple[Path, str]]:
+    """What the documents have that matches a pattern, each with its document."""
+    return [
+        (document, found)
+        for document in documents()
+        for found in re.findall(pattern, document.read_text(encoding="utf-8"))
+    ]
+
+
 class LinkTests(SynchronousTestCase):
+    def assert_exist(self, named: list[tuple[Path, str]], *roots: Path) -> None:
+        """Each path is below one of some directories, or beside the document that names it."""
+        for document, name in named:
+            self.assertTrue(
+                any((root / name).exists() for root in (document.parent, *roots)),
+                f"{document.relative_to(TOP)} names {name}, which does not exist",
+            )
+
     def test_links_lead_to_files(self) -> None:
-        checked = 0
-        for document in documents():
-            for target in re.findall(r"<([^<>\s]+)>`_", document.read_text(encoding="utf-8")):
-                if urlsplit(target).scheme:
-                    continue
-                checked += 1
-                self.assertTrue(
-                    (document.parent / target.partition("#")[0]).exists(),
-                    f"{document.relative_to(TOP)} links to {target}, which does not exist",
-                )
-        self.assertGreater(checked, 10)
+        links = [
+            (document, target.partition("#")[0])
+            for document, target in mentioned(r"<([^<>\s]+)>`_")
+            if not urlsplit(target).scheme
+        ]
+        self.assertGreater(len(links), 10)
+        self.assert_exist(links)
 
     def test_files_that_are_named_exist(self) -> None:
         """``http/site.py`` and the like are files of the package, the tests or the top."""
-        checked = 0
         kinds = "py|html|toml|rst|wsdl|tac|service|socket"
-        pattern = rf"``([a-z_.-]+(?:/[A-Za-z0-9_.-]+)+\.(?:{kinds}))``"
-        for document in documents():
-            for name in re.findall(pattern, document.read_text(encoding="utf-8")):
-                checked += 1
-                roots = (TOP, TOP / "rsscloud_broker", TOP / "docs", document.parent)
-                self.assertTrue(
-                    any((root / name).exists() for root in roots),
-                    f"{document.relative_to(TOP)} names {name}, which does not exist",
-                )
-        self.assertGreater(checked, 20)
+        named = mentioned(rf"``([a-z_.-]+(?:/[A-Za-z0-9_.-]+)+\.(?:{kinds}))``")
+        self.assertGreater(len(named), 20)
+        self.assert_exist(named, TOP, TOP / "rsscloud_broker", TOP / "docs")
 
     def test_targets_of_make_that_are_named_exist(self) -> None:
         rules = (TOP / "Makefile").read_text(encoding="utf-8")
         targets = set(" ".join(re.findall(r"(?m)^([a-z][a-z -]*):(?!=)", rules)).split())
         named = set(re.findall(r"(?m)^# make ([a-z-]+)", rules))
-        for document in documents():
-            named |= set(re.findall(r"``make ([a-z-]+)", document.read_text(encoding="utf-8")))
+        named |= {target for _, target in mentioned(r"``make ([a-z-]+)")}
         self.assertGreater(len(named), 10)
         self.assertEqual(named - targets, set())
 

@@ -21,7 +21,7 @@ from attrs import frozen
 
 from rsscloud_broker.web.navigation import FOR_MEMBERS, PLACES
 from tests.e2e.fixture import Broker, request, until
-from tests.e2e.servers import DeafReceiver, HttpPostReceiver, Origin
+from tests.e2e.servers import HttpPostReceiver, Origin
 from tests.e2e.websub_servers import HubReceiver
 from tests.e2e.writing import Writer
 
@@ -165,7 +165,9 @@ def _read(broker: Broker, token: str) -> None:
 
 def _used(broker: Broker) -> str:
     """Use a broker in all ways that its pages tell of; the URL of a feed that has subscribers."""
-    origin, receiver, deaf, refusing = Origin(), HttpPostReceiver(), DeafReceiver(), HubReceiver()
+    origin, receiver, refusing = Origin(), HttpPostReceiver(), HubReceiver()
+    deaf = HttpPostReceiver()
+    deaf.status = 500
     for server in (origin, receiver, deaf, refusing):
         server.start()
     feed = origin.feed()

@@ -35,7 +35,7 @@ http {{
 _FEEDS = """
     log_format seen escape=json '{{"uri": "$request_uri", "status": $status, "sent": $bytes_sent, '
         '"agent": "$http_user_agent", "etag": "$http_if_none_match", '
-        '"since": "$http_if_modified_since", "coding": "$sent_http_content_encoding"}}';
+        '"since": "$http_if_modified_since"}}';
     access_log access.log seen;
     types {{ application/rss+xml xml; }}
     gzip on;
@@ -59,7 +59,6 @@ class Logged:
     :ivar agent: its User-Agent.
     :ivar etag: its If-None-Match.
     :ivar since: its If-Modified-Since.
-    :ivar coding: the Content-Encoding of the answer.
     """
 
     uri: str
@@ -68,7 +67,6 @@ class Logged:
     agent: str
     etag: str
     since: str
-    coding: str
 
 
 _CADDYFILE = """

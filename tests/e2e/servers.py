@@ -224,23 +224,6 @@ class _HttpPostHandler(Handler):
         self.answer(self.owner.status, b"thanks")
 
 
-class DeafReceiver(Receiver):
-    """Answers every call with 500."""
-
-    protocol = "http-post"
-
-    def __init__(self) -> None:
-        super().__init__(http_server(_DeafHandler, self))
-
-
-class _DeafHandler(Handler):
-    def do_POST(self) -> None:
-        self.owner.hear(self.body().decode())
-        self.answer(500)
-
-    do_GET = do_POST
-
-
 class XMLRPCReceiver(Receiver):
     """Told by ``xml-rpc``, with the server of the standard library."""
 

@@ -7,14 +7,9 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
 from functools import partial
-from pathlib import Path
-from typing import Any
 from xmlrpc.client import ServerProxy
 
-from twisted.trial.unittest import SynchronousTestCase
-
-from tests.e2e.fixture import Broker, until
-from tests.e2e.servers import Server, XMLRPCServer
+from tests.e2e.fixture import Broker, EndToEndTestCase, until
 
 HOUR = 3600
 
@@ -43,14 +38,8 @@ def ping(broker: Broker, name: str) -> None:
     assert answer["flerror"] is False, answer
 
 
-class Brokers(SynchronousTestCase):
-    """Makes brokers that know each other's URLs before they start."""
-
-    def brokers(self, count: int) -> list[Broker]:
-        made = [Broker(Path(self.mktemp()).resolve()) for _ in range(count)]
-        for broker in made:
-            self.addCleanup(broker.end)
-        return made
+class Brokers(EndToEndTestCase):
+    """Brokers know each other's URLs before they start."""
 
     def configure(self, broker: Broker, text: str) -> None:
         """Give a broker its public URL, and have it record every ping that it takes."""
@@ -62,7 +51,7 @@ class Brokers(SynchronousTestCase):
         )
 
 
-def relay_to(broker: Broker, protocol: str = "xml-rpc") -> str:
+def relay_to(broker: Broker, protocol: str) -> str:
     """The table of a target."""
     return (
         f'[[sinks.relay.targets]]\nurl = "{broker.url}{PATHS[protocol]}"\n'
@@ -70,10 +59,10 @@ def relay_to(broker: Broker, protocol: str = "xml-rpc") -> str:
     )
 
 
-def follow(broker: Broker, path: str = "/changes.xml") -> str:
+def follow(broker: Broker) -> str:
     """The table of a source."""
     return (
-        f'[[front_doors.follows.sources]]\nurl = "{broker.url}{path}"\nevery = 1\n'
+        f'[[front_doors.follows.sources]]\nurl = "{broker.url}/changes.xml"\nevery = 1\n'
         f'archives = "{broker.url}/"\n'
     )
 
@@ -82,7 +71,7 @@ class FollowedFeedsTests(Brokers):
     """Two brokers that follow each other's feeds of pings."""
 
     def test_each_ping_arrives_once_and_does_not_come_back(self) -> None:
-        one, other = pair = self.brokers(2)
+        one, other = pair = self.own_broker(), self.own_broker()
         for broker, followed in (pair, pair[::-1]):
             url = f"{followed.url}/events/pings/recent"
             feeds = f'[[front_doors.follows.feeds]]\nurl = "{url}"\nevery = 2\n'
@@ -106,23 +95,6 @@ class FollowedFeedsTests(Brokers):
         return ": subscribed for" in broker.log
 
 
-class OldPingServer(Server):
-    """A ping server of another make: it knows only ``weblogUpdates.ping``.
-
-    :ivar heard: the names in the pings, in order.
-    """
-
-    def __init__(self) -> None:
-        server = XMLRPCServer(("127.0.0.1", 0), logRequests=False)
-        super().__init__(server)
-        self.heard: list[Any] = []
-        server.register_function(self._ping, "weblogUpdates.ping")
-
-    def _ping(self, name: Any, url: Any) -> dict[str, Any]:
-        self.heard.append(name)
-        return {"flerror": False, "message": f"Thanks for the ping of {url}."}
-
-
 def followed(broker: Broker) -> set[object]:
     """The lists that a broker has read."""
     with closing(sqlite3.connect(f"file:{broker.data / 'broker.sqlite'}?mode=ro", uri=True)) as db:
@@ -133,12 +105,9 @@ def followed(broker: Broker) -> set[object]:
 class OutageTests(Brokers):
     """Brokers keep each other's lists, even if one was down for three hours."""
 
-    def has(self, broker: Broker, name: str) -> bool:
-        return name in names_of(broker)
-
     def test_one_of_three_in_a_ring_comes_back_complete(self) -> None:
         """They follow each other and pass pings on; the third is down for three hours."""
-        ring = first, second, third = self.brokers(3)
+        ring = first, second, third = [self.own_broker() for _ in range(3)]
         for number, (broker, protocol) in enumerate(zip(ring, PATHS, strict=True)):
             self.configure(
                 broker,
@@ -163,8 +132,7 @@ class OutageTests(Brokers):
             ping(first, f"first{hours}")
             ping(second, f"second{hours}")
             expected |= {f"first{hours}": 1, f"second{hours}": 1}
-            passed = partial(self.has, second, f"first{hours}")
-            until(passed, "the ping to pass one")
+            until(lambda: names_of(second)[f"first{hours}"], "the ping to pass one")  # noqa: B023 # called at once
         for ahead in (3 * HOUR + 600, 3 * HOUR + 660):
             for broker in (first, second):
                 broker.stop()
