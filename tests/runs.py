@@ -46,8 +46,7 @@ LONGER = frozenset(
         "tests.commands.test_following.KilledTests",
         "tests.outbound.couriers.test_crew.DeathTests",
         "tests.outbound.couriers.test_fork_server",
-        "tests.e2e.test_couriers.ProcessTests.test_nothing_is_left_behind",
-        "tests.e2e.test_couriers.KilledCouriersTests",
+        "tests.e2e.test_couriers",
         "tests.e2e.test_river_page.ReadingTests.test_a_broken_connection",
         "tests.e2e.test_kill",
         "tests.e2e.test_relay.OutageTests",
@@ -90,7 +89,6 @@ LONGER = frozenset(
         "tests.commands.test_following.FollowTests.test_command_that_fails",
         "tests.commands.test_following.FollowTests.test_command_that_reads_nothing",
         "tests.commands.test_following.FollowTests.test_reader_that_goes_away",
-        "tests.e2e.test_couriers.ProcessTests.test_descriptors",
         "tests.e2e.test_private_river",
         "tests.e2e.test_writing.GuardTests",
         "tests.plugins.test_example_package.InstalledTests.test_adds_only_its_own_module",
@@ -98,7 +96,6 @@ LONGER = frozenset(
         "tests.test_deployment.DockerfileTests.test_what_it_copies_makes_a_whole_package",
         "tests.test_site.SiteTests.test_the_release_itself",
         "tests.test_site.SiteTests.test_without_a_repository_of_its_own",
-        "tests.test_deployment.TacTests",
         "tests.e2e.test_reload.TerminalTests",
         "tests.e2e.test_river_page.ReadingTests.test_more_items_than_fit",
         # What the pages of the manual for one kind of reader say, beside the tour.
@@ -112,7 +109,6 @@ LONGER = frozenset(
         "tests.e2e.test_foreign_clients",
         "tests.e2e.test_behind_nginx.OtherProxyTests",
         "tests.e2e.test_behind_nginx.RecipeTests.test_publishers_and_crawlers",
-        "tests.e2e.test_behind_nginx.TCPTests",
         # Every row of the benchmarks, and what runs the tests.
         "tests.test_benchmarks",
         "tests.test_make.InstallingTests",

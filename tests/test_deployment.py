@@ -59,31 +59,6 @@ class DeploymentTests(SynchronousTestCase):
         return path
 
 
-class TacTests(DeploymentTests):
-    """``twistd -y tap/rsscloud-broker.tac``."""
-
-    def start(self, **variables: str) -> Process:
-        return Process(
-            self,
-            [str(BIN / "twistd"), "-n", "--pidfile=", "-y", str(TAP / "rsscloud-broker.tac")],
-            env=variables,
-            cwd=self.directory,
-            by_command=True,
-        )
-
-    def test_with_a_configuration(self) -> None:
-        config = self.written(
-            "broker.toml", 'data = "kept here"\nlisten = ["tcp:0:interface=127.0.0.1"]\n'
-        )
-        broker = self.start(RSSCLOUD_BROKER_CONFIG=str(config))
-        port = broker.wait_for(LISTENS)[1]
-        status, body = status_and_body(f"http://127.0.0.1:{port}/")
-        self.assertEqual(status, 200)
-        self.assertIn(b"rsscloud-broker", body)
-        broker.stop()
-        self.assertTrue((self.directory / "kept here" / "broker.sqlite").is_file())
-
-
 def unit(name: str) -> ConfigParser:
     """A unit as a configuration; of repeated keys the last counts."""
     text = re.sub(r"\\\n\s*", " ", (TAP / name).read_text(encoding="utf-8"))

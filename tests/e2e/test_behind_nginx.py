@@ -238,15 +238,3 @@ class RecipeTests(RecipeTestCase):
 
     def test_subscribers(self) -> None:
         self.assert_subscriber_is_told(self.origin())
-
-
-class TCPTests(BehindNginxTestCase):
-    """The other way of the manual: the broker listens on loopback, and names its proxies."""
-
-    def test_subscribers(self) -> None:
-        broker = Broker(
-            self.directory(), f'{PUBLIC_URL}\n{EGRESS}[http]\ntrusted_proxies = ["127.0.0.1"]\n'
-        )
-        upstream = {"unix:/run/rsscloud-broker.sock": f"127.0.0.1:{broker.port}"}
-        self.proxied(broker, replaced(nginx_recipe(), upstream))
-        self.assert_subscriber_is_told(self.origin())

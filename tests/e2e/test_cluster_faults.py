@@ -213,7 +213,7 @@ class FaultsTestCase(EndToEndTestCase):
         super().setUp()
         self.random = Random(SEED)
         self.lock = Condition()
-        self.over, self.is_up = Event(), Event()
+        self.over = Event()
         self.replies: Counter[str] = Counter()
         self.refused: list[str] = []
         self.events = 0

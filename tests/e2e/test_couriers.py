@@ -83,24 +83,6 @@ def descriptors_of(broker: Broker) -> int:
     return len(files_of(broker.pid)) - len(files_of(broker.pid, broker.data))
 
 
-def sockets_of(pid: int) -> set[str]:
-    """The sockets of a process, by names that no other socket has."""
-    return {name for name in files_of(pid) if name.startswith("socket:")}
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended may still have an entry, until it is reaped."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
-    except FileNotFoundError:
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
-
-
-def ended(pids: list[int]) -> bool:
-    return not any(map(is_alive, pids))
-
-
 class KilledCouriersTests(EndToEndTestCase):
     """A feed, whose subscribers are at many addresses.
 
@@ -184,31 +166,3 @@ class KilledCouriersTests(EndToEndTestCase):
         for courier in chosen:
             os.kill(courier, signal.SIGSTOP if is_stop else signal.SIGKILL)
         return len(chosen)
-
-
-class ProcessTests(EndToEndTestCase):
-    def test_nothing_is_left_behind(self) -> None:
-        """Couriers end with their broker, however it ends and whatever they do."""
-        broker = self.own_broker("[delivery]\nprocesses = 3\n")
-        for end in (broker.stop, broker.kill):
-            broker.start()
-            couriers = until(lambda: ready(broker, 3), "three couriers")
-            if end == broker.kill:
-                os.kill(couriers[0], signal.SIGSTOP)
-            end()
-            until(partial(ended, couriers), "the couriers to end")
-
-    def test_descriptors(self) -> None:
-        """Couriers get none of the files that the broker has opened, as late as they may start."""
-        broker = self.own_broker("[delivery]\nprocesses = 2\n")
-        broker.start()
-        self.assertNotEqual(files_of(broker.pid, broker.data), [])
-        first = until(lambda: ready(broker, 2), "two couriers")
-        for courier in first:
-            os.kill(courier, signal.SIGKILL)
-        until(lambda: not set(first) & set(couriers_of(broker)), "the couriers to end")
-        couriers = until(lambda: ready(broker, 2), "two other couriers")
-        for courier in couriers:
-            self.assertEqual(files_of(courier, broker.data), [])
-            for other in {broker.pid, *children_of(broker.pid), *couriers} - {courier}:
-                self.assertEqual(sockets_of(courier) & sockets_of(other), set())

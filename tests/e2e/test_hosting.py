@@ -7,14 +7,10 @@ import subprocess
 from pathlib import Path
 from xmlrpc.client import Fault, ServerProxy
 
-from lxml import etree
-
-from rsscloud_broker.wire.soap import decode_response
 from tests.e2e.fixture import TIMEOUT, Broker, EndToEndTestCase, post_form, request, until
 from tests.e2e.programs import program
 from tests.e2e.servers import RECEIVERS
 from tests.e2e.websub_servers import HubReceiver
-from tests.front_doors.exchange import envelope
 
 PASSWORD = "correct horse"
 
@@ -87,7 +83,7 @@ class SubscribersTests(EndToEndTestCase):
 
 
 class ClientsTests(EndToEndTestCase):
-    def test_every_way_to_save(self) -> None:
+    def test_xml_rpc_and_curl(self) -> None:
         broker = self.own_broker()
         broker.add_account("dave", PASSWORD)
         broker.start()
@@ -98,15 +94,6 @@ class ClientsTests(EndToEndTestCase):
             in_utf_16 = a_feed("x").replace("utf-8", "utf-16").encode("utf-16")
             self.assertEqual(proxy.rssCloud.saveRss("dave", PASSWORD, in_utf_16), feed)
             self.assertEqual(request(f"{broker.url}/feeds/dave/rss.xml").body, in_utf_16)
-        answer = post_form(
-            f"{broker.url}/rsscloud/saveRss",
-            {"username": "dave", "password": PASSWORD, "rsstext": a_feed("form")},
-        )
-        self.assertEqual(etree.fromstring(answer.body).get("url"), feed)
-        members = {"username": "dave", "password": PASSWORD, "rsstext": a_feed("soap")}
-        headers = {"Content-Type": "text/xml", "SOAPAction": '"/rssCloud"'}
-        answer = request(f"{broker.url}/soap", "POST", envelope("saveRss", members), headers)
-        self.assertEqual(decode_response(answer.body), feed)
         file = broker.directory / "rss.xml"
         file.write_text(a_feed("curl"), encoding="utf-8")
         self.assertEqual(curl(broker, "--upload-file", file), ("204", ""))

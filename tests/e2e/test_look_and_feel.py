@@ -39,16 +39,6 @@ class LookUpTests(BrowserTestCase):
         self.busy = busy_broker()
         self.with_log(self.busy.broker)
 
-    def test_a_topic_by_a_part_of_its_address(self) -> None:
-        page = self.page(PHONE, java_script_enabled=False)
-        page.goto(self.busy.broker.url)
-        begins = self.busy.feed.removeprefix("http://")[:12]
-        page.fill("header [name=q]", begins)
-        page.press("header [name=q]", "Enter")
-        page.wait_for_url("**/search?q=*")
-        self.follow(page, f"/topic?url={quote(self.busy.feed, safe='')}")
-        expect(page.locator(".timeline")).to_contain_text("The broker fetched this topic")
-
     def test_the_header_fits(self) -> None:
         """One row on a desk; on a phone another one for the navigation; also with a name in it."""
         for width, number in ((DESK, 1), (PHONE, 2)):

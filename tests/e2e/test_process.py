@@ -116,11 +116,6 @@ class HelpTests(EndToEndTestCase):
         for option in ("--config=", "--data=", "--listen=", "--public-url=", "--local"):
             self.assertIn(option, done.stdout)
 
-    def test_among_the_others(self) -> None:
-        done = run("twistd", "--help", cwd=self.directory())
-        self.assertEqual(done.returncode, 0)
-        self.assertIn("rsscloud-broker", done.stdout)
-
 
 class DaemonTests(EndToEndTestCase):
     """Without ``-n`` it goes into the background."""
