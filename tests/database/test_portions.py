@@ -29,18 +29,15 @@ from rsscloud_broker.storage.schema import (
 from rsscloud_broker.storage.statistics import busy_topic, prune, statistic
 from rsscloud_broker.wire.units import HOUR, MINUTE
 from tests.storage.databases import memory_database, postgresql_database, result_of
+from tests.storage.rows import HOST, add_subscriptions, add_topics
 
 T = TypeVar("T")
 
-HOST = "reader.example"
 NOW = 1_800_000_000.0
 
 
 class Transactions:
-    """Runs operations on a connection, and counts them.
-
-    :ivar changed: how many rows the statements of each have changed.
-    """
+    """Runs operations on a connection, and counts them."""
 
     def __init__(self, conn: Connection) -> None:
         self._conn = conn
@@ -53,26 +50,13 @@ class Transactions:
 
 def topics(conn: Connection, number: int, **values: Any) -> list[int]:
     """Make topics; return their ids."""
-    rows = [{"url": f"http://feeds.example/{n}", **values} for n in range(number)]
-    return sorted(conn.scalars(insert(topic).returning(topic.c.id), rows))
+    return add_topics(conn, (f"http://feeds.example/{n}" for n in range(number)), **values)
 
 
 def subscriptions(conn: Connection, topic_id: int, number: int, url: str = "") -> list[int]:
     """Make subscriptions of a topic; return their ids."""
-    common = {
-        "topic_id": topic_id,
-        "protocol": "http-post",
-        "host": HOST,
-        "granted_at": 0,
-        "lease_seconds": 90_000,
-        "expires_at": 10**16,
-        "consecutive_errors": 0,
-        "last_error": "",
-        "dropping": False,
-    }
-    callbacks = [f"{url or f'http://{HOST}'}/{n}" for n in range(number)]
-    rows = [{**common, "callback_url": each} for each in callbacks]
-    return sorted(conn.scalars(insert(subscription).returning(subscription.c.id), rows))
+    callbacks = (f"{url or f'http://{HOST}'}/{n}" for n in range(number))
+    return add_subscriptions(conn, topic_id, callbacks)
 
 
 def let_wait(conn: Connection, keys: Sequence[int], due_at: float, **values: Any) -> None:
@@ -113,6 +97,8 @@ class PortionTests(SynchronousTestCase):
     def test_topics_and_subscriptions_are_measured_in_portions(self) -> None:
         self.patch(counting, "_SUBSCRIPTIONS", 2)
         with self.database() as conn:
+            nothing = {"number_of_topics": 0, "number_of_watched_topics": 0}
+            self.assertEqual(result_of(counting.measure(Transactions(conn))), nothing)
             first, *_, last = topics(conn, LOOKED_AT + 1)
             subscriptions(conn, first, 3)
             subscriptions(conn, last, 2)

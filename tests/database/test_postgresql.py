@@ -63,6 +63,13 @@ class OnPostgreSQL(TestCase):
     def make_store(self, bounds: Bounds = DEFAULT_BOUNDS) -> Store:
         return threaded_store(self, self.make_database(), bounds)
 
+    def store_and_engine(self) -> tuple[Store, Engine]:
+        """A store, and an engine by which other nodes and programs use its database."""
+        url = self.make_database()
+        engine = open_engine(url)
+        self.addCleanup(engine.dispose)
+        return threaded_store(self, url), engine
+
 
 class PostgreSQLStoreTests(OnPostgreSQL, deliveries.DeliveriesContract):
     """The store on PostgreSQL passes the contract."""
@@ -92,13 +99,11 @@ class PostgreSQLSharedWorkTests(OnPostgreSQL, shared.SharedWorkContract):
     """The store on PostgreSQL has one node do a job for all."""
 
 
-class EventLogOrderTests(TestCase):
+class EventLogOrderTests(OnPostgreSQL):
     """PostgreSQL gives out ids before the commit, and nobody may miss an entry because of that."""
 
     async def test_entry_that_is_committed_late_is_not_missed(self) -> None:
-        url = self.enterContext(borrowed_database())
-        store, engine = threaded_store(self, url), open_engine(url)
-        self.addCleanup(engine.dispose)
+        store, engine = self.store_and_engine()
         now = time.time()
 
         async def read() -> list[str]:
@@ -114,22 +119,18 @@ class EventLogOrderTests(TestCase):
         self.assertEqual(await read(), ["ping", "fetch"])
 
     async def test_another_program_does_not_hold_the_log_up(self) -> None:
-        url = self.enterContext(borrowed_database())
-        store, engine = threaded_store(self, url), open_engine(url)
-        self.addCleanup(engine.dispose)
+        store, engine = self.store_and_engine()
         with engine.begin() as other_program:
             other_program.execute(text("SELECT pg_current_xact_id()"))
             await store.add_log_entries([LogEntry("fetch", "changed", time.time())])
             self.assertEqual(len(await store.log_entries_after(LogFilter(), 0, 10)), 1)
 
 
-class PingOrderTests(TestCase):
+class PingOrderTests(OnPostgreSQL):
     """A relay that goes on after the last ping that it has read misses none."""
 
     async def test_ping_that_is_committed_late_is_not_missed(self) -> None:
-        url = self.enterContext(borrowed_database())
-        store, engine = threaded_store(self, url), open_engine(url)
-        self.addCleanup(engine.dispose)
+        store, engine = self.store_and_engine()
         pings = [Ping(name, f"http://{name}.example/", 1000.0) for name in ("late", "early")]
         with engine.begin() as other_node:
             add_pings(other_node, [AskedPing(pings[0], 60.0)])
@@ -142,13 +143,11 @@ class PingOrderTests(TestCase):
         self.assertEqual([ping.name for ping in found], ["late", "early"])
 
 
-class SettledTests(TestCase):
+class SettledTests(OnPostgreSQL):
     """Transactions draw ids in another order than that in which they begin and end."""
 
     async def test_transactions_that_draw_ids_in_turns(self) -> None:
-        url = self.enterContext(borrowed_database())
-        store, engine = threaded_store(self, url), open_engine(url)
-        self.addCleanup(engine.dispose)
+        store, engine = self.store_and_engine()
 
         def insert(conn: Connection) -> int:
             announce(conn, "ping")
@@ -172,9 +171,7 @@ class SettledTests(TestCase):
         self.assertEqual(await ids(), [first, second, third, fourth])
 
     async def test_who_has_not_drawn_an_id_yet(self) -> None:
-        url = self.enterContext(borrowed_database())
-        store, engine = threaded_store(self, url), open_engine(url)
-        self.addCleanup(engine.dispose)
+        store, engine = self.store_and_engine()
         before = (await store.add_ping(Ping("a", "http://a.example/", 1.0), 0.0)).ping.id
         with engine.begin() as other:
             announce(other, "ping")
@@ -186,18 +183,12 @@ class SettledTests(TestCase):
         self.assertEqual(len(await store.pings_after(0, 10)), 2)
 
 
-class SeveralNodesTests(TestCase):
+class SeveralNodesTests(OnPostgreSQL):
     """Several nodes write to one database at the same time."""
-
-    def other_node(self, url: str) -> Engine:
-        engine = open_engine(url)
-        self.addCleanup(engine.dispose)
-        return engine
 
     async def test_numbers_are_stored_in_one_order(self) -> None:
         """Whatever their order is in memory: otherwise two nodes wait for each other forever."""
-        url = self.enterContext(borrowed_database())
-        store, engine = threaded_store(self, url), self.other_node(url)
+        store, engine = self.store_and_engine()
         await store.add_statistics(0.0, {"a": 1, "b": 1}, {"c": 1, "d": 1})
         for held, free in (("a", "b"), ("c", "d")):
             with engine.connect() as conn:
@@ -217,8 +208,7 @@ class SeveralNodesTests(TestCase):
             await deferLater(IReactorTime(reactor), 0.01)
 
     async def test_busiest_topics_of_one_hour_by_two_nodes(self) -> None:
-        url = self.enterContext(borrowed_database())
-        store, engine = threaded_store(self, url), self.other_node(url)
+        store, engine = self.store_and_engine()
         first, second = PingedTopic("http://a.example/", 3), PingedTopic("http://b.example/", 2)
         with engine.connect() as conn:
             put_busy_topics(conn, 7, [first, second])
@@ -230,7 +220,7 @@ class SeveralNodesTests(TestCase):
 
     async def test_transaction_that_gives_way_to_another_is_run_again(self) -> None:
         for code in ("40P01", "40001", "23503", "23505", "23P01"):
-            store: Any = threaded_store(self, self.enterContext(borrowed_database()))
+            store: Any = self.make_store()
             raised: list[str] = []
 
             def give_way(conn: Connection, code: str = code, raised: list[str] = raised) -> str:
@@ -243,7 +233,7 @@ class SeveralNodesTests(TestCase):
             self.assertEqual(len(raised), TRIES)
 
     async def test_transaction_that_gives_way_every_time_fails(self) -> None:
-        store: Any = threaded_store(self, self.enterContext(borrowed_database()))
+        store: Any = self.make_store()
         raised: list[bool] = []
 
         def give_way(conn: Connection) -> None:
@@ -292,9 +282,9 @@ def _settings(conn: Connection) -> list[str]:
     return [conn.execute(text(f"SHOW {name}")).scalar_one() for name in names]
 
 
-class PostgreSQLSettingsTests(TestCase):
+class PostgreSQLSettingsTests(OnPostgreSQL):
     async def test_transactions_of_the_broker_do_not_stay_idle(self) -> None:
-        store: Any = threaded_store(self, self.enterContext(borrowed_database()))
+        store: Any = self.make_store()
         self.assertEqual(await store._database.write(_settings), ["12s", "8s", "14250ms"])
         self.assertEqual(await store._database.read(_settings), ["12s", "8s", "14250ms"])
 
@@ -340,7 +330,7 @@ class PostgreSQLSettingsTests(TestCase):
         self.assertNotIn("7", logged)
 
     async def test_a_full_disk(self) -> None:
-        store: Any = threaded_store(self, self.enterContext(borrowed_database()))
+        store: Any = self.make_store()
         full = text("DO $$ BEGIN RAISE EXCEPTION 'no space' USING ERRCODE = 'disk_full'; END $$")
         with self.assertRaises(DiskFull) as caught:
             await store._database.write(lambda conn: conn.execute(full))
@@ -398,10 +388,8 @@ class PostgreSQLMigrationTests(migrating.MigrationSteps):
     def new_url(self) -> str:
         return empty_database()
 
-    def recorded_url(self) -> str:
-        url = empty_database()
+    def restore(self, url: str) -> None:
         recorded.restore_postgresql(url)
-        return url
 
     def definitions(self, conn: Connection) -> list[str]:
         return sorted(conn.execute(text(DEFINITIONS)).scalars())

@@ -32,33 +32,31 @@ class AppMigrations(SynchronousTestCase):
         with open_database(self.url) as conn:
             conn.execute(text("INSERT INTO notes_note (id) VALUES (7)"))
 
+    def assert_has(self, columns: list[str], revision: str, notes: list[int]) -> None:
+        """Check the tables of the application, and that those of the broker are the latest."""
+        with open_database(self.url, writes=False) as conn:
+            found = self.columns(conn), self.revision(conn), self.notes(conn)
+            self.assertEqual(found, (columns, revision, notes))
+            self.assertEqual(revisions_of(conn), [LATEST_REVISION])
+
     def notes(self, conn: Connection) -> list[int]:
         return list(conn.execute(text("SELECT id FROM notes_note")).scalars())
 
     def test_new_database(self) -> None:
         migrate(self.url, {"notes": SECOND})
-        with open_database(self.url, writes=False) as conn:
-            self.assertEqual(self.columns(conn), ["id", "text"])
-            self.assertEqual(self.revision(conn), "0002")
-            self.assertEqual(revisions_of(conn), [LATEST_REVISION])
-
-    def test_database_from_before_the_application(self) -> None:
-        migrate(self.url)
-        migrate(self.url, {"notes": FIRST})
-        with open_database(self.url, writes=False) as conn:
-            self.assertEqual((self.columns(conn), self.revision(conn)), (["id"], "0001"))
+        self.assert_has(["id", "text"], "0002", [])
 
     def test_older_tables_are_migrated(self) -> None:
+        """Also after the application was disabled for a while, and where it was added later."""
+        for _ in "twice":
+            migrate(self.url)
         migrate(self.url, {"notes": FIRST})
         self.add_note()
+        migrate(self.url)
+        self.assert_has(["id"], "0001", [7])
         for _ in "twice":
             migrate(self.url, {"notes": SECOND})
-            with open_database(self.url, writes=False) as conn:
-                self.assertEqual(
-                    (self.columns(conn), self.revision(conn)), (["id", "text"], "0002")
-                )
-                self.assertEqual(self.notes(conn), [7])
-                self.assertEqual(revisions_of(conn), [LATEST_REVISION])
+            self.assert_has(["id", "text"], "0002", [7])
 
     def test_newer_tables_are_refused(self) -> None:
         migrate(self.url, {"notes": SECOND})
@@ -66,19 +64,7 @@ class AppMigrations(SynchronousTestCase):
         error = self.assertRaises(UnfitDatabase, migrate, self.url, {"notes": FIRST})
         self.assertIn("a newer version of the application notes", str(error))
         self.assertIn("0002", str(error))
-        with open_database(self.url, writes=False) as conn:
-            self.assertEqual(self.notes(conn), [7])
-
-    def test_disabled_and_enabled_again(self) -> None:
-        """Its tables stay, and catch up with what was missed meanwhile."""
-        migrate(self.url, {"notes": FIRST})
-        self.add_note()
-        migrate(self.url)
-        with open_database(self.url, writes=False) as conn:
-            self.assertEqual((self.notes(conn), self.revision(conn)), ([7], "0001"))
-        migrate(self.url, {"notes": SECOND})
-        with open_database(self.url, writes=False) as conn:
-            self.assertEqual((self.notes(conn), self.revision(conn)), ([7], "0002"))
+        self.assert_has(["id", "text"], "0002", [7])
 
     def test_tables_of_no_release(self) -> None:
         migrate(self.url, {"notes": SECOND})

@@ -21,13 +21,32 @@ class MigrationSteps(SynchronousTestCase):
         """The URL of a database without tables."""
         raise NotImplementedError
 
-    def recorded_url(self) -> str:
-        """The URL of a database as version 1.0 left it: see ``recorded``."""
+    def restore(self, url: str) -> None:
+        """Make the tables of version 1.0 with their rows in a new database: see ``recorded``."""
         raise NotImplementedError
 
     def definitions(self, conn: Connection) -> object:
         """The columns, constraints and indexes of a database."""
         raise NotImplementedError
+
+    def migrated(self, *changes: str) -> str:
+        """The URL of a database with the tables of this version, changed by statements."""
+        url = self.new_url()
+        migrate(url)
+        self.change(url, *changes)
+        return url
+
+    def change(self, url: str, *statements: str) -> None:
+        with open_database(url) as conn:
+            for statement in statements:
+                conn.execute(text(statement))
+
+    def empty(self) -> str:
+        """The URL of a database without tables, whose file is there."""
+        url = self.new_url()
+        if url.startswith("sqlite:"):
+            sqlite.make_database_file(make_url(url))
+        return url
 
     def test_makes_the_same_as_create_all(self) -> None:
         """Down to the details that Alembic does not compare.  A new database runs no steps.
@@ -36,7 +55,7 @@ class MigrationSteps(SynchronousTestCase):
         """
         found = []
         for make in (self.migrate_at_once, self.migrate_by_steps):
-            url = self.new_url()
+            url = self.empty()
             make(url)
             with open_database(url, writes=False) as conn:
                 found.append((self.definitions(conn), revisions_of(conn)))
@@ -47,8 +66,6 @@ class MigrationSteps(SynchronousTestCase):
 
     def migrate_by_steps(self, url: str) -> None:
         """Make the tables of the first release, and run all the steps since."""
-        if url.startswith("sqlite:"):
-            sqlite.make_database_file(make_url(url))
         engine = open_engine(url)
         self.addCleanup(engine.dispose)
         with for_writing(engine).begin() as conn:
@@ -59,7 +76,8 @@ class MigrationSteps(SynchronousTestCase):
 
     def test_recorded_database_is_migrated(self) -> None:
         """A database of 1.0 gets the tables of this version, and keeps its rows."""
-        url, present = self.recorded_url(), self.new_url()
+        url, present = self.empty(), self.new_url()
+        self.restore(url)
         migrate(present, installed())
         with open_database(present, writes=False) as conn:
             wanted, latest = self.definitions(conn), revisions_of(conn)
@@ -87,11 +105,8 @@ class MigrationSteps(SynchronousTestCase):
 
     def test_tables_of_somebody_else_are_not_taken(self) -> None:
         """A database may be used for something else, by a mistake in the configuration."""
-        url = self.new_url()
-        if url.startswith("sqlite:"):
-            sqlite.make_database_file(make_url(url))
-        with open_database(url) as conn:
-            conn.execute(text("CREATE TABLE topic (name TEXT)"))
+        url = self.empty()
+        self.change(url, "CREATE TABLE topic (name TEXT)")
         error = self.assertRaises(UnfitDatabase, migrate, url)
         self.assertIn("tables named topic,", str(error))
         with open_database(url, writes=False) as conn:
@@ -99,11 +114,9 @@ class MigrationSteps(SynchronousTestCase):
 
     def test_a_step_and_back(self) -> None:
         """The next version has one step more.  Rows stay, and this version refuses its tables."""
-        url = self.new_url()
-        migrate(url)
+        url = self.migrated("INSERT INTO counter (name, value) VALUES ('kept', 7)")
         with open_database(url) as conn:
             before = self.definitions(conn)
-            conn.execute(text("INSERT INTO counter (name, value) VALUES ('kept', 7)"))
         with next_version.installed():
             for _ in "twice":
                 migrate(url)
@@ -128,10 +141,7 @@ class MigrationSteps(SynchronousTestCase):
             ("ALTER TABLE counter DROP COLUMN value", "the column counter.value"),
             ("DROP TABLE counter", "the table counter"),
         ):
-            url = self.new_url()
-            migrate(url)
-            with open_database(url) as conn:
-                conn.execute(text(change))
+            url = self.migrated(change)
             for check in (migrate, examine):
                 said = str(self.assertRaises(UnfitDatabase, check, url))
                 self.assertIn(
@@ -139,10 +149,7 @@ class MigrationSteps(SynchronousTestCase):
                 )
 
     def test_tables_of_no_release_are_not_migrated(self) -> None:
-        url = self.new_url()
-        migrate(url)
-        with open_database(url) as conn:
-            conn.execute(text("ALTER TABLE host_state DROP COLUMN retry_at"))
+        url = self.migrated("ALTER TABLE host_state DROP COLUMN retry_at")
         with next_version.installed():
             said = str(self.assertRaises(UnfitDatabase, migrate, url))
         self.assertIn("the database lacks the column host_state.retry_at", said)
@@ -151,32 +158,17 @@ class MigrationSteps(SynchronousTestCase):
 
     def test_what_others_added_stays(self) -> None:
         """A newer version that fits the nodes of this one adds columns and tables."""
-        url = self.new_url()
-        migrate(url)
-        with open_database(url) as conn:
-            conn.execute(text("ALTER TABLE counter ADD COLUMN note TEXT"))
-            conn.execute(text("CREATE TABLE notes (note TEXT)"))
+        url = self.migrated(
+            "ALTER TABLE counter ADD COLUMN note TEXT", "CREATE TABLE notes (note TEXT)"
+        )
         for check in (migrate, examine):
             check(url)
 
-    def test_twice_changes_nothing(self) -> None:
-        url = self.new_url()
-        migrate(url)
-        with open_database(url) as conn:
-            conn.execute(text("INSERT INTO counter (name, value) VALUES ('kept', 1)"))
-        migrate(url)
-        with open_database(url, writes=False) as conn:
-            self.assertEqual(
-                conn.execute(text("SELECT name FROM counter WHERE value = 1")).scalar(), "kept"
-            )
-
     def test_unknown_revisions_are_refused(self) -> None:
         """A newer version made the database, or one from before the first release."""
-        url = self.new_url()
-        migrate(url)
+        url = self.migrated()
         for revision in ("9999", "0026"):
-            with open_database(url) as conn:
-                conn.execute(text(f"UPDATE alembic_version SET version_num = '{revision}'"))
+            self.change(url, f"UPDATE alembic_version SET version_num = '{revision}'")
             said = str(self.assertRaises(UnfitDatabase, migrate, url))
             self.assertIn("by a newer version of rsscloud-broker", said)
             self.assertIn("or by one from before the first release", said)

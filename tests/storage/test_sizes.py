@@ -22,6 +22,7 @@ from rsscloud_broker.storage.schema import pending, subscription, topic
 from rsscloud_broker.storage.subscriptions import has_subscription, subscriptions
 from tests.postgresql import borrowed_database
 from tests.storage.databases import memory_database, postgresql_database
+from tests.storage.rows import add_subscriptions, add_topics
 
 HERE, THERE, THIRD = (f"http://feeds.example/{name}" for name in ("here", "there", "third"))
 BUSY, OTHER = "busy.example", "other.example"
@@ -29,31 +30,11 @@ NOW = 1_000.0
 _WEEK = 7 * 86_400
 
 
-def _topic(conn: Connection, url: str, subscribers: int, name: str = "") -> int:
+def _topic(conn: Connection, url: str, subscribers: int, name: str = "reader") -> int:
     """Make a topic with subscriptions; return its id."""
-    made = conn.execute(insert(topic).values(url=url)).inserted_primary_key
-    assert made is not None
-    rows = [
-        _subscription(made[0], f"http://{name or 'reader'}{n}.example/") for n in range(subscribers)
-    ]
-    if rows:
-        conn.execute(insert(subscription), rows)
-    return int(made[0])
-
-
-def _subscription(topic_id: int, callback: str, host: str = "reader.example") -> dict[str, Any]:
-    return {
-        "topic_id": topic_id,
-        "protocol": "http-post",
-        "callback_url": callback,
-        "host": host,
-        "granted_at": 0,
-        "lease_seconds": 90_000,
-        "expires_at": 10**16,
-        "consecutive_errors": 0,
-        "last_error": "",
-        "dropping": False,
-    }
+    (key,) = add_topics(conn, [url])
+    add_subscriptions(conn, key, (f"http://{name}{n}.example/" for n in range(subscribers)))
+    return key
 
 
 def _changed(conn: Connection, table: Any, column: Any) -> Sequence[Any]:
@@ -126,8 +107,8 @@ class SizeTests(SynchronousTestCase):
         """Let notifications wait: many for a busy host, and behind them one for each other host."""
         key = _topic(conn, HERE, 0)
         hosts = [*[BUSY] * busy, *others]
-        rows = [_subscription(key, f"http://{n}.example/", host) for n, host in enumerate(hosts)]
-        conn.execute(insert(subscription), rows)
+        callbacks = (f"http://{n}.example/" for n in range(len(hosts)))
+        add_subscriptions(conn, key, callbacks, *hosts)
         found = conn.execute(select(subscription.c.id, subscription.c.host)).all()
         conn.execute(
             insert(pending),
@@ -165,8 +146,7 @@ class SizeTests(SynchronousTestCase):
 
     def test_far_too_many_idle_topics_do_not_hold_up_one_more(self) -> None:
         with self.database() as conn:
-            rows = [{"url": f"http://{n}.example/", "idle_at": n} for n in range(500)]
-            conn.execute(insert(topic), rows)
+            add_topics(conn, (f"http://{n}.example/" for n in range(500)), idle_at=1)
             self.assertEqual(evict_idle(conn, 10, 1), 1)
             left = conn.execute(select(func.count()).select_from(topic)).scalar_one()
             self.assertTrue(350 < left < 450, left)

@@ -24,10 +24,8 @@ class MigrateTests(migrating.MigrationSteps):
     def new_url(self) -> str:
         return f"sqlite:///{Path(self.mktemp()).resolve()}/deep/er/broker.db"
 
-    def recorded_url(self) -> str:
-        path = Path(self.mktemp())
-        recorded.restore_sqlite(path)
-        return f"sqlite:///{path.resolve()}"
+    def restore(self, url: str) -> None:
+        recorded.restore_sqlite(Path(url.removeprefix("sqlite:///")))
 
     def test_makes_the_tables_and_the_directory(self) -> None:
         url = self.new_url()

@@ -23,6 +23,7 @@ from tests.store_contract.basics import (
     waits,
 )
 from tests.store_contract.event_log import EventLogContract
+from tests.store_contract.hub import an_intent
 from tests.store_contract.published import PublishedContract
 from tests.store_contract.pushed import PushedContract
 from tests.store_contract.relaying import RelayingContract
@@ -158,24 +159,18 @@ class DeliveriesContract(
         self.assertEqual(await self.attempts(), [0, 0])
         self.assertEqual(await self.due(3000), [waiting.id, other.id])
 
-    async def test_news_brings_the_next_attempt_no_sooner_than_a_pause_after_the_last(self) -> None:
+    async def test_when_the_next_attempt_is_due_after_news(self) -> None:
         (one,) = await self.stored(1)
-        await self.store.record_deliveries([waits(one, 9000, attempts=4)])  # tried at 2000
-        await self.store.record_deliveries([self.news(one, 2001)])
-        self.assertEqual(await self.store.next_due(), 2005)
-
-    async def test_news_makes_nothing_later(self) -> None:
-        (one,) = await self.stored(1)
-        await self.store.record_deliveries([waits(one, 2500, attempts=4)])
-        await self.store.record_deliveries([self.news(one, 3000)])
-        self.assertEqual((await self.attempts(), await self.store.next_due()), ([0], 2500))
-
-    async def test_news_waits_for_the_time_that_the_subscriber_asked_for(self) -> None:
-        (one,) = await self.stored(1)
-        asked = evolve(waits(one, 9000, attempts=1), not_before=8000.0)
-        await self.store.record_deliveries([asked])
-        await self.store.record_deliveries([self.news(one, 3000)])
-        self.assertEqual((await self.attempts(), await self.store.next_due()), ([0], 8000))
+        asked = evolve(waits(one, 9000), not_before=8000.0)
+        for name, waiting, at, due in (
+            ("no sooner than a pause after the last attempt", waits(one, 9000, 4), 2001, 2005),
+            ("no later than before", waits(one, 2500, 4), 3000, 2500),
+            ("not before the time that the subscriber asked for", asked, 3000, 8000),
+        ):
+            await self.store.record_deliveries([waiting])  # tried at 2000
+            await self.store.record_deliveries([self.news(one, at)])
+            self.assertEqual((await self.attempts(), await self.store.next_due()), ([0], due), name)
+            await self.store.record_deliveries([succeeded(one)])
 
     async def test_news_of_another_node_take_the_claim_from_the_one_that_calls(self) -> None:
         """Its call may have begun before the change."""
@@ -299,28 +294,6 @@ class DeliveriesContract(
         self.assertEqual(found, [third, first])
         self.assertEqual(await self.store.subscriptions_of([]), [])
 
-    # hosts that answer again
-
-    async def test_what_waits_for_a_host_is_due_when_it_answers_again(self) -> None:
-        first, second = await self.stored(1, 2)
-        await self.store.record_deliveries([waits(first, 9000), waits(second, 9000)])
-        self.assertTrue(await self.store.make_due("reader1.example", "", 3000.0))
-        self.assertEqual(await self.due(3000), [first.id])
-        self.assertFalse(await self.store.make_due("reader1.example", "", 3000.0))
-
-    async def test_only_what_waits_for_a_port_is(self) -> None:
-        await self.stored(1)
-        (one,) = await self.all_subscriptions()
-        await self.store.record_deliveries([waits(one, 9000)])
-        self.assertFalse(await self.store.make_due("reader1.example", "reader1.example:8000", 3e3))
-        self.assertTrue(await self.store.make_due("reader1.example", "reader1.example:80", 3000.0))
-
-    async def test_not_before_the_time_that_its_subscriber_asked_for(self) -> None:
-        (one,) = await self.stored(1)
-        await self.store.record_deliveries([evolve(waits(one, 9000), not_before=8000.0)])
-        await self.store.make_due("reader1.example", "", 3000.0)
-        self.assertEqual(await self.store.next_due(), 8000)
-
     async def test_busy_hosts_are_left_out_of_claims(self) -> None:
         first, second, third = await self.stored(1, 2, 3)
         await self.store.record_deliveries([waits(one, 3000) for one in (first, second, third)])
@@ -384,16 +357,15 @@ class DeliveriesContract(
         plan = PollPlan(FEED, 5600.0, "each ten minutes", 600.0, 5000.0)
         await self.store.plan_polls([plan])
         await self.store.record_hosts([HostState("reader1.example", 5, 5060.0)])
+        for number, retry_at in ((1, 5030.0), (2, 3000.0)):
+            intent = await self.intend(an_intent(number))
+            await self.store.postpone_intent(intent.id, 1, retry_at)
         await self.store.set_back(1000.0, 4000.0)
         self.assertEqual(await self.store.next_due(), 4030.0)
+        times = [kept.retry_at for kept in await self.store.intents()]
+        self.assertEqual(times, [4030.0, 3000.0], "what is due stays due")
         self.assertEqual([one.topic.url for one in await self.store.polls_due(4600.0, 9)], [FEED])
         self.assertEqual(await self.store.polls_due(4599.0, 9), [])
         self.assertEqual(await self.store.hosts(), [HostState("reader1.example", 5, 4060.0)])
         await self.store.record_fetch(a_fetch(at=4000.5), None)
         self.assertEqual(await waiting_checks(self.store, 9), [], "it was asked for before")
-
-    async def test_what_is_due_stays_due_when_the_clock_is_set_back(self) -> None:
-        stored = await self.store.put_subscription(a_subscription())
-        await self.store.record_deliveries([waits(stored, 3000.0)])
-        await self.store.set_back(1000.0, 4000.0)
-        self.assertEqual(await self.store.next_due(), 3000.0)

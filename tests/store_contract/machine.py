@@ -24,7 +24,7 @@ from twisted.internet.defer import maybeDeferred
 from twisted.python.failure import Failure
 
 from rsscloud_broker.model import Callback, Intent, Lease, Outcome, Subscription, Topic
-from rsscloud_broker.model.work import Delivery, HostState, PendingIntent
+from rsscloud_broker.model.work import Delivery, PendingIntent
 from rsscloud_broker.storage import Store
 from tests.store_contract.model import KEEP_ENDED, Waits
 from tests.store_contract.rules import (
@@ -175,15 +175,6 @@ class StoreMachine(PingsAndTopics):
         there = self._id_of(topic, callback) is not None
         assert self.call(self.store.has_subscription, topic, callback) == there
 
-    @rule(topic=topics, limit=limits)
-    def page_subscriptions(self, topic: str, limit: int) -> None:
-        expected = self.model.subscriptions_of(topic)
-        after = 0
-        for start in range(0, len(expected) + 1, limit):
-            slice_ = self.call(self.store.subscriptions, topic, after, limit)
-            assert slice_ == expected[start : start + limit]
-            after = slice_[-1].id if slice_ else after
-
     @rule(data=st.data())
     def sweep(self, data: st.DataObject) -> None:
         idle_before = self.past(data)
@@ -247,16 +238,6 @@ class StoreMachine(PingsAndTopics):
         assert added.id > self.last_intent
         self.last_intent = added.id
         self.model.intents = [*others, added]
-
-    @rule(data=st.data(), attempts=st.integers(1, 5), seconds=st.sampled_from((0.25, 600.0)))
-    def postpone_intent(self, data: st.DataObject, attempts: int, seconds: float) -> None:
-        key = data.draw(st.integers(0, self.last_intent))
-        retry_at = self.now + seconds
-        self.call(self.store.postpone_intent, key, attempts, retry_at)
-        self.model.intents = [
-            evolve(kept, attempts=attempts, retry_at=retry_at) if kept.id == key else kept
-            for kept in self.model.intents
-        ]
 
     @rule(data=st.data())
     def remove_intent(self, data: st.DataObject) -> None:
@@ -358,26 +339,6 @@ class StoreMachine(PingsAndTopics):
             assert one.callback.host not in busy
             self.model.pending[one.id] = evolve(self.model.pending[one.id], claimed=True)
 
-    # hosts
-
-    @rule(
-        states=st.lists(
-            st.builds(
-                HostState, st.sampled_from(_HOSTS), st.integers(0, 3), st.just(1_714_561_200.25)
-            ),
-            unique_by=lambda state: state.host,
-        )
-    )
-    def record_hosts(self, states: list[HostState]) -> None:
-        self.call(self.store.record_hosts, states)
-        self.model.hosts |= {state.host: state for state in states}
-        self.model.hosts = {host: one for host, one in self.model.hosts.items() if one.failures}
-
-    @rule(host=st.sampled_from(_HOSTS), limit=limits)
-    def count_of_host(self, host: str, limit: int) -> None:
-        there = sum(one.callback.host == host for one in self.model.subscriptions.values())
-        assert self.call(self.store.count_of_host, host, limit) == min(there, limit)
-
     # comparison
 
     @invariant()
@@ -395,10 +356,6 @@ class StoreMachine(PingsAndTopics):
         free = [waits.due for waits in model.pending.values() if not waits.claimed]
         first_due = min(free, default=None)
         assert call(store.next_due) == first_due
-        hosts = call(store.hosts)
-        assert sorted(hosts, key=lambda state: state.host) == sorted(
-            model.hosts.values(), key=lambda state: state.host
-        )
 
 
 def make_store_machine(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import Factory, define, evolve, frozen
 
 from rsscloud_broker.model import Content, Ping, Subscription, Topic
-from rsscloud_broker.model.work import Delivery, Fanout, HostState, PendingIntent
+from rsscloud_broker.model.work import Delivery, Fanout, PendingIntent
 
 #: Seconds within which a ping is a repeat.
 WINDOW = 60
@@ -83,7 +83,6 @@ class Model:
     contents: dict[int, tuple[str, Content]] = Factory(dict)
     walks: list[Walk] = Factory(list)
     pending: dict[int, Waits] = Factory(dict)
-    hosts: dict[str, HostState] = Factory(dict)
     intents: list[PendingIntent] = Factory(list)
 
     def pings_between(self, since: float, until: float) -> list[Ping]:

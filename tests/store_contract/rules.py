@@ -133,16 +133,6 @@ class PingsAndTopics(RuleBasedStateMachine):
         self.last_ping = record.id
         self.model.pings.append(record)
 
-    @rule(limit=limits, data=st.data())
-    def page_pings(self, limit: int, data: st.DataObject) -> None:
-        since, until = self.past(data), self.past(data)
-        expected = self.model.pings_between(since, until)
-        before: Ping | None = None
-        for start in range(0, len(expected) + 1, limit):
-            slice_ = self.call(self.store.pings, since, until, before, limit)
-            assert slice_ == expected[start : start + limit]
-            before = slice_[-1] if slice_ else before
-
     @rule(data=st.data())
     def prune_pings(self, data: st.DataObject) -> None:
         before = self.past(data)
@@ -292,22 +282,6 @@ class PingsAndTopics(RuleBasedStateMachine):
             self.model.topics[current] = evolve(self.model.topics[current], ended="")
             if self.model.subscriptions_of(url):
                 self.model.due[current] = 0.0
-
-    @rule(limit=limits)
-    def watched_topics(self, limit: int) -> None:
-        watched = [
-            url
-            for url in sorted(PLACES)
-            if self.model.current_url(url) == url
-            and self.model.subscriptions_of(url)
-            and not self.model.has_ended(url)
-        ]
-        found: list[str] = []
-        after: int | None = 0
-        while after is not None:
-            some, after = self.call(self.store.watched_topics, after, limit)
-            found += some
-        assert sorted(found) == watched
 
     @rule(url=topics, to=_places)
     def move_topic(self, url: str, to: str) -> None:

@@ -11,7 +11,6 @@ from tests.store_contract.basics import (
     RecordsContract,
     a_long_url,
     a_ping,
-    a_subscription,
 )
 
 HOUR = 3600
@@ -47,36 +46,6 @@ class StatisticsContract(RecordsContract):
         self.assertEqual(await self.store.statistics(NOON, NOON + 900, 900), {name: {NOON: 9}})
         # The measurement of an hour is its last one.
         self.assertEqual(await self.store.statistics(NOON, NOON + 1, HOUR), {name: {NOON: 8}})
-
-    async def test_measurements(self) -> None:
-        self.assertEqual((await self.store.measure())["number_of_topics"], 0)
-        for number in (1, 2):
-            await self.store.put_subscription(a_subscription(number=number))
-        other = a_subscription(OTHER_FEED, 3)
-        callback = evolve(other.callback, protocol="websub")
-        await self.store.put_subscription(evolve(other, callback=callback))
-        self.assertEqual(
-            await self.store.measure(),
-            {
-                "number_of_topics": 2,
-                "number_of_watched_topics": 2,
-                "number_of_subscriptions.http-post": 2,
-                "number_of_subscriptions.websub": 1,
-            },
-        )
-
-    async def test_old_numbers_are_removed(self) -> None:
-        for at in (NOON, NOON + 30 * HOUR):
-            await self.store.add_statistics(at, {"pings": 1}, {})
-        await self.store.put_busy_topics(NOON // HOUR, [PingedTopic(FEED, 1)])
-        everything = (NOON, NOON + 31 * HOUR)
-        await self.store.prune_statistics(NOON + 30 * HOUR, 31)
-        self.assertEqual(len((await self.store.statistics(*everything, 60))["pings"]), 1)
-        self.assertEqual(len((await self.store.statistics(*everything, HOUR))["pings"]), 2)
-        self.assertEqual(len(await self.store.busy_topics(*everything, 10)), 1)
-        await self.store.prune_statistics(NOON + 30 * HOUR, 29)
-        self.assertEqual(len((await self.store.statistics(*everything, HOUR))["pings"]), 1)
-        self.assertEqual(await self.store.busy_topics(*everything, 10), [])
 
     async def test_pinged_topics(self) -> None:
         for number in range(3):

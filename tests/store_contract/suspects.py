@@ -64,6 +64,15 @@ class SuspectsContract(TestCase):
     async def claim(self) -> Sequence[Check]:
         return (await self.store.claim_checks(SOME)).checks
 
+    async def suspected(self) -> Work:
+        """Let a process end that has claimed a topic; the next one knows that."""
+        work = await self.wait()
+        await self.claim()
+        await self.next_process()
+        self.assertEqual(len(await self.claim()), 1)
+        self.assertIn(work, self.store.suspects)
+        return work
+
     async def end_in_trial(self, work: Work) -> None:
         """Begin a trial, in which the process ends."""
         await self.claim()
@@ -80,13 +89,6 @@ class SuspectsContract(TestCase):
         async with self.store.trial(work):
             pass
 
-    async def test_claimed_work_of_a_process_that_ended(self) -> None:
-        work = await self.wait()
-        await self.claim()
-        await self.next_process()
-        self.assertEqual(len(await self.claim()), 1)
-        self.assertIn(work, self.store.suspects)
-
     async def test_work_of_a_process_that_stopped(self) -> None:
         work = await self.wait()
         await self.claim()
@@ -101,52 +103,25 @@ class SuspectsContract(TestCase):
         await self.claim()
         self.assertNotIn(work, self.store.suspects)
 
-    async def test_work_that_comes_to_an_end(self) -> None:
-        work = await self.wait()
-        await self.claim()
-        await self.next_process()
-        await self.claim()
-        async with self.store.trial(work):
-            self.assertIn(work, self.store.suspects)
-        self.assertNotIn(work, self.store.suspects)
-
-    async def test_work_that_fails_comes_to_an_end_too(self) -> None:
-        work = await self.wait()
-        await self.claim()
-        await self.next_process()
-        await self.claim()
-        with self.assertRaises(KeyError):
-            async with self.store.trial(work):
-                raise KeyError
-        self.assertNotIn(work, self.store.suspects)
-
-    async def test_work_that_is_broken_off(self) -> None:
-        work = await self.wait()
-        await self.claim()
-        await self.next_process()
-        await self.claim()
-        with self.assertRaises(CancelledError):
-            async with self.store.trial(work):
-                raise CancelledError
-        self.assertIn(work, self.store.suspects)
+    async def test_work_is_suspect_until_it_comes_to_an_end(self) -> None:
+        """Also by an error, but not if it is broken off."""
+        work = await self.suspected()
+        for error, stays in ((CancelledError, True), (KeyError, False)):
+            with self.assertRaises(error):
+                async with self.store.trial(work):
+                    self.assertIn(work, self.store.suspects)
+                    raise error
+            self.assertEqual(work in self.store.suspects, stays, error)
 
     async def test_work_is_given_up_after_three_ends(self) -> None:
-        work = await self.wait()
-        await self.claim()
-        await self.next_process()
+        """It is tried again after an hour."""
+        work = await self.suspected()
         for _ in range(2):
             await self.end_in_trial(work)
         with self.assertRaisesRegex(GivenUp, "has ended or stood still 3 times"):
             async with self.store.trial(work):
                 self.fail("it was begun")
         self.flushLoggedErrors()
-
-    async def test_work_that_was_given_up_is_tried_again_after_an_hour(self) -> None:
-        work = await self.wait()
-        await self.claim()
-        await self.next_process()
-        for _ in range(2):
-            await self.end_in_trial(work)
         self.patch(trials, "LEFT_ALONE", -1.0)
         async with self.store.trial(work):
             pass
@@ -178,11 +153,7 @@ class SuspectsContract(TestCase):
     async def test_suspects_of_a_kind_that_is_not_known_any_more(self) -> None:
         old = insert(suspect).values(kind="notification", key=1, ends=1, ended_at=1)
         await self.store._database.write(lambda conn: conn.execute(old))
-        work = await self.wait()
-        await self.claim()
-        await self.next_process()
-        await self.claim()
-        self.assertIn(work, self.store.suspects)
+        await self.suspected()
 
     async def test_topic_that_is_polled(self) -> None:
         await self.store.put_subscription(a_subscription())
