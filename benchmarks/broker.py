@@ -24,8 +24,8 @@ from rsscloud_broker.database.columns import (
     to_micros,
 )
 from rsscloud_broker.model import Ping
-from rsscloud_broker.storage import import_in_parts, migrate, open_database, ping_counters
-from rsscloud_broker.storage.pings import fingerprint
+from rsscloud_broker.storage import import_in_parts, migrate, open_database
+from rsscloud_broker.storage.pings import count_new, fingerprint
 from rsscloud_broker.storage.schema import (
     ping,
 )
@@ -101,7 +101,7 @@ class Data:
         now = time.time()
         rows: list[dict[str, object]] = []
         with open_database(self.url) as connection:
-            ping_counters.add(connection, count, None)
+            count_new(connection, count, None)
             for number in range(count):
                 url = f"http://blog{number}.example/"
                 record = Ping(f"Weblog number {number}", url, now - seconds * number / count)

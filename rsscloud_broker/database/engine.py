@@ -89,28 +89,20 @@ def as_unavailable(error: BaseException) -> StoreUnavailable | None:
 
 
 def _unavailable(error: BaseException) -> StoreUnavailable:
-    """The error to raise instead of one of the database."""
+    """The error to raise instead of one of the database, with what to do about it."""
     reason = error.orig if isinstance(error, exc.DBAPIError) else error
-    kind = DiskFull if _is_full(reason) else StoreUnavailable
+    if isinstance(reason, sqlite3.Error):
+        is_full = getattr(reason, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
+        advice = "Look for a full disk, file permissions, or another process that holds a lock."
+    else:
+        is_full = getattr(reason, "sqlstate", "") == _DISK_FULL
+        advice = postgresql.advice(str(reason))
+    kind = DiskFull if is_full else StoreUnavailable
     unavailable = kind(
-        f"the database cannot be used right now: {reason}. Nothing was changed. {_advice(reason)}"
+        f"the database cannot be used right now: {reason}. Nothing was changed. {advice}"
     )
     unavailable.__cause__ = error
     return unavailable
-
-
-def _advice(reason: BaseException | None) -> str:
-    """What to do about an error of a driver, as a sentence."""
-    if isinstance(reason, sqlite3.Error):
-        return "Look for a full disk, file permissions, or another process that holds a lock."
-    return postgresql.advice(str(reason))
-
-
-def _is_full(reason: BaseException | None) -> bool:
-    """Whether a driver says that the disk of the database is full."""
-    if isinstance(reason, sqlite3.Error):
-        return getattr(reason, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
-    return getattr(reason, "sqlstate", "") == _DISK_FULL
 
 
 @contextmanager

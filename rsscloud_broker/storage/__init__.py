@@ -28,8 +28,7 @@ from rsscloud_broker.storage.examination import (
 )
 from rsscloud_broker.storage.exchange import ImportResult, import_in_parts
 from rsscloud_broker.storage.exports import export_text, left_out, write_file
-from rsscloud_broker.storage.node_states import node_states
-from rsscloud_broker.storage.nodes import present_time
+from rsscloud_broker.storage.nodes import node_states, present_time
 from rsscloud_broker.storage.polls import topic_statuses
 from rsscloud_broker.storage.pulse import Pulse
 from rsscloud_broker.storage.store import Store

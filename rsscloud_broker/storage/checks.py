@@ -122,17 +122,6 @@ class AskedCheck(NamedTuple):
     cause: ChangeSource = UNKNOWN_SOURCE
 
 
-class Joinable(NamedTuple):
-    """A check that another node has claimed.
-
-    :ivar key: the id of its topic.
-    :ivar is_joined: whether its row has already what ``join_check`` would write.
-    """
-
-    key: int
-    is_joined: bool
-
-
 class CheckRequests:
     """Requests of checks of known topics, which are written together.
 
@@ -331,13 +320,15 @@ def request_content(conn: Connection, url: str, at: float) -> bool:
     return True
 
 
-def find_joinable(conn: Connection, asked: AskedCheck, node: int | None) -> Joinable | None:
-    """The check of a topic if another node has claimed it; None otherwise.  Writes nothing."""
+def find_joinable(conn: Connection, asked: AskedCheck, node: int | None) -> tuple[int, bool] | None:
+    """The id of a topic whose check another node has claimed, and whether the check is joined: its
+    row has already what ``join_check`` would write.  None if no other node has.  Writes nothing.
+    """
     row = conn.execute(_select_joined(asked.url, node)).first()
     if row is None:
         return None
     joined = _joined(row, asked)
-    return Joinable(row.id, all(row._mapping[name] == joined[name] for name in joined))
+    return row.id, all(row._mapping[name] == joined[name] for name in joined)
 
 
 def join_check(conn: Connection, asked: AskedCheck, node: int) -> int | None:

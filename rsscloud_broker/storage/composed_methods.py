@@ -29,7 +29,6 @@ from rsscloud_broker.model.work import (
 from rsscloud_broker.storage import (
     check_claims,
     checks,
-    counting,
     due,
     jobs,
     nodes,
@@ -170,8 +169,9 @@ class ComposedMethods:
         )
         if found is None:
             return None
-        if found.is_joined:
-            return found.key
+        key, is_joined = found
+        if is_joined:
+            return key
         return await self._database.write(
             lambda conn: checks.join_check(conn, asked, self._ensure_node(conn))
         )
@@ -198,11 +198,11 @@ class ComposedMethods:
 
     def ping_hours(self, since: float, until: float) -> Deferred[dict[int, int]]:
         """Count the pings in each hour, by hours since the epoch."""
-        return Deferred.fromCoroutine(counting.ping_hours(self._database.read, since, until))
+        return Deferred.fromCoroutine(statistics.ping_hours(self._database.read, since, until))
 
     def measure(self) -> Deferred[dict[str, int]]:
         """Count the topics and subscriptions, for ``add_statistics``."""
-        return Deferred.fromCoroutine(counting.measure(self._database.read))
+        return Deferred.fromCoroutine(statistics.measure(self._database.read))
 
     def prune_statistics(self, now: float, hours: int) -> Deferred[None]:
         """Remove statistics of more than ``hours`` hours ago, those of minutes earlier."""

@@ -32,7 +32,7 @@ from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
 from rsscloud_broker.storage.contents import remove_unneeded
 from rsscloud_broker.storage.failed_attempts import add_failed_attempts
 from rsscloud_broker.storage.schema import content, pending, queued, subscription
-from rsscloud_broker.storage.subscriptions import CONTENT_TOPIC_ID, of_subscription
+from rsscloud_broker.storage.subscriptions import CONTENT_TOPIC_ID, add_pending
 
 # Deliveries come by the hundreds: each statement below is made once, and run for many keys at once.
 
@@ -402,16 +402,7 @@ def _take_from_queue(conn: Connection, final: Sequence[Delivery]) -> bool:
         .group_by(queued.c.subscription_id)
     ).all()
     for key, content_key in following:
-        conn.execute(
-            insert(pending).values(
-                subscription_id=key,
-                attempts=0,
-                due_at=at[key],
-                content_topic_id=of_subscription(key, CONTENT_TOPIC_ID),
-                host=of_subscription(key, subscription.c.host),
-                content_id=content_key,
-            )
-        )
+        add_pending(conn, key, at[key], content_key)
         conn.execute(
             delete(queued).where(
                 queued.c.subscription_id == key, queued.c.content_id == content_key

@@ -1,36 +1,38 @@
-"""Stores pings, finds repeats, and requests checks of the topics that pings name."""
+"""Stores and counts pings, finds repeats, and requests checks of the topics that pings name."""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from json.encoder import encode_basestring_ascii as _quoted
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
+    ColumnElement,
     Connection,
     bindparam,
     delete,
     func,
     literal_column,
+    or_,
     select,
     text,
     tuple_,
+    update,
 )
 
 from rsscloud_broker.database import postgresql, sqlite
-from rsscloud_broker.database.columns import MICROSECONDS, to_micros, to_seconds
+from rsscloud_broker.database.columns import MICROSECONDS, insert_missing, to_micros, to_seconds
 from rsscloud_broker.database.many_values import OfMany, RowBatch, insert_at_once
 from rsscloud_broker.database.visible_ids import announce, is_visible, visible_ids
 from rsscloud_broker.model import Ping
 from rsscloud_broker.model.ways import ChangeSource, Way
 from rsscloud_broker.model.work import CheckState, PingRecord
-from rsscloud_broker.storage import ping_counters
 from rsscloud_broker.storage.checks import CHECK_COLUMNS, AskedCheck, CheckRequests
-from rsscloud_broker.storage.schema import PING_HOUR, ping, topic
+from rsscloud_broker.storage.schema import PING_HOUR, counter, ping, topic
 from rsscloud_broker.storage.topic_urls import HAS_SUBSCRIPTIONS, TOPIC_ID, named
 from rsscloud_broker.util.urls import normal_form
 
@@ -242,7 +244,7 @@ def _insert(conn: Connection, new: Sequence[tuple[Ping, bytes]], node: int | Non
     ]
     announce(conn, "ping")
     ids = insert_at_once(conn, ping, rows)
-    ping_counters.add(conn, len(rows), node)
+    count_new(conn, len(rows), node)
     return [
         Ping(
             name=record.name,
@@ -351,3 +353,57 @@ def prune_pings(conn: Connection, before: float, limit: int) -> int:
     )
     keys = list(conn.execute(oldest).scalars())
     return conn.execute(delete(ping).where(ping.c.id.in_(keys))).rowcount
+
+
+# --- the number of pings ever recorded
+
+# It is the sum of some counters: of one for all, and one for each node that lives.  Nodes would
+# wait for each other's commits if they all updated one row.
+
+#: The name of the counter for all; that of a node has its id behind it.
+_TOTAL = "pings"
+
+_ADD = (
+    update(counter)
+    .where(counter.c.name == bindparam("counted"))
+    .values(value=counter.c.value + bindparam("more"))
+)
+
+
+def count_new(conn: Connection, more: int, node: int | None) -> None:
+    """Add to the counter of a node; to that for all if ``node`` is None."""
+    name = _TOTAL if node is None else _counter_of(node)
+    added = {"more": more, "counted": name}
+    if conn.execute(_ADD, added).rowcount:
+        return
+    if not insert_missing(conn, counter, [{"name": name, "value": more}], counter.c.name):
+        # Another transaction has inserted it meanwhile.
+        conn.execute(_ADD, added)
+
+
+def count_pings(conn: Connection, until: float | None = None) -> int:
+    """The number of pings ever recorded, including those pruned since.
+
+    :param until: those that were received at this time or later are not counted.
+    """
+    name = counter.c.name
+    ours = or_(name == _TOTAL, name.startswith(f"{_TOTAL}/", autoescape=True))
+    ever = select(func.sum(counter.c.value)).where(ours).scalar_subquery()
+    number: ColumnElement[int] = func.coalesce(ever, 0)
+    if until is not None:  # one statement, so that no ping is committed between the two sums
+        later = select(func.count()).where(ping.c.received_at >= to_micros(until))
+        number = number - later.scalar_subquery()
+    return int(conn.execute(select(number)).scalar_one())
+
+
+def add_to_total(conn: Connection, nodes: Iterable[int]) -> None:
+    """Add the counters of nodes that have ended to the one for all, and remove them."""
+    theirs = counter.c.name.in_(map(_counter_of, nodes))
+    values = list(conn.execute(select(counter.c.value).where(theirs).with_for_update()).scalars())
+    if values:
+        conn.execute(delete(counter).where(theirs))
+        count_new(conn, sum(values), None)
+
+
+def _counter_of(node: int) -> str:
+    return f"{_TOTAL}/{node}"

@@ -1,7 +1,10 @@
-"""Stores the numbers of the statistics: how much of what happened in each minute and each hour."""
+"""Stores the numbers of the statistics: how much of what happened in each minute and each hour; and
+counts the rows of large tables for them, portion by portion: see ``portions``.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -19,12 +22,14 @@ from sqlalchemy import (
     func,
     literal,
     select,
+    tuple_,
 )
 
-from rsscloud_broker.database.columns import insert_into, put_rows, to_micros
-from rsscloud_broker.database.portions import Run, in_portions
+from rsscloud_broker.database.columns import MICROSECONDS, insert_into, put_rows, to_micros
+from rsscloud_broker.database.portions import Run, end_of_portion, in_portions, within
 from rsscloud_broker.model.work import MEASURED, PingedTopic
-from rsscloud_broker.storage.schema import metadata, ping
+from rsscloud_broker.storage.schema import metadata, ping, subscription, topic
+from rsscloud_broker.storage.topic_urls import HAS_PUBLIC, IS_PUBLIC
 from rsscloud_broker.wire.units import HOUR, MINUTE
 
 #: Statistics: how often something happened, or how many there were, in a minute or an hour.
@@ -92,7 +97,7 @@ def statistics(
 ) -> dict[str, dict[int, int]]:
     """The stored numbers of a time by name and step: see ``IStatistics.statistics``."""
     width = MINUTE if step < HOUR else HOUR
-    # The number is part of the statement: see ``counting``.
+    # The number is part of the statement: see ``_HOUR_OF``.
     begin = statistic.c.begin // literal(step, BigInteger, literal_execute=True)
     query = (
         select(statistic.c.name, begin, func.sum(statistic.c.value), func.max(statistic.c.value))
@@ -190,3 +195,94 @@ def _most_pinged(conn: Connection, numbers: Select[Any], limit: int) -> list[Pin
     url, number = numbers.selected_columns
     query = numbers.group_by(url).order_by(number.desc(), url).limit(limit)
     return [PingedTopic(named, int(pings)) for named, pings in conn.execute(query).tuples()]
+
+
+# --- counting
+
+#: In microseconds.
+_HOUR = 3600 * MICROSECONDS
+
+#: How many pings and subscriptions one statement counts.
+_PINGS, _SUBSCRIPTIONS = 100_000, 20_000
+
+# The number is part of the statement, not a parameter: PostgreSQL would take two parameters for
+# different numbers, and refuse to group by the expression.
+_HOUR_OF = ping.c.received_at // literal(_HOUR, BigInteger, literal_execute=True)
+
+_PLACE = tuple_(ping.c.received_at, ping.c.id)
+
+
+async def ping_hours(
+    read: Run, since: float, until: float, portion: int = _PINGS
+) -> dict[int, int]:
+    """The number of pings in each hour that has any; the keys are hours since the epoch.
+
+    This reads in several transactions, and takes as long as there are pings.
+
+    :param portion: how many pings one statement counts.
+    """
+    end = to_micros(until)
+
+    def count(conn: Connection, after: tuple[int, int]) -> tuple[Counter[int], Place | None]:
+        """Count a portion behind a place: see ``_count_pings``."""
+        return _count_pings(conn, after, end, portion)
+
+    # No ping has the id 0.
+    parts = await in_portions(read, count, (to_micros(since), 0))
+    return dict(sum(parts, Counter()))
+
+
+#: When a ping was received, and its id.
+Place = tuple[int, int]
+
+
+def _count_pings(
+    conn: Connection, after: Place, end: int, portion: int
+) -> tuple[Counter[int], Place | None]:
+    """Count the pings of one portion by their hours.
+
+    :param after: the portion begins behind this place.
+    :param portion: how many pings it has.
+    :returns: the counts, and the place of the last ping; None if no pings follow.
+    """
+    wanted = (after < _PLACE, ping.c.received_at < end)
+    places = select(ping.c.received_at, ping.c.id).where(*wanted).order_by(*_PLACE.clauses)
+    last = conn.execute(places.offset(portion - 1).limit(1)).tuples().first()
+    counts = select(_HOUR_OF, func.count()).where(*wanted).group_by(_HOUR_OF)
+    if last is not None:
+        counts = counts.where(last >= _PLACE)
+    return Counter(dict(conn.execute(counts).tuples().all())), last
+
+
+async def measure(read: Run) -> dict[str, int]:
+    """How many topics and subscriptions there are, by the names of the statistics of them.
+
+    This reads in several transactions, and takes as long as there are topics and subscriptions.
+    """
+    numbers: Counter[str] = Counter({f"{MEASURED}topics": 0, f"{MEASURED}watched_topics": 0})
+    for each in await in_portions(read, _count_topics, 0):
+        numbers.update(each)
+    for each in await in_portions(read, _count_subscriptions, 0):
+        numbers.update(each)
+    return dict(numbers)
+
+
+def _count_topics(conn: Connection, after: int) -> tuple[dict[str, int], int | None]:
+    """Count the topics of a portion (see ``in_portions``), and those that strangers may know of."""
+    until = end_of_portion(conn, topic.c.id, after)
+    some = select(func.count()).select_from(topic).where(within(topic.c.id, after, until))
+    found = {
+        f"{MEASURED}topics": conn.execute(some).scalar_one(),
+        f"{MEASURED}watched_topics": conn.execute(some.where(HAS_PUBLIC)).scalar_one(),
+    }
+    return found, until
+
+
+def _count_subscriptions(conn: Connection, after: int) -> tuple[dict[str, int], int | None]:
+    """Count the public subscriptions of a portion by protocol: see ``in_portions``."""
+    key, protocol = subscription.c.id, subscription.c.protocol
+    until = end_of_portion(conn, key, after, _SUBSCRIPTIONS)
+    some = select(protocol, func.count()).where(within(key, after, until), IS_PUBLIC)
+    some = some.group_by(protocol)
+    rows = conn.execute(some).tuples()
+    return {f"{MEASURED}subscriptions.{name}": number for name, number in rows}, until

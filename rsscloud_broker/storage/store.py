@@ -45,7 +45,6 @@ from rsscloud_broker.storage import (
     due,
     moves,
     nodes,
-    ping_counters,
     polls,
     recording,
     relaying,
@@ -64,7 +63,7 @@ from rsscloud_broker.storage import statistics as statistic_rows
 from rsscloud_broker.storage import subscriptions as subscription_rows
 from rsscloud_broker.storage.composed_methods import ComposedMethods
 from rsscloud_broker.storage.hints import FREED, hint
-from rsscloud_broker.storage.node_states import count_waiting_checks, measure_sizes, node_states
+from rsscloud_broker.storage.nodes import count_waiting_checks, measure_sizes, node_states
 from rsscloud_broker.storage.trials import Trials
 
 T = TypeVar("T")
@@ -191,7 +190,7 @@ class Store(ComposedMethods, Service):
     pings = reading(ping_rows.pings)
     pings_after = reading(ping_rows.pings_after)
     pings_by_id = reading(ping_rows.pings_by_id)
-    count_pings = reading(ping_counters.count_pings)
+    count_pings = reading(ping_rows.count_pings)
     prune_pings = writing(ping_rows.prune_pings)
 
     # relays and followed lists

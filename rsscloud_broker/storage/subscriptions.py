@@ -139,19 +139,23 @@ def put_subscription(
     return evolve(stored, renewed=renewed)
 
 
-def add_pending(conn: Connection, key: int, due_at: int) -> None:
-    """Add a pending notification for a subscription, unless it has one."""
+def add_pending(conn: Connection, key: int, due_at: int, content_key: int | None = None) -> None:
+    """Add a pending notification for a subscription, unless it has one.
+
+    :param content_key: the id of the pushed content that it carries; None if it carries none.
+    """
     row = insert_into(conn, pending).values(
         subscription_id=key,
         attempts=0,
         due_at=due_at,
-        content_topic_id=of_subscription(key, CONTENT_TOPIC_ID),
-        host=of_subscription(key, subscription.c.host),
+        content_topic_id=_of_subscription(key, CONTENT_TOPIC_ID),
+        host=_of_subscription(key, subscription.c.host),
+        content_id=content_key,
     )
     conn.execute(row.on_conflict_do_nothing())
 
 
-def of_subscription(key: int, column: ColumnElement[Any]) -> ScalarSelect[Any]:
+def _of_subscription(key: int, column: ColumnElement[Any]) -> ScalarSelect[Any]:
     """A subquery for a column of a subscription."""
     return select(column).where(subscription.c.id == key).scalar_subquery()
 

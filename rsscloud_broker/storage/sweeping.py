@@ -21,8 +21,7 @@ from rsscloud_broker.database.portions import Run, end_of_portion, within
 from rsscloud_broker.model import Callback
 from rsscloud_broker.model.work import MARKED, MAX_NAMED, Bounds, Swept, SweptSubscription
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
-from rsscloud_broker.storage.content_sums import correct_sums
-from rsscloud_broker.storage.contents import find_unneeded, remove_found
+from rsscloud_broker.storage.contents import correct_sums, find_unneeded, remove_found
 from rsscloud_broker.storage.idle import evict_excess, remove_topics, too_many_idle
 from rsscloud_broker.storage.schema import subscription, topic
 from rsscloud_broker.storage.topic_urls import FIRST_URL, HAS_SUBSCRIPTIONS

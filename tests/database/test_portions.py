@@ -12,10 +12,9 @@ from rsscloud_broker.database.columns import to_micros
 from rsscloud_broker.database.methods import Operation
 from rsscloud_broker.database.portions import LOOKED_AT
 from rsscloud_broker.model import Ping
-from rsscloud_broker.storage import counting, due, summaries, sweeping
+from rsscloud_broker.storage import due, statistics, summaries, sweeping
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
-from rsscloud_broker.storage.content_sums import TOTAL, correct_sums
-from rsscloud_broker.storage.contents import find_unneeded
+from rsscloud_broker.storage.contents import TOTAL, correct_sums, find_unneeded
 from rsscloud_broker.storage.due import make_due, make_due_for_content
 from rsscloud_broker.storage.pings import insert_pings
 from rsscloud_broker.storage.schema import (
@@ -88,17 +87,17 @@ class PortionTests(SynchronousTestCase):
             )
             for portion in (1, 2, 3, 10, 11):
                 read = Transactions(conn)
-                found = result_of(counting.ping_hours(read, 0, 20_000, portion))
+                found = result_of(statistics.ping_hours(read, 0, 20_000, portion))
                 self.assertEqual(found, {0: 1, 1: 6, 2: 2}, portion)
                 self.assertEqual(read.number, 9 // portion + 1)
-            some = counting.ping_hours(Transactions(conn), 3600.0, 9000.0, 2)
+            some = statistics.ping_hours(Transactions(conn), 3600.0, 9000.0, 2)
             self.assertEqual(result_of(some), {1: 6})
 
     def test_topics_and_subscriptions_are_measured_in_portions(self) -> None:
-        self.patch(counting, "_SUBSCRIPTIONS", 2)
+        self.patch(statistics, "_SUBSCRIPTIONS", 2)
         with self.database() as conn:
             nothing = {"number_of_topics": 0, "number_of_watched_topics": 0}
-            self.assertEqual(result_of(counting.measure(Transactions(conn))), nothing)
+            self.assertEqual(result_of(statistics.measure(Transactions(conn))), nothing)
             first, *_, last = topics(conn, LOOKED_AT + 1)
             subscriptions(conn, first, 3)
             subscriptions(conn, last, 2)
@@ -107,7 +106,7 @@ class PortionTests(SynchronousTestCase):
             )
             read = Transactions(conn)
             self.assertEqual(
-                result_of(counting.measure(read)),
+                result_of(statistics.measure(read)),
                 {
                     "number_of_topics": LOOKED_AT + 1,
                     "number_of_watched_topics": 2,

@@ -28,14 +28,11 @@ from rsscloud_broker.model.work import Bounds, Delivery, Fanout, PollPlan, Wante
 from rsscloud_broker.storage import (
     check_claims,
     checks,
-    content_sums,
     contents,
-    counting,
     deliveries,
     due,
     moves,
     nodes,
-    ping_counters,
     pings,
     polls,
     recording,
@@ -47,7 +44,7 @@ from rsscloud_broker.storage import (
     walks,
 )
 from rsscloud_broker.storage.idle import evict_excess
-from rsscloud_broker.storage.node_states import count_waiting_checks
+from rsscloud_broker.storage.nodes import count_waiting_checks
 from rsscloud_broker.storage.schema import content_sum, pending, subscription
 from tests.postgresql import borrowed_database
 from tests.storage.databases import memory_database, result_of, run_on
@@ -81,8 +78,8 @@ def _operate(conn: Connection) -> None:
     pings.add_pings(conn, [pings.AskedPing(ping, 60.0)], node)
     pings.known_pings(conn, [(ping, 60.0)])
     pings.pings_after(conn, 0, 10)
-    ping_counters.count_pings(conn)
-    ping_counters.count_pings(conn, NOW)
+    pings.count_pings(conn)
+    pings.count_pings(conn, NOW)
     checks.request_checks(conn, [checks.AskedCheck(OTHER, 1, cause=PINGED)], Bounds(), node)
     check_claims.claim_checks(conn, WantedChecks(10, 5, NOW + 10), node)
     checks.drop_check(conn, OTHER, NOW)
@@ -149,9 +146,9 @@ def _go_through(conn: Connection) -> None:
     waiting = {"attempts": 0, "due_at": 10**17, "content_topic_id": topic_id}
     conn.execute(update(pending).where(pending.c.subscription_id == key).values(waiting))
     result_of(due.make_due_for_content(run, run, FEED, NOW))
-    result_of(content_sums.correct_sums(run, run))
-    result_of(counting.ping_hours(run, 0, NOW + 1, portion=1))
-    result_of(counting.measure(run))
+    result_of(contents.correct_sums(run, run))
+    result_of(statistics.ping_hours(run, 0, NOW + 1, portion=1))
+    result_of(statistics.measure(run))
     result_of(due.set_back(run, 60.0, NOW))
     result_of(statistics.prune(run, NOW, 1))
     statistics.pinged_topics(conn, NOW - 1, NOW + 1, 10)

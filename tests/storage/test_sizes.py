@@ -15,8 +15,7 @@ from rsscloud_broker.storage.due import claim_found, find_due
 from rsscloud_broker.storage.idle import evict_idle
 from rsscloud_broker.storage.moves import MAX_AT_ONCE, move_topic
 from rsscloud_broker.storage.nodes import ensure_registered
-from rsscloud_broker.storage.ping_counters import count_pings
-from rsscloud_broker.storage.pings import AskedPing, add_pings
+from rsscloud_broker.storage.pings import AskedPing, add_pings, count_pings
 from rsscloud_broker.storage.recording import record_fetch
 from rsscloud_broker.storage.schema import pending, subscription, topic
 from rsscloud_broker.storage.subscriptions import has_subscription, subscriptions
