@@ -7,11 +7,9 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from twisted.application.service import IService
 from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
-from zope.interface.verify import verifyObject
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.database.disk_space import MEGABYTE, PERIOD, DiskSpace
@@ -45,10 +43,6 @@ class DiskSpaceTests(SynchronousTestCase):
         space.startService()
         self.addCleanup(space.stopService)
         return space
-
-    def test_interface(self) -> None:
-        space = self.watching()
-        self.assertTrue(verifyObject(IService, space))
 
     def test_too_little(self) -> None:
         """The broker logs one line when space is short, and one when it is there again."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sqlite3
 from contextlib import closing
@@ -116,15 +115,6 @@ class FilesTests(TestCase):
         watch.look_after()
         watch.check()
 
-    async def test_main_file_is_replaced(self) -> None:
-        await self.add("a")
-        another = file_database(self).removeprefix("sqlite:///")
-        os.rename(another, self.file)
-        self.assertIn("removed or replaced", await self.until_noticed())
-        without_log = f"{self.file.absolute().as_uri()}?immutable=1"
-        with closing(sqlite3.connect(without_log, uri=True)) as other:
-            self.assertEqual(other.execute("SELECT name FROM ping").fetchall(), [])
-
     async def test_log_is_removed(self) -> None:
         """What was in it is in the main file as soon as that is noticed."""
         await self.add("a", "b")
@@ -136,14 +126,6 @@ class FilesTests(TestCase):
         self.assertLessEqual({"a", "b", "c"}, self.after_a_crash())
         self.assertLessEqual(self.acknowledged, self.after_a_crash())
         await self.assertFailure(self.store.count_pings(), Unavailable)
-
-    async def test_log_is_replaced(self) -> None:
-        await self.add("a")
-        while self.watch().is_changed:
-            await deferLater(running, 0.01)
-        self.log.rename(self.log.with_name("away"))
-        self.log.write_bytes(os.urandom(9000))
-        self.assertIn("-wal was removed", await self.until_noticed())
 
     async def test_commits_are_in_the_main_file_within_a_second(self) -> None:
         await self.add("a")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, inspect, text
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.storage import UnfitDatabase, migrate, open_database
+from rsscloud_broker.storage import UnfitDatabase, examine, migrate, open_database
 from rsscloud_broker.storage.upgrade import LATEST_REVISION, revisions_of
 from tests.notes import FIRST, SECOND
 
@@ -61,9 +61,11 @@ class AppMigrations(SynchronousTestCase):
     def test_newer_tables_are_refused(self) -> None:
         migrate(self.url, {"notes": SECOND})
         self.add_note()
-        error = self.assertRaises(UnfitDatabase, migrate, self.url, {"notes": FIRST})
-        self.assertIn("a newer version of the application notes", str(error))
-        self.assertIn("0002", str(error))
+        examine(self.url, {"notes": SECOND})
+        for check in (migrate, examine):
+            error = self.assertRaises(UnfitDatabase, check, self.url, {"notes": FIRST})
+            self.assertIn("a newer version of the application notes", str(error))
+            self.assertIn("0002", str(error))
         self.assert_has(["id", "text"], "0002", [7])
 
     def test_tables_of_no_release(self) -> None:

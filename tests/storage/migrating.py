@@ -169,7 +169,8 @@ class MigrationSteps(SynchronousTestCase):
         url = self.migrated()
         for revision in ("9999", "0026"):
             self.change(url, f"UPDATE alembic_version SET version_num = '{revision}'")
-            said = str(self.assertRaises(UnfitDatabase, migrate, url))
-            self.assertIn("by a newer version of rsscloud-broker", said)
-            self.assertIn("or by one from before the first release", said)
-            self.assertIn(f"does not know its revision {revision}.", said)
+            for check in (migrate, examine):
+                said = str(self.assertRaises(UnfitDatabase, check, url))
+                self.assertIn("by a newer version of rsscloud-broker", said)
+                self.assertIn("or by one from before the first release", said)
+                self.assertIn(f"does not know its revision {revision}.", said)

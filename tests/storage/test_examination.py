@@ -13,10 +13,14 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.storage import UnfitDatabase, database_file, examine, migrate, shown
 from rsscloud_broker.storage.upgrade import LATEST_REVISION
-from tests.notes import FIRST, SECOND
+from tests.notes import FIRST
 from tests.postgresql import borrowed_database, empty_database
 from tests.storage import next_version
 from tests.storage.databases import file_database
+
+#: What a role needs that owns nothing.
+TABLES = "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public"
+SEQUENCES = "USAGE ON ALL SEQUENCES IN SCHEMA public"
 
 #: Numbers for the names of roles, since all databases of a server share their roles.
 _numbers = count(1)
@@ -34,9 +38,6 @@ class ExaminationTests(SynchronousTestCase):
         beside = self.file.parent.glob(f"{self.file.name}*")
         return {path.name: path.read_bytes() for path in beside}
 
-    def assert_left_alone(self, before: dict[str, bytes]) -> None:
-        self.assertEqual(self.state(), before)
-
     def change(self, statement: str) -> None:
         with closing(sqlite3.connect(self.file)) as connection, connection:
             connection.execute(statement)
@@ -45,19 +46,14 @@ class ExaminationTests(SynchronousTestCase):
         before = self.state()
         found = examine(self.url)
         self.assertEqual((found.revision, found.latest), (LATEST_REVISION, LATEST_REVISION))
-        self.assert_left_alone(before)
+        self.assertEqual(self.state(), before)
 
     def test_an_older_one(self) -> None:
         before = self.state()
         with next_version.installed():
             found = examine(self.url)
         self.assertEqual((found.revision, found.latest), (LATEST_REVISION, next_version.REVISION))
-        self.assert_left_alone(before)
-
-    def test_a_newer_one(self) -> None:
-        self.change("UPDATE alembic_version SET version_num = '9999'")
-        error = self.assertRaises(UnfitDatabase, examine, self.url)
-        self.assertIn("does not know its revision 9999", str(error))
+        self.assertEqual(self.state(), before)
 
     def test_one_of_another_program(self) -> None:
         """It may migrate its tables with the same library, and number its revisions alike."""
@@ -80,30 +76,20 @@ class ExaminationTests(SynchronousTestCase):
                 error = self.assertRaises(UnfitDatabase, examine, self.url)
                 self.assertIn(said, str(error))
                 self.assertIn("Name a database of the broker's own", str(error))
-                self.assert_left_alone(before)
+                self.assertEqual(self.state(), before)
                 self.assertRaises(UnfitDatabase, migrate, self.url)
-
-    def test_tables_of_an_application(self) -> None:
-        migrate(self.url, {"notes": SECOND})
-        examine(self.url, {"notes": SECOND})
-        error = self.assertRaises(UnfitDatabase, examine, self.url, {"notes": FIRST})
-        self.assertIn("a newer version of the application notes", str(error))
 
     def test_an_empty_one(self) -> None:
         self.file.write_bytes(b"")
         self.assertEqual(examine(self.url).revision, "")
-        self.assert_left_alone({self.file.name: b""})
+        self.assertEqual(self.state(), {self.file.name: b""})
 
     def test_no_database(self) -> None:
         self.file.write_bytes(b"This is a text and no database.\n" * 100)
         before = self.state()
         error = self.assertRaises(Unavailable, examine, self.url)
         self.assertIn("not a database", str(error))
-        self.assert_left_alone(before)
-
-    def test_one_in_memory(self) -> None:
-        error = self.assertRaises(UnfitDatabase, examine, "sqlite://")
-        self.assertIn("would keep nothing", str(error))
+        self.assertEqual(self.state(), before)
 
     def test_beside_somebody_who_reads_and_writes(self) -> None:
         with closing(sqlite3.connect(self.file)) as other:
@@ -166,28 +152,18 @@ class PostgresqlTests(SynchronousTestCase):
         self.assertEqual(examine(empty_database()).revision, "")
 
     def test_all_rights(self) -> None:
-        for right in ("USAGE", "UPDATE"):  # either right lets a role take ids of a sequence
-            url = self.borrowed(
-                "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public",
-                f"{right} ON ALL SEQUENCES IN SCHEMA public",
-            )
-            self.assertEqual(examine(url).revision, LATEST_REVISION, right)
+        for sequences in (SEQUENCES, SEQUENCES.replace("USAGE", "UPDATE")):  # either takes ids
+            url = self.borrowed(TABLES, sequences)
+            self.assertEqual(examine(url).revision, LATEST_REVISION, sequences)
             self.role = f"guest{next(_numbers)}"
 
     def test_a_role_without_sequences(self) -> None:
-        url = self.borrowed("SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public")
-        said = self.refusal(url)
-        self.assertTrue(
-            said.startswith(f"the role {self.role} lacks USAGE on the sequences "), said
-        )
+        said = self.refusal(self.borrowed(TABLES))
+        self.assertIn(f"the role {self.role} lacks USAGE on the sequences ", said)
         self.assertIn(" ping_id_seq, ", said)
-        self.assertTrue(said.endswith("; grant that, or let it own the tables"), said)
 
     def test_a_role_without_one_of_the_sequences(self) -> None:
-        url = self.borrowed(
-            "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public",
-            "USAGE ON ALL SEQUENCES IN SCHEMA public",
-        )
+        url = self.borrowed(TABLES, SEQUENCES)
         owner = make_url(url).set(username="postgres").render_as_string(hide_password=False)
         self.run_as_owner(owner, f"REVOKE USAGE ON ping_id_seq FROM {self.role}")
         self.assertEqual(
@@ -216,20 +192,14 @@ class PostgresqlTests(SynchronousTestCase):
         self.assertIn("Use the role that owns the tables", said)
 
     def test_a_role_that_would_have_to_migrate(self) -> None:
-        url = self.borrowed(
-            "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public",
-            "USAGE ON ALL SEQUENCES IN SCHEMA public",
-        )
+        url = self.borrowed(TABLES, SEQUENCES)
         with next_version.installed():
             said = self.refusal(url)
         self.assertIn(f"the start migrates it, and the role {self.role} does not own ", said)
 
     def test_tables_of_an_application(self) -> None:
         """Who may make no tables may use only those that are there."""
-        url = self.borrowed(
-            "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public",
-            "USAGE ON ALL SEQUENCES IN SCHEMA public",
-        )
+        url = self.borrowed(TABLES, SEQUENCES)
         examine(url)
         said = str(self.assertRaises(UnfitDatabase, examine, url, {"notes": FIRST}))
         self.assertIn("may make no tables in it; grant CREATE on the schema", said)

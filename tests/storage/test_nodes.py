@@ -15,7 +15,6 @@ from twisted.internet.task import deferLater
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from rsscloud_broker import __version__
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.database.columns import lock_rows
 from rsscloud_broker.database.engine import open_engine
@@ -26,7 +25,7 @@ from rsscloud_broker.model.administration import NodeState
 from rsscloud_broker.model.shared import Work, WorkKind
 from rsscloud_broker.model.work import CheckState, Fanout, PollPlan
 from rsscloud_broker.storage import Pulse, Store, jobs, nodes, pulse, walks
-from rsscloud_broker.storage.schema import counter, node, pending, topic
+from rsscloud_broker.storage.schema import counter, pending, topic
 from rsscloud_broker.storage.upgrade import LATEST_REVISION
 from rsscloud_broker.testing import memory_store
 from rsscloud_broker.util.clock import SystemClock
@@ -52,9 +51,9 @@ class NodesTestCase(TestCase):
     """Two stores on one PostgreSQL, whose clock the test sets."""
 
     def setUp(self) -> None:
-        plain = self.enterContext(borrowed_database())
-        self.url = plain + PATH
-        self.engine = open_engine(plain)
+        self.plain = self.enterContext(borrowed_database())
+        self.url = self.plain + PATH
+        self.engine = open_engine(self.plain)
         self.addCleanup(self.engine.dispose)
         self.run_all(*CLOCK)
         self.addCleanup(self.run_all, TABLES_OF_NOW, "DROP SCHEMA test_clock CASCADE")
@@ -147,7 +146,7 @@ class NodeTests(NodesTestCase):
         self.addCleanup(self.run_all, "DROP TABLE notes_alembic_version")
         self.run_all("CREATE TABLE notes_alembic_version AS SELECT text '0001' AS version_num")
         for table in ("alembic_version", "notes_alembic_version"):
-            store = threaded_store(self, self.engine.url.render_as_string(hide_password=False))
+            store = threaded_store(self, self.plain)
             await store.check_writable()
             self.run_all("DELETE FROM node")
             await store.check_writable()
@@ -159,20 +158,13 @@ class NodeTests(NodesTestCase):
 
     async def test_commit_in_doubt_beside_newer_tables(self) -> None:
         """The node was never away, so the newer version has seen it, and works beside it."""
-        store = threaded_store(self, self.engine.url.render_as_string(hide_password=False))
+        store = threaded_store(self, self.plain)
         await store.check_writable()
         before = store.node
         self.run_all("UPDATE alembic_version SET version_num = '0099'")
         self.patch(store._database, "in_doubt", lambda: 1)
         await store.check_writable()
         self.assertNotEqual(store.node, before)
-
-    async def test_row_of_a_node(self) -> None:
-        await self.beat(self.stores[0])
-        with self.engine.connect() as conn:
-            row = conn.execute(select(node).order_by(node.c.id).limit(1)).one()
-        self.assertEqual(row.version, __version__)
-        self.assertLessEqual(row.started_at, row.beat_at)
 
     async def test_node_that_records_something_is_left(self) -> None:
         """Its transaction may still be committed."""
@@ -480,6 +472,11 @@ class PulseTests(NodesTestCase):
             await deferLater(IReactorTime(reactor), 0.01)
         del events[: events.index(wanted) + 1]
 
+    async def beats(self, events: list[Event], number: int = 2) -> None:
+        """Wait for some heartbeats."""
+        for _ in range(number):
+            await self.until(events, WorkHinted())
+
     async def test_nodes_are_counted(self) -> None:
         one, other = self.stores
         for store in self.stores:
@@ -503,8 +500,7 @@ class PulseTests(NodesTestCase):
         for seconds in (3600, -3600):
             self.pass_time(seconds)
             events.clear()
-            for _ in range(2):
-                await self.until(events, WorkHinted())
+            await self.beats(events)
             self.assertTrue(await self.beat(other))
         self.pass_time(9)
         while len((await one.nodes()).nodes) > 1:
@@ -513,7 +509,7 @@ class PulseTests(NodesTestCase):
 
     async def test_newer_tables_after_a_pause(self) -> None:
         """Nothing is stored any more, whether it would be claimed or not."""
-        self.url = self.engine.url.render_as_string(hide_password=False)
+        self.url = self.plain
         store = threaded_store(self, self.url)
         await self.beat(store)
         with capturedLogs() as logged:
@@ -534,15 +530,11 @@ class PulseTests(NodesTestCase):
         return None
 
     async def test_hints_of_others(self) -> None:
+        """At new work, and of an application at the job of a node."""
         events = self.pulse(self.stores[0])
         await self.until(events, WorkHinted())
         await self.begin()
         await self.until(events, WorkHinted("fanout"))
-
-    async def test_hints_at_a_job(self) -> None:
-        """An application tells the node that does its job."""
-        events = self.pulse(self.stores[0])
-        await self.until(events, WorkHinted())
         await self.stores[1].hint_at_job("river")
         await self.until(events, WorkHinted("job.river"))
 
@@ -578,8 +570,7 @@ class PulseTests(NodesTestCase):
         with capturedLogs() as logged:
             events = self.pulse(one, clock)
             self.assertLess(abs(clock.wall_seconds() - time.time() - 600), 30)
-            for _ in range(3):
-                await self.until(events, WorkHinted())
+            await self.beats(events, 3)
             self.assertLess(abs(one.clock_ahead + 600), 30)
             while abs((await other.nodes()).nodes[0].clock_ahead + 600) > 30:
                 await self.until(events, WorkHinted())
@@ -605,8 +596,7 @@ class PulseTests(NodesTestCase):
         await one.check_writable()
         await self.until(events, ClaimsLost())
         events.clear()
-        for _ in range(2):
-            await self.until(events, WorkHinted())
+        await self.beats(events)
         self.assertEqual(self.published.count(ClaimsLost()), 1)
 
     async def test_row_that_is_not_committed_yet_is_not_lost(self) -> None:
@@ -625,12 +615,10 @@ class PulseTests(NodesTestCase):
             await deferLater(IReactorTime(reactor), 0.01)
         node = one.node
         events = self.pulse(one)
-        for _ in range(3):  # heartbeats that do not find the row
-            await self.until(events, WorkHinted())
+        await self.beats(events, 3)  # which do not find the row
         may_end.set()
         await made
-        for _ in range(2):
-            await self.until(events, WorkHinted())
+        await self.beats(events)
         self.assertEqual(one.node, node)
         self.assertNotIn(ClaimsLost(), self.published)
 
@@ -639,8 +627,7 @@ class PulseTests(NodesTestCase):
         (one, _) = self.stores
         events = self.pulse(one)
         await self.beat(one)
-        for _ in range(2):
-            await self.until(events, WorkHinted())
+        await self.beats(events)
         failed = Flag()
 
         def fail(conn: Connection) -> None:

@@ -73,15 +73,6 @@ class ThreadedAdministrationTests(Threaded, administration.AdministrationContrac
 
 
 class MemoryStoreOfItsOwnTests(SynchronousTestCase):
-    def test_deferreds_have_fired(self) -> None:
-        store = memory_store()
-        self.assertFalse(self.successResultOf(store.add_ping(PING, 60)).repeat)
-        self.assertEqual(self.successResultOf(store.count_pings()), 1)
-
-    def test_each_has_its_own_database(self) -> None:
-        self.successResultOf(memory_store().add_ping(PING, 60))
-        self.assertEqual(self.successResultOf(memory_store().count_pings()), 0)
-
     def test_starting_it_again_keeps_its_data(self) -> None:
         store = memory_store()
         self.successResultOf(store.add_ping(PING, 60))

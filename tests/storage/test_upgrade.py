@@ -13,7 +13,7 @@ from twisted.internet.utils import getProcessOutputAndValue
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.storage import UnfitDatabase, migrate, open_database
+from rsscloud_broker.storage import UnfitDatabase, examine, migrate, open_database
 from rsscloud_broker.storage.schema import metadata
 from tests.storage import app_migrating, migrating, recorded
 
@@ -59,8 +59,9 @@ class MigrateTests(migrating.MigrationSteps):
 
     def test_database_in_memory_is_refused(self) -> None:
         for url in ("sqlite://", "sqlite:///:memory:", "sqlite:///file:x?mode=memory&uri=true"):
-            error = self.assertRaises(UnfitDatabase, migrate, url)
-            self.assertIn("Name a file", str(error))
+            for check in (migrate, examine):
+                error = self.assertRaises(UnfitDatabase, check, url)
+                self.assertIn("would keep nothing. Name a file", str(error))
 
     def test_directory_that_cannot_be_made(self) -> None:
         path = Path(self.mktemp()).resolve()

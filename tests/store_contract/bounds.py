@@ -169,42 +169,37 @@ class BoundsContract(TestCase):
                 await self.store.record_slice(walk, 1000, waiting, True)
         return subscribed[0]
 
+    async def fill(self, size: int, *urls: str) -> None:
+        """Keep contents of topics for pending notifications, one after the other."""
+        for url in urls:
+            await self.wanting(url)
+            await self.bring(url, size)
+            await self.let_wait(url)
+
     async def kept(self, *urls: str) -> list[str]:
         """Those of the given topics that have a content."""
         return [url for url in urls if await self.store.newest_content(url) is not None]
 
     async def test_oldest_contents_of_a_host_are_evicted(self) -> None:
         feeds = [feed(number) for number in range(3)]
-        for url in feeds:
-            await self.wanting(url)
-            await self.bring(url, 400)
-            await self.let_wait(url)
+        await self.fill(400, *feeds)
         self.assertEqual(await self.kept(*feeds), feeds[1:])
 
     async def test_contents_of_other_hosts_stay(self) -> None:
         feeds = [feed(0, "a.example"), feed(1, "b.example"), feed(2, "b.example")]
-        for url in feeds:
-            await self.wanting(url)
-            await self.bring(url, 600)
-            await self.let_wait(url)
+        await self.fill(600, *feeds)
         self.assertEqual(await self.kept(*feeds), [feeds[0], feeds[2]])
 
     async def test_host_that_has_most_makes_room_for_all(self) -> None:
-        feeds = [feed(0, "a.example"), *(feed(number, "b.example") for number in range(2))]
-        feeds.append(feed(3, "c.example"))
-        for url in feeds:
-            await self.wanting(url)
-            await self.bring(url, 700 if url == feeds[0] else 450)
-            await self.let_wait(url)
-        self.assertEqual(await self.kept(*feeds), [feeds[0], *feeds[2:]])
+        first, *feeds = (feed(number, f"{host}.example") for number, host in enumerate("abbc"))
+        await self.fill(700, first)
+        await self.fill(450, *feeds)
+        self.assertEqual(await self.kept(first, *feeds), [first, *feeds[1:]])
 
     async def test_many_hosts_with_little_make_room_together(self) -> None:
         self.patch(contents, "_HOSTS_AT_ONCE", 2)
         feeds = [feed(number, f"small{number}.example") for number in range(10)]
-        for url in feeds:
-            await self.wanting(url)
-            await self.bring(url, 150)
-            await self.let_wait(url)
+        await self.fill(150, *feeds)
         await self.wanting(feed(0))
         await self.bring(feed(0), 900)
         self.assertEqual(await self.kept(feed(0)), [feed(0)])
@@ -312,17 +307,6 @@ class BoundsContract(TestCase):
         await self.wanting(fetched)
         await self.bring(fetched, 900)
         self.assertEqual(await self.kept(pushed, fetched), [pushed, fetched])
-
-    async def test_contents_are_kept_for_nobody_by_a_sweep(self) -> None:
-        one = await self.wanting(feed(0))
-        await self.bring(feed(0), 900)
-        await self.let_wait(feed(0))
-        await self.store.remove_subscription(feed(0), one.callback)
-        await self.store.sweep(1000 + DAY, 0)
-        await self.wanting(feed(1))
-        await self.bring(feed(1), 900)
-        (walk,) = await self.store.fanouts(10)
-        self.assertFalse(walk.lacks_content)
 
     async def test_contents_published_together_leave_each_other_in_place(self) -> None:
         """The last one has no room, as fan-outs carry all that could make room for it."""

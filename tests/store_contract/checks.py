@@ -175,31 +175,24 @@ class ChecksContract(TestCase):
 
     async def test_check_that_is_put_off_and_requested_again_waits_a_second(self) -> None:
         """A second from the begin of the fetch that failed."""
-        await self.ask(ONE, FEED)
-        await self.claim(1)
-        await self.store.record_failure(FEED, 1000.0, "status 500")
-        await self.store.put_off_check(FEED, 2, 1100.0, 1000.0)
-        claiming = self.store.request_check(FEED, 1000.5, True, ONE, True)
-        self.assertEqual(await claiming, CheckState.WAITS)
-        self.assertEqual((await self.claim(1, now=1000.9), self.last.next_at), ([], 1001.0))
-        self.assertEqual(await self.claim(1, now=1001.0), [Check(FEED, ONE, cause=PINGED)])
-
-    async def test_check_that_was_put_off_by_a_clock_that_is_ahead_waits_a_second(self) -> None:
-        await self.ask(ONE, FEED)
-        await self.claim(1)
-        await self.store.record_failure(FEED, 9000.0, "status 500")
-        await self.store.put_off_check(FEED, 1, 9005.0, 9000.0)
-        await self.ask(ONE, FEED, at=1000.5)
-        self.assertEqual((await self.claim(1), self.last.next_at), ([], 1001.5))
-        self.assertEqual(await self.claim(1, now=1001.5), [Check(FEED, ONE, cause=PINGED)])
-
-    async def test_check_that_was_put_off_a_while_ago_is_claimed_by_who_requests_it(self) -> None:
-        await self.ask(ONE, FEED)
-        await self.claim(1)
-        await self.store.record_failure(FEED, 1000.0, "status 500")
-        await self.store.put_off_check(FEED, 2, 1100.0, 1000.0)
-        claiming = self.store.request_check(FEED, 1030.0, True, ONE, True)
-        self.assertEqual(await claiming, CheckState.CLAIMED)
+        for name, failed_at, asked_at, ready_at in (
+            ("at once", 1000.0, 1000.5, 1001.0),
+            ("the clock of the fetch was ahead", 9000.0, 1000.5, 1001.5),
+            ("a while later", 1000.0, 1030.0, None),
+        ):
+            await self.ask(ONE, FEED)
+            await self.claim(1)
+            await self.store.record_failure(FEED, failed_at, "status 500")
+            await self.store.put_off_check(FEED, 2, failed_at + 100.0, failed_at)
+            state = await self.store.request_check(FEED, asked_at, True, ONE, True)
+            self.assertEqual(state, CheckState.WAITS if ready_at else CheckState.CLAIMED, name)
+            if ready_at:
+                early = await self.claim(1, now=ready_at - 0.1)
+                self.assertEqual((early, self.last.next_at), ([], ready_at), name)
+                self.assertEqual(
+                    await self.claim(1, now=ready_at), [Check(FEED, ONE, cause=PINGED)]
+                )
+            await self.store.drop_check(FEED, asked_at)
 
     async def test_check_that_was_requested_again_is_put_off_for_a_second(self) -> None:
         """It has all its attempts; and a request by a clock that is ahead puts it off no longer."""

@@ -64,12 +64,6 @@ class DeliveriesContract(
         await self.store.record_slice(older, 1, [], True)
         self.assertEqual(await self.store.fanouts(10), [newer])
 
-    async def test_walk_goes_on_from_its_cursor(self) -> None:
-        await self.store.put_subscription(a_subscription())
-        walk = await self.begin_walk(b"1")
-        await self.store.record_slice(walk, 17, [], False)
-        self.assertEqual(await self.store.fanouts(10), [evolve(walk, cursor=17)])
-
     async def test_failures_in_a_row_mark_a_subscription(self) -> None:
         for number in (1, 2):
             await self.store.put_subscription(a_subscription(number=number))
@@ -124,12 +118,6 @@ class DeliveriesContract(
     async def due(self, now: float, limit: int = 10) -> list[int]:
         """Claim what is due; the ids of the subscriptions."""
         return [one.id for one in await self.store.claim_due(now, limit, ())]
-
-    async def test_nothing_waits_at_first(self) -> None:
-        await self.stored(1)
-        self.assertEqual(await self.store.claim_due(1e9, 10, ()), [])
-        self.assertIsNone(await self.store.next_due())
-        self.assertEqual(await self.attempts(), [None])
 
     async def test_failure_that_is_tried_again_counts_for_nothing_yet(self) -> None:
         (one,) = await self.stored(1)

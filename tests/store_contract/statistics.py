@@ -20,24 +20,26 @@ NOON = 1_790_683_200
 class StatisticsContract(RecordsContract):
     """The tests of statistics that every store must pass."""
 
-    async def test_counts_of_a_minute_are_added_up(self) -> None:
-        await self.store.add_statistics(NOON + 0.5, {"pings": 2}, {})
-        await self.store.add_statistics(NOON + 59.9, {"pings": 3, "repeats": 1}, {})
-        await self.store.add_statistics(NOON + 60.0, {"pings": 10}, {})
-        found = await self.store.statistics(NOON, NOON + 120, 60)
-        self.assertEqual(found, {"pings": {NOON: 5, NOON + 60: 10}, "repeats": {NOON: 1}})
-
-    async def test_minutes_of_a_longer_step_are_added_up(self) -> None:
-        for minute in range(30):
-            await self.store.add_statistics(NOON + minute * 60, {"pings": 1}, {})
-        found = await self.store.statistics(NOON, NOON + HOUR, 900)
-        self.assertEqual(found, {"pings": {NOON: 15, NOON + 900: 15}})
-
-    async def test_hours(self) -> None:
-        for hour in range(4):
-            await self.store.add_statistics(NOON + hour * HOUR + 7, {"pings": 1 + hour}, {})
-        found = await self.store.statistics(NOON + HOUR, NOON + 3 * HOUR, HOUR)
-        self.assertEqual(found, {"pings": {NOON + HOUR: 2, NOON + 2 * HOUR: 3}})
+    async def test_counts_are_added_up(self) -> None:
+        """Those of a minute, of several minutes, and of an hour."""
+        for seconds, counted in (
+            (0.5, {"pings": 2}),
+            (59.9, {"pings": 3, "repeats": 1}),
+            (60.0, {"pings": 10}),
+            (900.0, {"pings": 7}),
+            (HOUR, {"pings": 4}),
+            (2 * HOUR, {"pings": 1}),
+        ):
+            await self.store.add_statistics(NOON + seconds, counted, {})
+        for since, until, step, pings in (
+            (0, 120, 60, {0: 5, 60: 10}),
+            (0, HOUR, 900, {0: 15, 900: 7}),
+            (0, 2 * HOUR, HOUR, {0: 22, HOUR: 4}),
+            (HOUR, 3 * HOUR, HOUR, {HOUR: 4, 2 * HOUR: 1}),
+        ):
+            found = await self.store.statistics(NOON + since, NOON + until, step)
+            self.assertEqual(found["pings"], {NOON + at: count for at, count in pings.items()})
+            self.assertEqual(found.get("repeats"), None if since else {NOON: 1})
 
     async def test_what_is_measured_is_not_added_up(self) -> None:
         name = "number_of_topics"
