@@ -11,14 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.database.engine import open_engine
-from rsscloud_broker.storage import (
-    Pulse,
-    UnfitDatabase,
-    clusters,
-    examine,
-    migrate,
-    open_database,
-)
+from rsscloud_broker.storage import Pulse, UnfitDatabase, clusters, examine, migrate, open_database
 from tests.postgresql import empty_database
 from tests.storage.databases import memory_database, threaded_store
 

@@ -8,13 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import (
-    delete,
-    func,
-    insert,
-    select,
-    text,
-)
+from sqlalchemy import delete, func, insert, select, text
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.errors import Unavailable

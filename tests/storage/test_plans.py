@@ -15,15 +15,7 @@ from sqlalchemy import Connection, event, insert, select, text, update
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.database.engine import for_writing, open_engine
-from rsscloud_broker.model import (
-    Callback,
-    Content,
-    FetchResult,
-    Lease,
-    Outcome,
-    Ping,
-    Subscription,
-)
+from rsscloud_broker.model import Callback, Content, FetchResult, Lease, Outcome, Ping, Subscription
 from rsscloud_broker.model.work import Bounds, Delivery, Fanout, PollPlan, WantedChecks
 from rsscloud_broker.storage import (
     check_claims,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -18,7 +19,7 @@ from tests import examples
 from tests.machines import run_machine
 from tests.postgresql import borrowed_database
 from tests.storage.databases import file_database
-from tests.store_contract.machine import make_store_machine
+from tests.store_contract.machine import StoreMachine
 
 MANY = settings(max_examples=examples(15), stateful_step_count=40, deadline=None)
 FEW = settings(MANY, max_examples=examples(3), suppress_health_check=[HealthCheck.too_slow])
@@ -33,18 +34,18 @@ def store_in_memory() -> Iterator[Store]:
 
 class MemoryStoreMachineTests(SynchronousTestCase):
     def test_as_the_model(self) -> None:
-        run_machine(make_store_machine(store_in_memory), MANY)
+        run_machine(partial(StoreMachine, store_in_memory), MANY)
 
 
 class ThreadedStoreMachineTests(TestCase):
     async def test_as_the_model(self) -> None:
         """Hypothesis runs in a thread, and calls the store in the reactor's thread."""
-        machine = make_store_machine(self.store_on_file, in_reactor_thread)
+        machine = partial(StoreMachine, self.store_on_file, in_reactor_thread)
         await deferToThread(run_machine, machine, FEW)
 
     async def test_as_the_model_on_postgresql(self) -> None:
         with borrowed_database():  # skips this test if there is no PostgreSQL
-            machine = make_store_machine(self.store_on_postgresql, in_reactor_thread)
+            machine = partial(StoreMachine, self.store_on_postgresql, in_reactor_thread)
             await deferToThread(run_machine, machine, FEW)
 
     @contextmanager

@@ -1,10 +1,9 @@
 """A test of any store against a simple model of a store, driven by hypothesis.
 
-``make_store_machine`` makes a state machine: hypothesis calls the methods of the store in any
-order, and after each step the store must return what the model has.  The package does not import
-this module, so that only its users need hypothesis::
+Hypothesis calls the methods of the store in any order, and after each step the store must return
+what the model has::
 
-    run_machine(make_store_machine(my_fixture), settings())
+    run_machine(partial(StoreMachine, my_fixture), settings())
 
 To cover another method of ``Store``, add a field to the model for the data that it stores, a rule
 that calls it, and a line to ``everything_is_as_in_the_model`` that compares the two.
@@ -13,19 +12,13 @@ that calls it, and a line to ``everything_is_as_in_the_model`` that compares the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Any
 
 from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
-from twisted.internet.defer import maybeDeferred
-from twisted.python.failure import Failure
 
 from rsscloud_broker.model import Callback, Intent, Lease, Outcome, Subscription, Topic
 from rsscloud_broker.model.work import Delivery, PendingIntent
-from rsscloud_broker.storage import Store
 from tests.store_contract.model import KEEP_ENDED, Waits
 from tests.store_contract.rules import (
     ALL,
@@ -33,7 +26,6 @@ from tests.store_contract.rules import (
     HOUR,
     PLACES,
     TOPICS,
-    Call,
     PingsAndTopics,
     contents,
     digest_of,
@@ -54,16 +46,6 @@ _leases = st.sampled_from((60, HOUR))
 _options = st.sampled_from(({}, {"secret": "ß", "signature": "sha256"}))
 # Quarters of seconds are exact both as floats and as whole microseconds.
 _delays = st.sampled_from((0.25, 30.0, 60.0))
-
-
-def call_now(method: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a method of a store whose Deferreds have fired, and return its result."""
-    results: list[Any] = []
-    maybeDeferred(method, *arguments).addBoth(results.append)
-    (result,) = results
-    if isinstance(result, Failure):
-        result.raiseException()
-    return result
 
 
 class StoreMachine(PingsAndTopics):
@@ -356,20 +338,3 @@ class StoreMachine(PingsAndTopics):
         free = [waits.due for waits in model.pending.values() if not waits.claimed]
         first_due = min(free, default=None)
         assert call(store.next_due) == first_due
-
-
-def make_store_machine(
-    fixture: Callable[[], AbstractContextManager[Store]], call: Call = call_now
-) -> type[StoreMachine]:
-    """Make a state machine for a store, for ``run_machine``.
-
-    :param fixture: makes an empty store that is ready for use, for one run.
-    :param call: calls a method of the store and waits for its result; the default is for stores
-        whose Deferreds have fired, such as ``memory_store``.
-    """
-
-    class Machine(StoreMachine):
-        def __init__(self) -> None:
-            super().__init__(fixture, call)
-
-    return Machine

@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
+from twisted.internet.defer import maybeDeferred
+from twisted.python.failure import Failure
 
 from rsscloud_broker.model import Content, FetchResult, Ping, Subscription, Topic
 from rsscloud_broker.model.ways import ChangeSource, Way
@@ -47,14 +49,27 @@ def digest_of(content: bytes) -> bytes:
     return sha256(content).digest()
 
 
+def call_now(method: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a method of a store whose Deferreds have fired, and return its result."""
+    results: list[Any] = []
+    maybeDeferred(method, *arguments).addBoth(results.append)
+    (result,) = results
+    if isinstance(result, Failure):
+        result.raiseException()
+    return result
+
+
 class PingsAndTopics(RuleBasedStateMachine):
     """Runs a store and the model side by side, at a time that only goes forward.
 
-    :param fixture: makes an empty store.
-    :param call: calls the methods of the store.
+    :param fixture: makes an empty store that is ready for use.
+    :param call: calls a method of the store and waits for its result; the default is for stores
+        whose Deferreds have fired, such as ``memory_store``.
     """
 
-    def __init__(self, fixture: Callable[[], AbstractContextManager[Store]], call: Call) -> None:
+    def __init__(
+        self, fixture: Callable[[], AbstractContextManager[Store]], call: Call = call_now
+    ) -> None:
         super().__init__()
         self.fixture = fixture()
         self.store = self.fixture.__enter__()
@@ -362,22 +377,8 @@ class PingsAndTopics(RuleBasedStateMachine):
                 del self.model.contents[newest]
 
     def _is_shown_as(self, walk: Walk, shown: Fanout) -> None:
-        said = (
-            shown.topic,
-            shown.begun_at,
-            shown.cursor,
-            shown.pushed,
-            shown.lacks_content,
-            shown.outstanding,
-        )
-        assert said == (
-            walk.topic,
-            walk.begun_at,
-            walk.cursor,
-            walk.pushed,
-            walk.lacks_content,
-            walk.outstanding,
-        )
+        names = ("topic", "begun_at", "cursor", "pushed", "lacks_content", "outstanding")
+        assert [getattr(shown, name) for name in names] == [getattr(walk, name) for name in names]
         if walk.shown is None:
             assert shown.id not in self.known_walks
         else:

@@ -5,13 +5,7 @@ from __future__ import annotations
 from attrs import evolve
 
 from rsscloud_broker.model.work import PingedTopic
-from tests.store_contract.basics import (
-    FEED,
-    OTHER_FEED,
-    RecordsContract,
-    a_long_url,
-    a_ping,
-)
+from tests.store_contract.basics import FEED, OTHER_FEED, RecordsContract, a_long_url, a_ping
 
 HOUR = 3600
 NOON = 1_790_683_200
