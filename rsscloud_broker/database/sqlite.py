@@ -144,7 +144,8 @@ def _last_id(table: str) -> str:
 
 def last_id(conn: Connection, table: Table) -> int:
     """The largest id that SQLite ever gave to a row of a table with AUTOINCREMENT; else 0."""
-    if not _has_counters(conn):
+    there = "SELECT 1 FROM sqlite_master WHERE name = 'sqlite_sequence'"
+    if conn.exec_driver_sql(there).first() is None:  # no table has AUTOINCREMENT
         return 0
     found = conn.exec_driver_sql("SELECT seq FROM sqlite_sequence WHERE name = ?", (table.name,))
     return int(found.scalar() or 0)
@@ -158,12 +159,6 @@ def set_last_id(conn: Connection, table: Table, last: int) -> None:
     if table.dialect_options[DIALECT]["autoincrement"]:
         conn.exec_driver_sql("DELETE FROM sqlite_sequence WHERE name = ?", (table.name,))
         conn.exec_driver_sql("INSERT INTO sqlite_sequence VALUES (?, ?)", (table.name, last))
-
-
-def _has_counters(conn: Connection) -> bool:
-    """Whether any table has AUTOINCREMENT, so that SQLite keeps their last ids."""
-    there = "SELECT 1 FROM sqlite_master WHERE name = 'sqlite_sequence'"
-    return conn.exec_driver_sql(there).first() is not None
 
 
 def in_use(file: Path) -> bool:

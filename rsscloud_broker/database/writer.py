@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import groupby, islice
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -155,20 +156,18 @@ class Writer:
 
     def _run(self) -> None:
         """Run groups until the writer stops; this is what the thread does."""
-        while self._run_group_or_log():
-            pass
+        is_running = True
+        while is_running:
+            try:
+                is_running = self._run_group()
+            except Exception:  # log a bug; without this thread nothing is stored any more
+                self.log.failure(
+                    "The writer of the store failed; it goes on with the next operations."
+                )
+                self._began_at = None
         self._at_end()
         assert self._stopped is not None  # the end is only queued by stop
         self._reactor.callFromThread(self._stopped.callback, None)
-
-    def _run_group_or_log(self) -> bool:
-        """Run a group, and log a bug in it; False when the writer stops."""
-        try:
-            return self._run_group()
-        except Exception:  # log a bug; without this thread nothing is stored any more
-            self.log.failure("The writer of the store failed; it goes on with the next operations.")
-            self._began_at = None
-            return True
 
     def _run_group(self) -> bool:
         """Wait for an operation, and run it with all others that are queued by then.
@@ -193,21 +192,14 @@ class Writer:
         :returns: None when the writer stops.
         """
         while True:
-            due = None if self._files is None else self._files.due_in
-            if due == 0:
-                self._look_after_files()
+            due = None
+            if self._files is not None and (due := self._files.due_in) == 0:
+                self._began_at = time.monotonic()  # it is work that ``busy_for`` measures
+                self._files.look_after()
+                self._began_at = None
                 continue
-            try:
+            with suppress(Empty):
                 return self._jobs.get(timeout=due)
-            except Empty:
-                continue
-
-    def _look_after_files(self) -> None:
-        """Look after the files, as part of the work that ``busy_for`` measures."""
-        assert self._files is not None  # there is something to look after
-        self._began_at = time.monotonic()
-        self._files.look_after()
-        self._began_at = None
 
     def _take_queued(self) -> Iterator[QueuedOperation]:
         """The operations that are queued now, up to the mark for the end."""

@@ -37,7 +37,8 @@ def put_block(conn: Connection, new: Block, limit: int, change: Change) -> bool:
 
     :returns: False if it would be a further block, and there are ``limit`` blocks.
     """
-    if not _is_stored(conn, new) and count_blocks(conn) >= limit:
+    same = select(block.c.kind).where(block.c.kind == new.kind, block.c.object == new.object)
+    if conn.execute(same).first() is None and count_blocks(conn) >= limit:
         return False
     put_rows(conn, block, [columns_of(new, block)])
     record_change(conn, change)
@@ -53,12 +54,6 @@ def count_new_blocks(conn: Connection, imported: Sequence[Block]) -> int:
     """How many blocks would be added by an import, and not replaced."""
     keys = {(one.kind, one.object) for one in imported}
     return len(keys - {(row.kind, row.object) for row in conn.execute(_ALL_BY_KEY)})
-
-
-def _is_stored(conn: Connection, new: Block) -> bool:
-    """Whether a block with the same kind and object is stored."""
-    found = select(block.c.kind).where(block.c.kind == new.kind, block.c.object == new.object)
-    return conn.execute(found).first() is not None
 
 
 def import_blocks(conn: Connection, imported: Sequence[Block], now: float) -> None:

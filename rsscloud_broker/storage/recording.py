@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any, cast
 
 from attrs import evolve
-from sqlalchemy import Connection, Row, false, select, update
+from sqlalchemy import Connection, Row, select, update
 
 from rsscloud_broker.database import sqlite
 from rsscloud_broker.database.columns import (
@@ -413,37 +413,25 @@ def _keep_contents(
 
 
 def _store_awaited_content(conn: Connection, found: _Found, bounds: Bounds) -> int | None:
-    """Store the content of a topic that has not changed, if notifications wait for it.
+    """Store the content of a topic that has not changed, if notifications wait for it, and give it
+    to the fan-outs that lack it.
 
     The store may lack it: when the topic changed, no subscription wanted it, or it did not fit.
+    The pending notifications that wait for it may be a million, so the distribution calls
+    ``make_due_for_content`` after this transaction.
 
     :returns: its key; None if it is not stored.
     """
     key, fetched = found.key, found.fetched
-    waited_for = is_waited_for(conn, key) or _has_fanout_without_content(conn, key)
-    if fetched.content is None or not waited_for or is_kept(conn, key):
+    lacks = fanout.c.topic_id == key, fanout.c.later
+    if fetched.content is None or is_kept(conn, key):
+        return None
+    fanouts = conn.execute(select(fanout.c.id).where(*lacks).limit(1))
+    if not is_waited_for(conn, key) and fanouts.first() is None:
         return None
     content_key = insert_content(conn, key, fetched.url, fetched.content, bounds)
     if content_key is not None:
-        _use_content(conn, key, content_key, fetched)
+        has_content = {"content_id": content_key, "content_size": fetched.size, "later": False}
+        conn.execute(update(fanout).where(*lacks).values(has_content))
         remove_unneeded(conn, [fetched.url])
     return content_key
-
-
-def _has_fanout_without_content(conn: Connection, key: int) -> bool:
-    """Whether a topic has a fan-out for whose content it did not fit."""
-    walk = select(fanout.c.id).where(fanout.c.topic_id == key, fanout.c.later)
-    return conn.execute(walk.limit(1)).first() is not None
-
-
-def _use_content(conn: Connection, key: int, content_key: int | None, fetched: FetchResult) -> None:
-    """Give a content to the fan-outs that lack it.
-
-    The pending notifications that wait for it may be a million, so the distribution calls
-    ``make_due_for_content`` after this transaction.
-    """
-    conn.execute(
-        update(fanout)
-        .where(fanout.c.topic_id == key, fanout.c.later)
-        .values(content_id=content_key, content_size=fetched.size, later=false())
-    )

@@ -8,7 +8,7 @@ from typing import TypeVar
 from attrs import evolve
 
 from rsscloud_broker.database.methods import Operation
-from rsscloud_broker.model import Callback, Subscription
+from rsscloud_broker.model import Callback, Outcome, Subscription
 from rsscloud_broker.model.work import Delivery, HostState, PollPlan
 from rsscloud_broker.storage.deliveries import record_deliveries
 from tests.storage.waiting import waiting_checks
@@ -222,10 +222,13 @@ class DeliveriesContract(
         self.assertIsNone(await self.store.next_due())
 
     async def test_gone_does_not_remove_what_was_renewed_since(self) -> None:
+        """If the call has failed, it is made again."""
         (one,) = await self.stored(1)
         renewed = await self.store.put_subscription(a_subscription(granted_at=1500))
-        await self.store.record_deliveries([is_gone(one)])
-        self.assertEqual(await self.all_subscriptions(), [evolve(renewed, attempts=0)])
+        for success, attempts in ((True, None), (False, 0)):
+            gone = evolve(is_gone(one), outcome=Outcome(success, gone=True))
+            await self.store.record_deliveries([gone])
+            self.assertEqual(await self.all_subscriptions(), [evolve(renewed, attempts=attempts)])
 
     async def test_nothing_waits_for_who_left(self) -> None:
         left, leaves = await self.stored(1, 2)
