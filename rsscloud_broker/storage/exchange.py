@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from operator import ne
 from typing import Any
 
-from attrs import asdict, astuple, evolve, frozen
+from attrs import evolve, frozen
 from sqlalchemy import Connection, bindparam, select, tuple_, update
 
 from rsscloud_broker.database.columns import insert_missing, to_micros_or_none
@@ -193,16 +193,9 @@ def _split_large_topics(entries: Iterable[TopicEntry]) -> Iterator[TopicEntry]:
             yield evolve(entry, subscriptions=of_topic[start : start + _PART])
 
 
-@frozen
-class _Location:
-    """The topic of subscriptions to a URL, and their ``asked_url``: see ``topic_urls``."""
-
-    topic_id: int
-    asked_url: str
-
-
-def _store_topics(conn: Connection, entries: Sequence[TopicEntry]) -> dict[str, _Location]:
-    """Store topics, and return where the subscriptions to their URLs belong.
+def _store_topics(conn: Connection, entries: Sequence[TopicEntry]) -> dict[str, tuple[int, str]]:
+    """Store topics, and return where the subscriptions to their URLs belong: the ids of the topics,
+    each with the ``asked_url`` of the subscriptions (see ``topic_urls``).
 
     If the topic at a URL has moved, what the document knows of that URL is left out.
     """
@@ -234,7 +227,7 @@ def _store_topics(conn: Connection, entries: Sequence[TopicEntry]) -> dict[str, 
         .join_from(named, topic, topic.c.id == TOPIC_ID)
         .where(named.c.url.in_(urls))
     )
-    return {url: _Location(key, asked_url) for url, key, asked_url in conn.execute(locations)}
+    return {url: (key, asked_url) for url, key, asked_url in conn.execute(locations)}
 
 
 def _topic_values(entry: TopicEntry) -> dict[str, Any]:
@@ -257,11 +250,11 @@ def _last_known(read_at: int | None, changed_at: int | None) -> int:
 
 
 def _store_subscriptions(
-    conn: Connection, locations: dict[str, _Location], wanted: Sequence[Subscription]
+    conn: Connection, locations: dict[str, tuple[int, str]], wanted: Sequence[Subscription]
 ) -> int:
     """Store subscriptions, and return how many of them replaced one in the database."""
     table = subscription.c
-    among = {(*astuple(locations[one.topic]), one.callback.url) for one in wanted}
+    among = {(*locations[one.topic], one.callback.url) for one in wanted}
     identified = (
         table.topic_id,
         table.asked_url,
@@ -278,7 +271,10 @@ def _store_subscriptions(
     new: list[dict[str, Any]] = []
     renewed: list[dict[str, Any]] = []
     for one in wanted:
-        identity = asdict(locations[one.topic]) | {
+        topic_id, asked_url = locations[one.topic]
+        identity = {
+            "topic_id": topic_id,
+            "asked_url": asked_url,
             "callback_url": one.callback.url,
             "protocol": one.callback.protocol,
             "procedure": one.callback.procedure,
@@ -295,5 +291,5 @@ def _store_subscriptions(
         conn.execute(update(subscription).where(table.id == bindparam("key")), renewed)
         conn.execute(MATCH_PENDING, [{"key": one["key"]} for one in renewed])
     # The polls of topics that had no subscription are due at once.
-    make_due(conn, {one.topic_id for one in locations.values()}, 0)
+    make_due(conn, {topic_id for topic_id, _ in locations.values()}, 0)
     return len(renewed)

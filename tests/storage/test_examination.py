@@ -144,10 +144,6 @@ class PostgresqlTests(SynchronousTestCase):
     def refusal(self, url: str) -> str:
         return str(self.assertRaises(UnfitDatabase, examine, url))
 
-    def test_the_owner(self) -> None:
-        found = examine(self.enterContext(borrowed_database()))
-        self.assertEqual((found.revision, found.latest), (LATEST_REVISION, LATEST_REVISION))
-
     def test_an_empty_one(self) -> None:
         self.assertEqual(examine(empty_database()).revision, "")
 
@@ -156,11 +152,6 @@ class PostgresqlTests(SynchronousTestCase):
             url = self.borrowed(TABLES, sequences)
             self.assertEqual(examine(url).revision, LATEST_REVISION, sequences)
             self.role = f"guest{next(_numbers)}"
-
-    def test_a_role_without_sequences(self) -> None:
-        said = self.refusal(self.borrowed(TABLES))
-        self.assertIn(f"the role {self.role} lacks USAGE on the sequences ", said)
-        self.assertIn(" ping_id_seq, ", said)
 
     def test_a_role_without_one_of_the_sequences(self) -> None:
         url = self.borrowed(TABLES, SEQUENCES)

@@ -81,11 +81,6 @@ class MemoryStoreOfItsOwnTests(SynchronousTestCase):
         self.successResultOf(store.stopService())
         self.assertFalse(store.running)
 
-    def test_operation_that_fails_changes_nothing(self) -> None:
-        store = memory_store()
-        self.failureResultOf(store.add_ping(evolve(PING, tags=("\ud800",), name="\ud800"), 60))
-        self.assertEqual(self.successResultOf(store.count_pings()), 0)
-
 
 class LifeTests(TestCase):
     async def test_queued_operations_are_stored_before_the_store_stops(self) -> None:

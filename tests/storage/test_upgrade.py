@@ -7,14 +7,13 @@ import re
 import sys
 from pathlib import Path
 
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, text
 from twisted.internet.defer import gatherResults
 from twisted.internet.utils import getProcessOutputAndValue
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.storage import UnfitDatabase, examine, migrate, open_database
-from rsscloud_broker.storage.schema import metadata
 from tests.storage import app_migrating, migrating, recorded
 
 
@@ -26,13 +25,6 @@ class MigrateTests(migrating.MigrationSteps):
 
     def restore(self, url: str) -> None:
         recorded.restore_sqlite(Path(url.removeprefix("sqlite:///")))
-
-    def test_makes_the_tables_and_the_directory(self) -> None:
-        url = self.new_url()
-        migrate(url)
-        with open_database(url, writes=False) as conn:
-            tables = set(inspect(conn).get_table_names())
-        self.assertEqual(tables, {*metadata.tables, "alembic_version"})
 
     def test_the_file_is_for_its_owner_alone(self) -> None:
         """The file and those that SQLite makes beside it hold the secrets of subscribers."""

@@ -17,8 +17,8 @@ from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from rsscloud_broker.model import Callback, Intent, Lease, Outcome, Subscription, Topic
-from rsscloud_broker.model.work import Delivery, PendingIntent
+from rsscloud_broker.model import Callback, Lease, Outcome, Subscription, Topic
+from rsscloud_broker.model.work import Delivery
 from tests.store_contract.model import KEEP_ENDED, Waits
 from tests.store_contract.rules import (
     ALL,
@@ -105,7 +105,6 @@ class StoreMachine(PingsAndTopics):
             topic, callback, Lease(self.now, seconds), options=options, wants_content=wants_content
         )
         stored = self.call(self.store.put_subscription, wanted, known)
-        self.model.intents = self._intents_of_others(topic, callback)
         before = self._id_of(topic, callback)
         if before is None:
             assert stored.id > max((one.id for one in self.known_subscriptions), default=0)
@@ -129,14 +128,6 @@ class StoreMachine(PingsAndTopics):
         assert stored == self.model.subscription(stored.id)
         self.known_subscriptions.append(stored)
 
-    def _intents_of_others(self, topic: str, callback: Callback) -> list[PendingIntent]:
-        """The intents with another topic or callback."""
-        return [
-            kept
-            for kept in self.model.intents
-            if (kept.intent.topic, kept.intent.callback) != (topic, callback)
-        ]
-
     def _id_of(self, topic: str, callback: Callback) -> int | None:
         for key, one in self.model.subscriptions.items():
             if (one.topic, one.callback) == (topic, callback):
@@ -150,7 +141,6 @@ class StoreMachine(PingsAndTopics):
         assert removed == (key is not None)
         if key is not None:
             self.model.drop(key)
-        self.model.intents = self._intents_of_others(topic, callback)
 
     @rule(topic=topics, callback=_callbacks)
     def has_subscription(self, topic: str, callback: Callback) -> None:
@@ -186,46 +176,6 @@ class StoreMachine(PingsAndTopics):
             return (topic.changed_at or 0.0) < self.now - KEEP_ENDED
         asked = topic.url in self.model.asked
         return not asked and (topic.read_at is None or topic.read_at < idle_before)
-
-    # intents
-
-    @rule(
-        topic=topics,
-        callback=_callbacks,
-        seconds=_leases,
-        challenge=st.booleans(),
-        source=st.sampled_from(("", "192.0.2.1")),
-        options=_options,
-        unsubscribe=st.booleans(),
-        limit=limits,
-    )
-    def add_intent(
-        self,
-        topic: str,
-        callback: Callback,
-        seconds: int,
-        challenge: bool,
-        source: str,
-        options: dict[str, str],
-        unsubscribe: bool,
-        limit: int,
-    ) -> None:
-        intent = Intent(topic, callback, seconds, challenge, source, options, unsubscribe)
-        others = self._intents_of_others(topic, callback)
-        added = self.call(self.store.add_intent, intent, limit)
-        if len(others) == len(self.model.intents) >= limit:
-            assert added is None
-            return
-        assert added == PendingIntent(added.id, intent)
-        assert added.id > self.last_intent
-        self.last_intent = added.id
-        self.model.intents = [*others, added]
-
-    @rule(data=st.data())
-    def remove_intent(self, data: st.DataObject) -> None:
-        key = data.draw(st.integers(0, self.last_intent))
-        self.call(self.store.remove_intent, key)
-        self.model.intents = [kept for kept in self.model.intents if kept.id != key]
 
     # fan-out
 
@@ -334,7 +284,6 @@ class StoreMachine(PingsAndTopics):
         assert call(store.ping_hours, 0, END_OF_TIME) == hours
         for url in TOPICS:
             assert call(store.subscriptions, url, 0, ALL) == model.subscriptions_of(url)
-        assert call(store.intents) == model.intents
         free = [waits.due for waits in model.pending.values() if not waits.claimed]
         first_due = min(free, default=None)
         assert call(store.next_due) == first_due

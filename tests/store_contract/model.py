@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import Factory, define, evolve, frozen
 
 from rsscloud_broker.model import Content, Ping, Subscription, Topic
-from rsscloud_broker.model.work import Delivery, Fanout, PendingIntent
+from rsscloud_broker.model.work import Delivery, Fanout
 
 #: Seconds within which a ping is a repeat.
 WINDOW = 60
@@ -83,7 +83,6 @@ class Model:
     contents: dict[int, tuple[str, Content]] = Factory(dict)
     walks: list[Walk] = Factory(list)
     pending: dict[int, Waits] = Factory(dict)
-    intents: list[PendingIntent] = Factory(list)
 
     def pings_between(self, since: float, until: float) -> list[Ping]:
         found = [ping for ping in self.pings if since <= ping.received_at < until]

@@ -83,7 +83,6 @@ class PingsAndTopics(RuleBasedStateMachine):
         self.last_content = 0
         # The numbers of contents in the model, by their keys in the store.
         self.known_contents: dict[int, int] = {}
-        self.last_intent = 0
 
     def teardown(self) -> None:
         self.fixture.__exit__(None, None, None)

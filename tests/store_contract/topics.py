@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from rsscloud_broker.model import FetchResult, Ping, Topic, TopicStatus, TopicSummary, Validators
+from rsscloud_broker.model import (
+    FetchResult,
+    Ping,
+    Subscription,
+    Topic,
+    TopicStatus,
+    TopicSummary,
+    Validators,
+)
 from rsscloud_broker.model.ways import ChangeSource, Way
 from rsscloud_broker.model.work import Check, PollPlan, Swept
 from rsscloud_broker.storage import moves, walks
@@ -44,6 +52,12 @@ def a_plan(at: float | None, url: str = FEED) -> PollPlan:
     return PollPlan(url, at, "it changes each hour", 3600.5, 1500.25)
 
 
+def a_follower(topic: str) -> Subscription:
+    """A subscription of which strangers may not know."""
+    one = a_subscription(topic)
+    return evolve(one, callback=evolve(one.callback, protocol="river"))
+
+
 class TopicsContract(HubContract):
     """The tests of statuses, polls and moves of topics that every store must pass."""
 
@@ -64,20 +78,16 @@ class TopicsContract(HubContract):
     # the results of fetches
 
     async def test_status_after_a_fetch(self) -> None:
+        """Each fetch replaces what the server has said before."""
         self.assertIsNone(await self.store.topic_status(FEED))
-        record = await self.store.record_fetch(a_full_fetch(), None)
+        record = await self.store.record_fetch(evolve(a_full_fetch(), pinged=True), None)
         self.assertEqual(record.topic, Topic(FEED, b"1" * 32, 1, 1000, 1000, "", _VALIDATORS))
-        self.assertEqual(await self.store.topic(FEED), record.topic)
-        expected = TopicStatus(record.topic, 1000, "it came", fresh_seconds=90.5)
+        self.assertEqual(await self.known(), record.topic)
+        expected = TopicStatus(record.topic, 1000, "it came", fresh_seconds=90.5, pinged_at=1000)
         self.assertEqual(await self.status(), expected)
-
-    async def test_reading_replaces_what_its_server_said(self) -> None:
-        await self.store.record_fetch(evolve(a_full_fetch(), pinged=True), None)
-        await self.store.record_fetch(a_fetch(at=2000), None)
-        status = await self.status()
-        self.assertEqual(status.topic.validators, Validators())
-        self.assertEqual((status.asked_at, status.result), (2000, ""))
-        self.assertEqual((status.fresh_seconds, status.pinged_at), (None, 1000))
+        record = await self.store.record_fetch(a_fetch(at=2000), None)
+        self.assertEqual(record.topic.validators, Validators())
+        self.assertEqual(await self.status(), TopicStatus(record.topic, 2000, pinged_at=1000))
 
     async def test_failures_are_counted_until_it_is_read(self) -> None:
         await self.store.record_failure(FEED, 1000, "status 404")
@@ -123,9 +133,7 @@ class TopicsContract(HubContract):
         self.assertEqual((await self.status(OTHER_FEED)).change_days, {3: 1, 32: 1})
 
     async def test_pushes_are_counted_if_strangers_may_see_them(self) -> None:
-        one = a_subscription()
-        private = evolve(one, callback=evolve(one.callback, protocol="river"))
-        for subscription, days in ((private, {}), (one, {3: 1})):
+        for subscription, days in ((a_follower(FEED), {}), (a_subscription(), {3: 1})):
             await self.store.put_subscription(subscription)
             await self.store.push_content(FEED, a_content(), 3 * DAY)
             self.assertEqual((await self.status()).change_days, days)
@@ -167,10 +175,8 @@ class TopicsContract(HubContract):
 
     async def test_titles(self) -> None:
         """Of topics that strangers may know of, also without subscriptions."""
-        followed = a_subscription(topic=OTHER_FEED)
-        callback = evolve(followed.callback, protocol="river")
         await self.store.record_fetch(evolve(a_fetch(), pinged=True, way=Way.PUBLISHED), None)
-        await self.store.put_subscription(evolve(followed, callback=callback), known=b"1")
+        await self.store.put_subscription(a_follower(OTHER_FEED), known=b"1")
         await self.store.put_subscription(a_subscription(topic=_THIRD_FEED))
         for url in (FEED, OTHER_FEED):
             await self.store.record_feed(url, {"title": f"Title of {url}"})
@@ -188,16 +194,14 @@ class TopicsContract(HubContract):
         ]
         for url in urls:
             await self.store.put_subscription(a_subscription(topic=url), known=b"1")
-        followed = a_subscription(topic="http://site.example/private")
-        callback = evolve(followed.callback, protocol="river")
-        await self.store.put_subscription(evolve(followed, callback=callback), known=b"1")
+        await self.store.put_subscription(a_follower("http://site.example/private"), known=b"1")
         await self.store.request_check("http://site.example/nobody", 1000.0)
 
         async def found(begins: str, limit: int = 10) -> list[str]:
             overviews = await self.store.topics_beginning(begins, limit)
             return [one.status.topic.url for one in overviews]
 
-        here = sorted([urls[0], urls[1], urls[2], urls[3]])
+        here = sorted(urls[:4])
         self.assertEqual(await found("site.exa"), here)
         self.assertEqual(await found("site.exa", 2), here[:2])
         self.assertEqual(await found("www.site"), [urls[0]])
@@ -345,10 +349,18 @@ class TopicsContract(HubContract):
         record = await self.store.add_ping(ping, 0)
         self.assertEqual((record.watched, record.ping.url), ((FEED,), ping.url))
 
-    async def test_topic_that_is_where_it_moves_stays(self) -> None:
+    async def test_topics_that_stay(self) -> None:
+        """They are there, came from there lately, or either has ended."""
         await self.store.record_fetch(a_full_fetch(), None)
-        self.assertFalse(await self.store.move_topic(FEED, FEED, 2000))
-        self.assertFalse(await self.store.move_topic(_THIRD_FEED, _THIRD_FEED, 2000))
+        ended = "http://ended.example/"
+        await self.store.end_topic(ended, "gone", 1000)
+        for url, to in (
+            (FEED, FEED),
+            (_THIRD_FEED, _THIRD_FEED),
+            (_THIRD_FEED, ended),
+            (ended, _THIRD_FEED),
+        ):
+            self.assertFalse(await self.store.move_topic(url, to, 2000), (url, to))
         self.assertIsNone(await self.store.topic(_THIRD_FEED))
         await self.moved()
         self.assertFalse(await self.store.move_topic(FEED, OTHER_FEED, 2001))
@@ -364,12 +376,6 @@ class TopicsContract(HubContract):
         for url in (FEED, OTHER_FEED):
             self.assertEqual(await self.all_subscriptions(url), known)
         self.assertEqual((await self.status()).moved_from, (OTHER_FEED,))
-
-    async def test_topic_that_ended_and_moves(self) -> None:
-        await self.store.end_topic(OTHER_FEED, "gone", 1000)
-        self.assertFalse(await self.store.move_topic(FEED, OTHER_FEED, 2000))
-        self.assertFalse(await self.store.move_topic(OTHER_FEED, FEED, 2000))
-        self.assertIsNone(await self.store.topic(FEED))
 
     async def test_move_to_a_url_that_was_left_lately_leads_on(self) -> None:
         await self.moved(OTHER_FEED, _THIRD_FEED)
