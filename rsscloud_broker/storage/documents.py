@@ -48,13 +48,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from ipaddress import ip_network
 from typing import Any
 
 from attrs import define, evolve, frozen
 
-from rsscloud_broker.database.columns import to_seconds
 from rsscloud_broker.model import Callback, Lease, Subscription, Topic
 from rsscloud_broker.model.administration import BLOCK_KINDS, Block
 from rsscloud_broker.util.urls import normal_form
@@ -63,8 +62,6 @@ from rsscloud_broker.wire import websub
 #: The name of the protocol WebSub in both kinds of documents.
 WEBSUB = "websub"
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _URL = re.compile(r"https?://[^\s\x00-\x1f\x7f\ud800-\udfff]+", re.IGNORECASE)
 _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 _DIGEST = re.compile(r"[0-9a-fA-F]{64}")
@@ -84,12 +81,6 @@ class TopicEntry:
 
     topic: Topic
     subscriptions: tuple[Subscription, ...]
-
-
-def format_time(micros: int) -> str:
-    """Microseconds since the epoch as ISO 8601, in UTC."""
-    time = _EPOCH + micros * _MICROSECOND
-    return time.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def read_document(document: object) -> list[TopicEntry]:
@@ -387,4 +378,4 @@ class _Value:
             raise self.invalid(rule) from None
         if time.tzinfo is None:
             time = time.replace(tzinfo=UTC)
-        return to_seconds((time - _EPOCH) // _MICROSECOND)
+        return time.timestamp()

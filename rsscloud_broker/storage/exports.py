@@ -16,11 +16,11 @@ from typing import Any
 from attrs import asdict
 from sqlalchemy import Connection, Row, and_, case, func, inspect, literal, or_, select, table
 
-from rsscloud_broker.database.columns import to_micros
+from rsscloud_broker.database.columns import to_seconds
 from rsscloud_broker.storage.admin_schema import account
 from rsscloud_broker.storage.blocks import all_blocks
-from rsscloud_broker.storage.documents import format_time
 from rsscloud_broker.storage.schema import metadata, options_from_text, subscription, topic
+from rsscloud_broker.wire.times import exact_iso_time
 
 _STEP = "  "
 
@@ -81,10 +81,8 @@ def export_text(conn: Connection, now: float) -> Iterator[str]:
     head = {
         "format": "rsscloud-broker",
         "version": 1,
-        "exported_at": format_time(to_micros(now)),
-        "blocks": [
-            asdict(one) | {"at": format_time(to_micros(one.at))} for one in all_blocks(conn)
-        ],
+        "exported_at": exact_iso_time(now),
+        "blocks": [asdict(one) | {"at": exact_iso_time(one.at)} for one in all_blocks(conn)],
     }
     # Rows that are in memory at a time.
     rows = conn.execution_options(yield_per=500).execute(_EXPORTED)
@@ -121,7 +119,7 @@ def _subscription(row: Row[Any]) -> dict[str, Any]:
         "callback": row.callback_url,
         "protocol": row.protocol,
         "procedure": row.procedure,
-        "granted_at": format_time(row.granted_at),
+        "granted_at": _time_or_none(row.granted_at),
         "lease_seconds": row.lease_seconds,
         "consecutive_errors": row.consecutive_errors,
         "last_error": row.last_error,
@@ -134,7 +132,7 @@ def _subscription(row: Row[Any]) -> dict[str, Any]:
 
 
 def _time_or_none(micros: int | None) -> str | None:
-    return None if micros is None else format_time(micros)
+    return None if micros is None else exact_iso_time(to_seconds(micros))
 
 
 def write_file(path: str, text: Iterable[str]) -> None:

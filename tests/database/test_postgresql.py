@@ -14,7 +14,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import TestCase
 
-from rsscloud_broker.database.engine import as_unavailable, open_engine, wait_for_others
+from rsscloud_broker.database.engine import as_unavailable, wait_for_others
 from rsscloud_broker.database.visible_ids import announce
 from rsscloud_broker.database.writer import TRIES
 from rsscloud_broker.errors import DiskFull, Unavailable
@@ -41,7 +41,7 @@ from rsscloud_broker.wire.units import MINUTE
 from tests.notes import FIRST, FITTING, SECOND
 from tests.postgresql import TIMEOUT, borrowed_database, empty_database
 from tests.storage import app_migrating, migrating, next_version, recorded
-from tests.storage.databases import threaded_account_store, threaded_store
+from tests.storage.databases import engine_for, threaded_account_store, threaded_store
 from tests.store_contract import (
     accounts,
     administration,
@@ -66,8 +66,7 @@ class OnPostgreSQL(TestCase):
     def store_and_engine(self) -> tuple[Store, Engine]:
         """A store, and an engine by which other nodes and programs use its database."""
         url = self.make_database()
-        engine = open_engine(url)
-        self.addCleanup(engine.dispose)
+        engine = engine_for(self, url)
         return threaded_store(self, url), engine
 
 
@@ -312,8 +311,7 @@ class PostgreSQLSettingsTests(OnPostgreSQL):
     def test_statement_that_takes_too_long(self) -> None:
         """The server ends it; the log says which it was, and what to do."""
         url = f"{empty_database()}&options=-c%20statement_timeout%3D50ms"
-        engine = open_engine(url, of_broker=True)
-        self.addCleanup(engine.dispose)
+        engine = engine_for(self, url, of_broker=True)
         with capturedLogs() as logs, engine.connect() as conn:
             error = self.assertRaises(
                 OperationalError, conn.execute, text("SELECT pg_sleep(60), :secret"), {"secret": 7}
@@ -343,8 +341,7 @@ class PostgreSQLSettingsTests(OnPostgreSQL):
             ("", ["12s", "5s", "14250ms"]),
             ("%20-c%20lock_timeout%3D7s%20-c%20statement_timeout%3D9s", ["7s", "5s", "9s"]),
         ):
-            engine = open_engine(url + options, of_broker=True)
-            self.addCleanup(engine.dispose)
+            engine = engine_for(self, url + options, of_broker=True)
             with engine.begin() as conn:
                 self.assertEqual(_settings(conn), expected)
 
@@ -410,8 +407,7 @@ class PostgreSQLMigrationTests(migrating.MigrationSteps):
 
         The time limit for other locks does not apply, and does so again afterwards.
         """
-        engine = open_engine(self.new_url())
-        self.addCleanup(engine.dispose)
+        engine = engine_for(self, self.new_url())
 
         def wait() -> str:
             with engine.begin() as other:

@@ -6,14 +6,14 @@ from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.database.engine import as_unavailable, open_engine
+from rsscloud_broker.database.engine import as_unavailable
 from tests.postgresql import empty_database
+from tests.storage.databases import engine_for
 
 
 class SilenceTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.engine = open_engine(empty_database(), of_broker=True, silence=0.3)
-        self.addCleanup(self.engine.dispose)
+        self.engine = engine_for(self, empty_database(), of_broker=True, silence=0.3)
 
     def test_statement_without_an_answer(self) -> None:
         with self.engine.connect() as conn:

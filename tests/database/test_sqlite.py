@@ -14,17 +14,16 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.database import sqlite
-from rsscloud_broker.database.engine import as_unavailable, for_writing, open_engine
+from rsscloud_broker.database.engine import as_unavailable, for_writing
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.storage import open_database
 from rsscloud_broker.storage.schema import fanout, metadata, ping, topic
-from tests.storage.databases import file_database, memory_database
+from tests.storage.databases import engine_for, file_database, memory_database
 
 
 class ConnectionTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.engine = open_engine(file_database(self))
-        self.addCleanup(self.engine.dispose)
+        self.engine = engine_for(self, file_database(self))
 
     def test_settings(self) -> None:
         expected = {
@@ -38,8 +37,7 @@ class ConnectionTests(SynchronousTestCase):
                 self.assertEqual(conn.exec_driver_sql(f"PRAGMA {name}").scalar(), value, name)
 
     def test_timeout_of_the_url(self) -> None:
-        engine = open_engine(file_database(self) + "?timeout=5")
-        self.addCleanup(engine.dispose)
+        engine = engine_for(self, file_database(self) + "?timeout=5")
         with engine.begin() as conn:
             self.assertEqual(conn.exec_driver_sql("PRAGMA busy_timeout").scalar(), 5_000)
 
@@ -61,8 +59,7 @@ class ConnectionTests(SynchronousTestCase):
             self.assertRaises(IntegrityError, conn.execute, lost)
 
     def test_tables_are_made_and_dropped_with_the_transaction(self) -> None:
-        engine = open_engine("sqlite://")
-        self.addCleanup(engine.dispose)
+        engine = engine_for(self, "sqlite://")
         conn = engine.connect()
         metadata.create_all(conn)
         conn.rollback()
@@ -75,8 +72,7 @@ class FileTests(SynchronousTestCase):
     """The file is removed or replaced while connections are open."""
 
     def setUp(self) -> None:
-        self.engine = open_engine(file_database(self))
-        self.addCleanup(self.engine.dispose)
+        self.engine = engine_for(self, file_database(self))
         self.file = Path(str(self.engine.url.database))
         self.away = self.file.with_name(f"{self.file.name}.away")
         # Several connections, since they are closed one after the other.
@@ -141,8 +137,7 @@ class FileTests(SynchronousTestCase):
     def test_replaced_behind_a_link(self) -> None:
         link = self.file.with_name("link.sqlite")
         link.symlink_to(self.file)
-        self.engine = open_engine(f"sqlite:///{link}")
-        self.addCleanup(self.engine.dispose)
+        self.engine = engine_for(self, f"sqlite:///{link}")
         self.topics()
         self.restore()
         self.assert_refused()

@@ -17,12 +17,11 @@ from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.database import writer as module
-from rsscloud_broker.database.engine import open_engine
 from rsscloud_broker.database.methods import Operation
 from rsscloud_broker.database.writer import GROUP_LIMIT, Writer
 from rsscloud_broker.errors import DiskFull, Unavailable
 from rsscloud_broker.storage.schema import topic
-from tests.storage.databases import file_database
+from tests.storage.databases import engine_for, file_database
 
 #: Seconds until a thread gives up waiting for the test, which then fails.
 TIMEOUT = 60
@@ -43,8 +42,7 @@ def count_topics(engine: Engine) -> int:
 
 class WriterTests(TestCase):
     def setUp(self) -> None:
-        self.engine = open_engine(file_database(self) + "?timeout=0.05")
-        self.addCleanup(self.engine.dispose)
+        self.engine = engine_for(self, file_database(self) + "?timeout=0.05")
         self.commits = 0
         self.turns = 0
         event.listen(self.engine, "commit", self.count_commit)

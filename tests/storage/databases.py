@@ -46,6 +46,13 @@ def file_database(case: SynchronousTestCase) -> str:
     return f"sqlite:///{path}"
 
 
+def engine_for(case: SynchronousTestCase, url: str, **options: Any) -> Engine:
+    """Make an engine, which is disposed of when the test ends."""
+    engine = open_engine(url, **options)
+    case.addCleanup(engine.dispose)
+    return engine
+
+
 class _TestThreads(StoreThreads):
     """Threads of a store, which take statements for PostgreSQL that an earlier test wrote."""
 

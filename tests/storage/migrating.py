@@ -7,10 +7,11 @@ from sqlalchemy import Connection, inspect, make_url, text
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.database import sqlite
-from rsscloud_broker.database.engine import for_writing, open_engine
+from rsscloud_broker.database.engine import for_writing
 from rsscloud_broker.storage import UnfitDatabase, alembic_steps, examine, migrate, open_database
 from rsscloud_broker.storage.upgrade import LATEST_REVISION, revisions_of
 from tests.storage import next_version, recorded
+from tests.storage.databases import engine_for
 from tests.storage.filling import COUNT, installed
 
 
@@ -66,8 +67,7 @@ class MigrationSteps(SynchronousTestCase):
 
     def migrate_by_steps(self, url: str) -> None:
         """Make the tables of the first release, and run all the steps since."""
-        engine = open_engine(url)
-        self.addCleanup(engine.dispose)
+        engine = engine_for(self, url)
         with for_writing(engine).begin() as conn:
             alembic_steps.run(conn)
             for name, each in installed().items():

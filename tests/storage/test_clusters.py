@@ -10,10 +10,9 @@ from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.database.engine import open_engine
 from rsscloud_broker.storage import Pulse, UnfitDatabase, clusters, examine, migrate, open_database
 from tests.postgresql import empty_database
-from tests.storage.databases import memory_database, threaded_store
+from tests.storage.databases import engine_for, memory_database, threaded_store
 
 OURS, THEIRS = "https://broker.example", "https://other.example"
 
@@ -38,8 +37,7 @@ class ClusterTests(SynchronousTestCase):
 
     def joined(self, name: str) -> Connection:
         """A connection of a node."""
-        engine = open_engine(self.url)
-        self.addCleanup(engine.dispose)
+        engine = engine_for(self, self.url)
         conn = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         self.addCleanup(conn.close)
         clusters.join(conn, name)

@@ -17,7 +17,6 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.database.columns import lock_rows
-from rsscloud_broker.database.engine import open_engine
 from rsscloud_broker.errors import ClaimLost, StoreUnavailable
 from rsscloud_broker.events import ClaimsLost, Event, NodesCounted, WorkHinted
 from rsscloud_broker.model import Callback, Intent, Ping, Subscription
@@ -31,7 +30,7 @@ from rsscloud_broker.testing import memory_store
 from rsscloud_broker.util.clock import SystemClock
 from tests.postgresql import borrowed_database
 from tests.processes import TIMEOUT
-from tests.storage.databases import file_database, threaded_store
+from tests.storage.databases import engine_for, file_database, threaded_store
 from tests.storage.waiting import SOME, waiting_checks
 from tests.store_contract.basics import FEED, a_fetch, a_subscription, failed, succeeded, waits
 
@@ -53,8 +52,7 @@ class NodesTestCase(TestCase):
     def setUp(self) -> None:
         self.plain = self.enterContext(borrowed_database())
         self.url = self.plain + PATH
-        self.engine = open_engine(self.plain)
-        self.addCleanup(self.engine.dispose)
+        self.engine = engine_for(self, self.plain)
         self.run_all(*CLOCK)
         self.addCleanup(self.run_all, TABLES_OF_NOW, "DROP SCHEMA test_clock CASCADE")
         self.stores = (threaded_store(self, self.url), threaded_store(self, self.url))

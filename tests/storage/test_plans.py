@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, event, insert, select, text, update
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.database.engine import for_writing, open_engine
+from rsscloud_broker.database.engine import for_writing
 from rsscloud_broker.model import Callback, Content, FetchResult, Lease, Outcome, Ping, Subscription
 from rsscloud_broker.model.work import Bounds, Delivery, Fanout, PollPlan, WantedChecks
 from rsscloud_broker.storage import (
@@ -39,7 +39,7 @@ from rsscloud_broker.storage.idle import evict_excess
 from rsscloud_broker.storage.nodes import count_waiting_checks
 from rsscloud_broker.storage.schema import content_sum, pending, subscription
 from tests.postgresql import borrowed_database
-from tests.storage.databases import memory_database, result_of, run_on
+from tests.storage.databases import engine_for, memory_database, result_of, run_on
 from tests.storage.waiting import PINGED
 
 FEED, OTHER = "http://feeds.example/rss.xml", "http://feeds.example/other.xml"
@@ -197,8 +197,7 @@ class PlanTests(SynchronousTestCase):
                 self.assertIn("INDEX ix_pending_notification_due_at", plan[0][-1])
 
     def test_waiting_checks_are_counted_by_indexes_alone_on_postgresql(self) -> None:
-        engine = open_engine(self.enterContext(borrowed_database()))
-        self.addCleanup(engine.dispose)
+        engine = engine_for(self, self.enterContext(borrowed_database()))
         with engine.begin() as conn:
             for other in ("seqscan", "bitmapscan"):
                 conn.execute(text(f"SET LOCAL enable_{other} = off"))
@@ -211,8 +210,7 @@ class PlanTests(SynchronousTestCase):
 
     def test_postgresql(self) -> None:
         """With few rows PostgreSQL prefers to read all of them, unless it is notified not to."""
-        engine = open_engine(self.enterContext(borrowed_database()))
-        self.addCleanup(engine.dispose)
+        engine = engine_for(self, self.enterContext(borrowed_database()))
         with for_writing(engine).begin() as conn:
             conn.execute(text("SET LOCAL enable_seqscan = off"))
             self.assert_indexed(conn, "EXPLAIN", _POSTGRESQL)
