@@ -375,9 +375,8 @@ def _add_pushed(conn: Connection, delivery: Delivery, node: int | None) -> bool:
 
 def _enqueue(conn: Connection, key: int, content_key: int) -> bool:
     """Put a pushed content into the queue of a subscription; False if the queue is full."""
-    in_queue = list(
-        conn.execute(select(queued.c.content_id).where(queued.c.subscription_id == key)).scalars()
-    )
+    of_subscription = select(queued.c.content_id).where(queued.c.subscription_id == key)
+    in_queue = conn.scalars(of_subscription).all()
     if content_key in in_queue:
         return True
     if len(in_queue) >= MAX_QUEUED:

@@ -112,9 +112,12 @@ class RaceTests(TestCase):
         self.assertEqual(await self.stores[0].count_pings(), ROUNDS)
 
     async def test_same_reading(self) -> None:
+        """Of a content that the store keeps, from a host of which it has kept none."""
         for number in range(ROUNDS):
-            await self.subscribe(feed(number), 1)
-            found = a_fetch(b"1", url=feed(number))
+            url = f"http://feeds{number}.example/"
+            wanted = evolve(a_subscription(url), wants_content=True)
+            await self.stores[0].put_subscription(wanted)
+            found = evolve(a_fetch(b"1", url=url), content=a_content())
             records = await self.both("record_fetch", found, None)
             self.assertEqual(sorted(record.changed for record in records), [False, True])
         self.assertEqual(len(await self.stores[0].fanouts(1000)), ROUNDS)
@@ -144,14 +147,6 @@ class RaceTests(TestCase):
             put_subscription(other_node, a_subscription(feed(1)))
             self.assertEqual(await store._database.write(lambda conn: evict_idle(conn, 0, 1)), 0)
         self.assertEqual(len(await store.subscriptions(feed(1), 0, 10)), 1)
-
-    async def test_same_content_of_a_new_host(self) -> None:
-        for number in range(ROUNDS):
-            url = f"http://feeds{number}.example/"
-            wanted = evolve(a_subscription(url), wants_content=True)
-            await self.stores[0].put_subscription(wanted)
-            found = evolve(a_fetch(b"1", url=url), content=a_content())
-            await self.both("record_fetch", found, None)
 
     async def test_same_host_is_dead(self) -> None:
         for number in range(ROUNDS):

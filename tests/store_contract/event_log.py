@@ -54,12 +54,6 @@ class EventLogContract(RecordsContract):
         self.assertEqual(evolve(second, id=0), an_entry())
         self.assertTrue(0 < first.id < second.id)
 
-    async def test_nothing(self) -> None:
-        await self.store.add_log_entries([])
-        self.assertEqual(await self.times(), [])
-        self.assertEqual(await self.times_after(0), [])
-        self.assertEqual(await self.store.prune_log(1000.0, 10, 10, 1000.0), 0)
-
     async def test_pages_of_entries(self) -> None:
         await self.store.add_log_entries([an_entry(number) for number in range(1, 8)])
         first = await self.store.log_entries(EVERYTHING, None, 3)
@@ -141,12 +135,20 @@ class EventLogContract(RecordsContract):
         self.assertEqual(await self.times_after(0, limit=1000), list(range(1, 701)))
 
     async def test_old_entries_are_pruned_in_portions(self) -> None:
-        await self.store.add_log_entries([an_entry(number) for number in range(1, 11)])
-        self.assertEqual(await self.store.prune_log(8.0, 1000, 4, 1000.0), 4)
-        self.assertEqual(await self.times_after(0), [5, 6, 7, 8, 9, 10])
-        self.assertEqual(await self.store.prune_log(8.0, 1000, 4, 1000.0), 3)
+        """And those that are beyond the newest so many; their ids are not used again."""
         self.assertEqual(await self.store.prune_log(8.0, 1000, 4, 1000.0), 0)
+        await self.store.add_log_entries([])
+        await self.store.add_log_entries([an_entry(number) for number in range(1, 11)])
+        self.assertEqual(await self.store.prune_log(6.0, 1000, 4, 1000.0), 4)
+        self.assertEqual(await self.times_after(0), [5, 6, 7, 8, 9, 10])
+        self.assertEqual(await self.store.prune_log(6.0, 1000, 4, 1000.0), 1)
+        self.assertEqual(await self.store.prune_log(6.0, 1000, 4, 1000.0), 0)
+        self.assertEqual(await self.store.prune_log(0.0, 3, 100, 1000.0), 2)
         self.assertEqual(await self.times_after(0), [8, 9, 10])
+        (newest,) = await self.store.log_entries(EVERYTHING, None, 1)
+        self.assertEqual(await self.store.prune_log(100.0, 0, 100, 1000.0), 3)
+        await self.store.add_log_entries([an_entry(11)])
+        self.assertEqual(await self.times_after(newest.id), [11])
 
     async def test_entries_from_when_the_clock_was_ahead_keep_no_later_ones(self) -> None:
         entries = [an_entry(number) for number in (90, 91, 92, 1, 2, 3)]
@@ -155,15 +157,3 @@ class EventLogContract(RecordsContract):
         self.assertEqual(await self.times_after(0), [90, 91, 92, 3])
         self.assertEqual(await self.store.prune_log(3.0, 4, 100, 10.0), 2)
         self.assertEqual(await self.times_after(0), [92, 3])
-
-    async def test_only_so_many_entries_are_kept(self) -> None:
-        await self.store.add_log_entries([an_entry(number) for number in range(1, 11)])
-        self.assertEqual(await self.store.prune_log(0.0, 3, 100, 1000.0), 7)
-        self.assertEqual(await self.times_after(0), [8, 9, 10])
-
-    async def test_ids_of_pruned_entries_are_not_used_again(self) -> None:
-        await self.store.add_log_entries([an_entry(1)])
-        (first,) = await self.store.log_entries(EVERYTHING, None, 10)
-        self.assertEqual(await self.store.prune_log(2.0, 10, 10, 1000.0), 1)
-        await self.store.add_log_entries([an_entry(3)])
-        self.assertEqual(await self.times_after(first.id), [3])
