@@ -14,6 +14,6 @@ def run_machine(machine: Callable[[], RuleBasedStateMachine], limits: settings) 
     A failure names the calls that led to it, which Trial does not print where Hypothesis puts them.
     """
     try:
-        run_state_machine_as_test(machine, settings=limits)
+        run_state_machine_as_test(machine, settings=limits)  # type: ignore[arg-type] # it is only called
     except Exception as error:
         raise AssertionError("\n".join(getattr(error, "__notes__", ()))) from error

@@ -37,7 +37,6 @@ from rsscloud_broker.storage import (
     sweeping,
 )
 from rsscloud_broker.storage import pings as ping_rows
-from rsscloud_broker.storage import shared_documents as documents
 from rsscloud_broker.storage.hints import FREED, JOB, hint
 from rsscloud_broker.storage.trials import Trials
 from rsscloud_broker.util.deferreds import returns_deferred
@@ -318,8 +317,8 @@ class ComposedMethods:
             return succeed(None)
         return self._database.write(lambda conn: hint(conn, f"{JOB}{name}"))
 
-    begin_document = writing(documents.begin_document)
-    put_document_part = writing(documents.put_document_part)
+    begin_document = writing(jobs.begin_document)
+    put_document_part = writing(jobs.put_document_part)
 
     def finish_document(self, key: int, size: int, records: int, job: str = "") -> Deferred[bool]:
         return self._database.write(
@@ -334,10 +333,10 @@ class ComposedMethods:
         :param job: the job that made it, whose claim this process must still have; empty if none.
         """
         if job and not jobs.lock_claim(conn, job, self._node):
-            documents.drop_document(conn, key)
+            jobs.drop_document(conn, key)
             return False
-        return documents.finish_document(conn, key, size, records)
+        return jobs.finish_document(conn, key, size, records)
 
-    shared_documents = reading(documents.shared_documents)
-    documents_since = reading(documents.documents_since)
-    document_part = reading(documents.document_part_body)
+    shared_documents = reading(jobs.shared_documents)
+    documents_since = reading(jobs.documents_since)
+    document_part = reading(jobs.document_part_body)

@@ -15,10 +15,9 @@ from sqlalchemy import ColumnElement, Connection, Row, case, delete, insert, sel
 
 from rsscloud_broker.database.columns import insert_row, lock_rows, to_micros
 from rsscloud_broker.model.administration import Change
-from rsscloud_broker.storage.change_days import merge_change_days
 from rsscloud_broker.storage.changes import record_change_if_any
 from rsscloud_broker.storage.checks import NO_CHECK, cause, cause_values
-from rsscloud_broker.storage.polls import make_due
+from rsscloud_broker.storage.polls import make_due, merge_change_days
 from rsscloud_broker.storage.schema import content, fanout, pending, subscription, topic
 from rsscloud_broker.storage.topic_urls import (
     ASKED_URL,

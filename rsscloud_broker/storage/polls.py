@@ -1,12 +1,13 @@
-"""Stores the status of topics: the results of fetches, what feeds say about themselves, and the
-plans of polls.
+"""Stores the status of topics: the results of fetches, what feeds say about themselves, how often
+they changed, and the plans of polls.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import BigInteger, Boolean, Connection, Row, bindparam, or_, select, update
 
@@ -18,7 +19,6 @@ from rsscloud_broker.database.columns import (
 )
 from rsscloud_broker.model import TopicStatus
 from rsscloud_broker.model.work import ANY_PLAN, PollPlan
-from rsscloud_broker.storage.change_days import change_days
 from rsscloud_broker.storage.hints import READ, hint
 from rsscloud_broker.storage.schema import topic
 from rsscloud_broker.storage.topic_urls import (
@@ -29,6 +29,7 @@ from rsscloud_broker.storage.topic_urls import (
     key_of,
     named,
 )
+from rsscloud_broker.wire.units import DAY
 
 _PLAN = (
     update(topic)
@@ -218,3 +219,35 @@ def make_due(conn: Connection, keys: Collection[int], at: int) -> None:
         )
         .values(next_poll_at=at)
     )
+
+
+# --- how often a topic changed
+
+# The column is a JSON object: days since the epoch (UTC), each with the number of its changes.  So
+# a change costs no statement of its own.
+
+#: How many days are kept, with that of the last change.
+_DAYS_KEPT: Final = 30
+
+
+def with_change(stored: str, at: float) -> str:
+    """The value of the column ``stored`` with a further change counted in it.
+
+    :param at: when the topic changed, in seconds since the epoch.
+    """
+    return merge_change_days(stored, json.dumps({int(at // DAY): 1}))
+
+
+def merge_change_days(*stored: str) -> str:
+    """The value of the column of a topic that has the changes of several, as when topics become
+    one.  Only the 30 days up to the newest change are kept.  Empty if there are no changes.
+    """
+    total = sum((Counter(change_days(one)) for one in stored), Counter[int]())
+    newest = max(total, default=0)
+    kept = {day: total[day] for day in sorted(total) if day > newest - _DAYS_KEPT}
+    return json.dumps(kept, separators=(",", ":")) if kept else ""
+
+
+def change_days(stored: str) -> Mapping[int, int]:
+    """How often a topic changed, by day since the epoch."""
+    return {int(day): number for day, number in json.loads(stored or "{}").items()}

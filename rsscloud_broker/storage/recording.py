@@ -30,7 +30,6 @@ from rsscloud_broker.model import FetchResult, Need, Ping
 from rsscloud_broker.model.frozen import frozen
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import Bounds, FetchRecord, KeptChange
-from rsscloud_broker.storage.change_days import with_change
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS, NO_CHECK, cause
 from rsscloud_broker.storage.contents import (
     insert_content,
@@ -45,6 +44,7 @@ from rsscloud_broker.storage.idle import evict_idle
 from rsscloud_broker.storage.kept_changes import keep_changes
 from rsscloud_broker.storage.nodes import present_time
 from rsscloud_broker.storage.pings import insert_pings
+from rsscloud_broker.storage.polls import with_change
 from rsscloud_broker.storage.schema import fanout, subscription, topic
 from rsscloud_broker.storage.topic_urls import TOPICS, TOPICS_BY_URL, as_topic, named
 from rsscloud_broker.storage.topics import (

@@ -107,7 +107,7 @@ topic = Table(
     *required(Text, "check_way", "check_origin", server_default=""),
     # The digest of the last content that strangers may know of: see model.Topic.
     Column("public_digest", LargeBinary),
-    # How often it changed on each of the last days, as far as strangers may know: ``change_days``.
+    # How often it changed on each of the last days, as far as strangers may know: ``polls``.
     Column("change_days", Text, nullable=False, server_default=""),
     # Whether callers at other nodes than the one that has claimed it wait for the answer.
     Column("check_awaited", Boolean, nullable=False, server_default=false()),

@@ -1,5 +1,5 @@
 """The tables of what nodes have to do with each other: jobs, documents that one node makes for all,
-and suspects.  See ``jobs``, ``shared_documents`` and ``suspects``.
+and suspects.  See ``jobs`` and ``suspects``.
 """
 
 from __future__ import annotations

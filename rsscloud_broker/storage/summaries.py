@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row, and_, bindparam, func, or_, select, unio
 from rsscloud_broker.database import sqlite
 from rsscloud_broker.database.portions import end_of_portion, within
 from rsscloud_broker.model import Topic, TopicOverview, TopicStatus, TopicSummary
-from rsscloud_broker.storage.change_days import change_days
+from rsscloud_broker.storage.polls import change_days
 from rsscloud_broker.storage.schema import URL_BEGINS, subscription, topic
 from rsscloud_broker.storage.topic_urls import (
     HAS_PUBLIC,

@@ -18,13 +18,13 @@ from rsscloud_broker.model.administration import Change
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import Bounds, KeptChange
 from rsscloud_broker.storage import topic_urls
-from rsscloud_broker.storage.change_days import with_change
 from rsscloud_broker.storage.changes import record_change_if_any, record_if_done
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS, NO_CHECK, NO_VALIDATORS
 from rsscloud_broker.storage.contents import keep_pushed, remove_unneeded
 from rsscloud_broker.storage.hints import FANOUT, hint
 from rsscloud_broker.storage.idle import evict_idle
 from rsscloud_broker.storage.kept_changes import keep_changes
+from rsscloud_broker.storage.polls import with_change
 from rsscloud_broker.storage.schema import fanout, subscription, topic
 
 _PLAIN = select(topic)

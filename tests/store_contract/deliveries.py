@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from attrs import evolve
 
@@ -69,7 +69,11 @@ class DeliveriesContract(
             at = 2000.0 + errors
             slice_ = [failed(bad, at=at), succeeded(good), failed(forever, None, at)]
             await self.store.record_slice(walk, 1, slice_, False)
-            error = {"consecutive_errors": errors, "last_error": "refused", "last_error_at": at}
+            error: dict[str, Any] = {
+                "consecutive_errors": errors,
+                "last_error": "refused",
+                "last_error_at": at,
+            }
             self.assertEqual(
                 await self.all_subscriptions(),
                 [evolve(bad, **error, dropping=dropping), good, evolve(forever, **error)],
