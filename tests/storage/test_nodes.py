@@ -31,7 +31,7 @@ from rsscloud_broker.util.clock import SystemClock
 from tests.postgresql import borrowed_database
 from tests.processes import TIMEOUT
 from tests.storage.databases import engine_for, file_database, threaded_store
-from tests.storage.waiting import SOME, waiting_checks
+from tests.storage.waiting import SOME
 from tests.store_contract.basics import FEED, a_fetch, a_subscription, failed, succeeded, waits
 
 #: A clock of the database that tests can set forward.
@@ -128,16 +128,6 @@ class NodeTests(NodesTestCase):
         self.assertEqual(await self.remove_dead(one), 1)
         self.assertTrue(await self.beat(one))
         self.assertFalse(await self.beat(other))
-
-    async def test_node_that_was_removed_gets_a_new_id(self) -> None:
-        one, other = self.stores
-        await self.beat(one)
-        earlier = one.node
-        await self.lose(one, other)
-        one.register()
-        await one.check_writable()
-        self.assertTrue(await self.beat(one))
-        self.assertNotEqual(one.node, earlier)
 
     async def test_node_that_finds_newer_tables(self) -> None:
         """It was cut off while a version that it cannot work beside migrated them."""
@@ -697,13 +687,13 @@ class OtherClaimTests(NodesTestCase):
         one, other = self.stores
         await one.put_subscription(a_subscription())
         await one.record_fetch(a_fetch(), None)
-        for number in range(2):
-            if number:
+        for is_pinged in (False, True):
+            if is_pinged:
                 record = await one.add_ping(Ping("A", FEED, 3000.0), 60.0, "192.0.2.1", True)
-                self.assertEqual(record.states, (CheckState.CLAIMED,))
+                (state,) = record.states
             else:
                 state = await one.request_check(FEED, 2000.0, True, "192.0.2.1", True)
-                self.assertEqual(state, CheckState.CLAIMED)
+            self.assertEqual(state, CheckState.CLAIMED)
             self.assertEqual(await self.claimed(other), [])
             await self.lose(one, other)
             self.assertEqual(await self.claimed(other), [FEED])
@@ -721,15 +711,6 @@ class OtherClaimTests(NodesTestCase):
         with self.engine.connect() as conn:
             claim = select(topic.c.check_node_id, topic.c.check_due_at, topic.c.check_failures)
             self.assertEqual(conn.execute(claim).one(), (other.node, None, 0))
-
-    async def test_check_that_is_done_is_claimed_by_nobody(self) -> None:
-        one, other = self.stores
-        await one.put_subscription(a_subscription())
-        await one.request_check(FEED, 900.0, True)
-        await other.record_fetch(a_fetch(), None)
-        self.assertEqual(await waiting_checks(one, 10), [])
-        with self.engine.connect() as conn:
-            self.assertIsNone(conn.execute(select(topic.c.check_node_id)).scalar_one())
 
     async def test_polls_are_made_by_one(self) -> None:
         one, other = self.stores

@@ -55,11 +55,6 @@ class SizeTests(SynchronousTestCase):
             self.assertEqual(conn.execute(select(subscription)).all(), before)
             where = select(topic.c.url).where(topic.c.id == key)
             self.assertEqual(conn.execute(where).scalar(), THERE)
-            (first, *_) = subscriptions(conn, HERE, 0, 9)
-            self.assertEqual((first.topic, first.moved_to), (HERE, THERE))
-            self.assertTrue(move_topic(conn, HERE, HERE + "?back", NOW))
-            self.assertTrue(has_subscription(conn, HERE, first.callback))
-            self.assertFalse(has_subscription(conn, THERE, first.callback))
 
     def test_few_subscriptions_come_to_many(self) -> None:
         many = MAX_AT_ONCE + 1
