@@ -47,15 +47,10 @@ class ClusterTests(SynchronousTestCase):
         with open_database(self.url, writes=False) as conn:
             return clusters.others(conn, name)
 
-    def test_nodes_of_one_cluster(self) -> None:
-        for _ in range(2):
-            self.joined(OURS)
+    def test_nodes_of_two_clusters(self) -> None:
+        first, _ = self.joined(OURS), self.joined(OURS)
         self.assertEqual(self.others(OURS), [])
         examine(self.url, public_url=OURS)
-
-    def test_nodes_of_two_clusters(self) -> None:
-        first = self.joined(OURS)
-        self.joined(OURS)
         self.assertEqual(self.others(THEIRS), [OURS])
         second = self.joined(THEIRS)
         self.assertEqual(clusters.others(second, THEIRS), [OURS])

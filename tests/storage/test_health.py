@@ -35,11 +35,9 @@ class FileHealthTests(SynchronousTestCase):
         self.assertEqual((health.problems, health.was_all_read), ((), False))
 
     def test_backup(self) -> None:
+        """Nothing is left behind."""
         self.assertEqual(try_backup(self.file, self.directory), self.file.stat().st_size)
-
-    def test_nothing_is_left_behind(self) -> None:
         file_health(self.file, 60)
-        try_backup(self.file, self.directory)
         self.assertEqual(list(self.directory.iterdir()), [self.file])
 
     def test_a_file_that_somebody_else_has_locked(self) -> None:

@@ -74,23 +74,14 @@ class TrialTests(SynchronousTestCase):
         self.ends[works[3]].callback(None)
         self.assertEqual(self.begun, works[: FEW + 1])
 
-    def test_one_that_two_were_at_when_they_ended_waits_for_calm(self) -> None:
-        self.suspect(intent(1), 2)
-        self.begin(intent(1))
-        self.clock.advance(CALM_AT - 0.1)
-        self.assertEqual(self.begun, [])
-        self.clock.advance(0.2)
-        self.assertEqual(self.begun, [intent(1)])
-
-    def test_one_that_two_were_at_when_they_ended_is_alone(self) -> None:
+    def test_one_that_two_were_at_when_they_ended_waits_for_calm_and_is_alone(self) -> None:
         first, second, other = (intent(number) for number in (1, 2, 3))
         for work, ends in ((first, 2), (second, 2), (other, 1)):
-            self.suspect(work, ends)
-        self.clock.advance(CALM_AT)
-        for work in (first, second, other):
-            self.begin(work)
-        self.clock.advance(0.1)
-        self.assertCountEqual(self.begun, [first, other])
+            self.begin(work, ends)
+        self.clock.advance(CALM_AT - 0.1)
+        self.assertEqual(self.begun, [other])
+        self.clock.advance(0.2)
+        self.assertEqual(self.begun, [other, first])
         self.ends[first].callback(None)
         self.assertIn(second, self.begun)
 

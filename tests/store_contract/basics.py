@@ -25,6 +25,7 @@ from rsscloud_broker.model import (
     Subscription,
     Topic,
 )
+from rsscloud_broker.model.log_entry import LogEntry, LogFilter
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import Check, Delivery, Fanout, Swept, SweptSubscription
 from rsscloud_broker.storage import Store
@@ -156,6 +157,10 @@ class RecordsContract(TestCase):
             waiting = await self.store.add_intent(intent, 10)
             self.assertEqual(await self.store.intents(), [waiting])
         self.assertTrue(await self.store.remove_subscription(topic, moved.callback))
+        entry = LogEntry("ping", "accepted", 1.0, topic=topic, callback=callback, reason=other)
+        await self.store.add_log_entries([entry])
+        (found,) = await self.store.log_entries(LogFilter(topic=topic), None, 10)
+        self.assertEqual(evolve(found, id=0), entry)
 
     # pings
 

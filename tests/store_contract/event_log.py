@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import evolve
 
 from rsscloud_broker.model.log_entry import LogEntry, LogFilter
-from tests.store_contract.basics import FEED, OTHER_FEED, RecordsContract, a_long_url
+from tests.store_contract.basics import FEED, OTHER_FEED, RecordsContract
 
 EVERYTHING = LogFilter()
 
@@ -122,13 +122,6 @@ class EventLogContract(RecordsContract):
         for wanted in (LogFilter(topic=FEED), LogFilter(kind="ping"), LogFilter(FEED, kind="ping")):
             self.assertEqual(await self.times(wanted, third.id), [2, 1], wanted)
             self.assertEqual(await self.times_after(third.id, wanted), [4], wanted)
-
-    async def test_long_urls_in_the_event_log(self) -> None:
-        topic, callback = a_long_url("topic"), a_long_url("callback")
-        entry = evolve(an_entry(1, topic), callback=callback, reason=a_long_url("reason"))
-        await self.store.add_log_entries([entry])
-        (found,) = await self.store.log_entries(LogFilter(topic=topic), None, 10)
-        self.assertEqual(evolve(found, id=0), entry)
 
     async def test_more_entries_than_one_statement_takes(self) -> None:
         await self.store.add_log_entries([an_entry(number) for number in range(1, 701)])
