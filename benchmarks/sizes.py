@@ -163,13 +163,13 @@ def _poll(data: Filled) -> float:
     now = time.time()
     urls = [topic_url(3 + next(_numbers) % (data.sizes.topics - 2)) for _ in range(_POLLS)]
     with data.writing() as conn:
-        polls.plan_polls(conn, [PollPlan(url, now - 1, "due", 3600.0, now) for url in urls])
+        polls.plan_polls(conn, None, [PollPlan(url, now - 1, "due", 3600.0, now) for url in urls])
     began = time.perf_counter()
     with data.writing() as conn:
         due = polls.claim_polls(conn, now, _POLLS, data.node)
     with data.writing() as conn:
         plans = [PollPlan(each.topic.url, now + 90_000, "planned", 3600.0, now) for each in due]
-        polls.plan_polls(conn, plans, data.node)
+        polls.plan_polls(conn, data.node, plans)
     seconds = time.perf_counter() - began
     assert due
     return seconds

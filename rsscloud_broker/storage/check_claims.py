@@ -110,12 +110,7 @@ def claim_checks(conn: Connection, wanted: WantedChecks, node: int) -> ClaimedCh
 
 
 def put_off_check(
-    conn: Connection,
-    url: str,
-    failures: int,
-    until: float,
-    asked_until: float,
-    node: int | None = None,
+    conn: Connection, node: int | None, url: str, failures: int, until: float, asked_until: float
 ) -> float | None:
     """Release a claimed check whose fetch has failed, and let it wait until a time.
 

@@ -367,7 +367,7 @@ def _joined(row: Any, asked: AskedCheck) -> dict[str, Any]:
     }
 
 
-def drop_check(conn: Connection, url: str, asked_until: float, node: int | None = None) -> None:
+def drop_check(conn: Connection, node: int | None, url: str, asked_until: float) -> None:
     """Withdraw the check of a topic that was requested until ``asked_until``.
 
     A later one stays, and is released if this process has claimed it, so that any may claim it a

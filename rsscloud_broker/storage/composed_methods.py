@@ -6,7 +6,8 @@ The SQL is in the modules that are imported below.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TypeVar
+from functools import update_wrapper
+from typing import Concatenate, ParamSpec, TypeVar
 
 from attrs import evolve
 from sqlalchemy import Connection
@@ -41,7 +42,20 @@ from rsscloud_broker.storage.hints import FREED, JOB, hint
 from rsscloud_broker.storage.trials import Trials
 from rsscloud_broker.util.deferreds import returns_deferred
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def as_node(
+    function: Callable[Concatenate[Connection, int | None, P], T],
+) -> Callable[Concatenate[ComposedMethods, P], Deferred[T]]:
+    """A method that calls a function that writes with the node id of this process."""
+
+    def method(self: ComposedMethods, /, *args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
+        return self._database.write(lambda conn: function(conn, self._node, *args, **kwargs))
+
+    update_wrapper(method, function)
+    return method
 
 
 class ComposedMethods:
@@ -175,22 +189,8 @@ class ComposedMethods:
             lambda conn: checks.join_check(conn, asked, self._ensure_node(conn))
         )
 
-    def drop_check(self, url: str, asked_until: float) -> Deferred[None]:
-        """Withdraw a check that was requested until a time, as its topic is given up."""
-        return self._database.write(
-            lambda conn: checks.drop_check(conn, url, asked_until, self._node)
-        )
-
-    def put_off_check(
-        self, url: str, failures: int, until: float, asked_until: float
-    ) -> Deferred[float | None]:
-        """Release a claimed check whose fetch has failed, and let it wait until a time."""
-        return self._database.write(
-            lambda conn: check_claims.put_off_check(
-                conn, url, failures, until, asked_until, self._node
-            )
-        )
-
+    drop_check = as_node(checks.drop_check)
+    put_off_check = as_node(check_claims.put_off_check)
     request_content = writing(checks.request_content)
 
     # what takes several transactions: see ``portions``
@@ -301,14 +301,8 @@ class ComposedMethods:
             lambda conn: jobs.claim_job(conn, name, now, period, self._ensure_node(conn))
         )
 
-    def finish_job(self, name: str, due_at: float) -> Deferred[bool]:
-        """Store when a job is due next, and end its claim; False if this node has lost that."""
-        return self._database.write(lambda conn: jobs.finish_job(conn, name, due_at, self._node))
-
-    def release_job(self, name: str) -> Deferred[None]:
-        """End the claim of a job that is not done, so that another node does it."""
-        return self._database.write(lambda conn: jobs.release_job(conn, name, self._node))
-
+    finish_job = as_node(jobs.finish_job)
+    release_job = as_node(jobs.release_job)
     request_job = writing(jobs.request_job)
 
     def hint_at_job(self, name: str) -> Deferred[None]:

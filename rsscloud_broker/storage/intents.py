@@ -64,7 +64,7 @@ def _is_not_others(key: int, node: int | None) -> ColumnElement[bool]:
 
 
 def postpone_intent(
-    conn: Connection, key: int, attempts: int, retry_at: float, node: int | None = None
+    conn: Connection, node: int | None, key: int, attempts: int, retry_at: float
 ) -> None:
     """Record that the verification of an intent failed, and when it is tried again.  An intent
     that was removed or replaced meanwhile is not touched.
@@ -84,7 +84,7 @@ def has_intent(conn: Connection, key: int) -> bool:
     return conn.execute(select(intent.c.id).where(intent.c.id == key)).first() is not None
 
 
-def remove_intent(conn: Connection, key: int, node: int | None = None) -> None:
+def remove_intent(conn: Connection, node: int | None, key: int) -> None:
     """Remove an intent, unless another node has claimed it."""
     conn.execute(delete(intent).where(_is_not_others(key, node)))
 

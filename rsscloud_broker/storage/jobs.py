@@ -93,13 +93,13 @@ def late_jobs(conn: Connection) -> dict[str, float]:
     return {row.name: to_seconds(row.due_at) for row in rows}
 
 
-def finish_job(conn: Connection, name: str, due_at: float, here: int | None) -> bool:
+def finish_job(conn: Connection, here: int | None, name: str, due_at: float) -> bool:
     """Store when a job is due next, and end this process's claim; without a claim return False."""
     done = update(job).where(_claimed_by(name, here)).values(due_at=to_micros(due_at), node_id=None)
     return conn.execute(done).rowcount > 0
 
 
-def release_job(conn: Connection, name: str, here: int | None) -> None:
+def release_job(conn: Connection, here: int | None, name: str) -> None:
     """End the claim of this process on a job, which stays due, so that another node does it."""
     if conn.execute(update(job).where(_claimed_by(name, here)).values(node_id=None)).rowcount:
         hint(conn, FREED)

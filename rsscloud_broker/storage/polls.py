@@ -167,7 +167,7 @@ def record_feeds(
     return [None] * len(summaries)
 
 
-def plan_polls(conn: Connection, plans: Sequence[PollPlan], node: int | None = None) -> None:
+def plan_polls(conn: Connection, node: int | None, plans: Sequence[PollPlan]) -> None:
     """Store when topics are polled next.
 
     Plans of topics that have ended are ignored, and those made on the ground of a plan that another

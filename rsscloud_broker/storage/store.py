@@ -35,7 +35,6 @@ from rsscloud_broker.model.work import (
     Fanout,
     FetchRecord,
     PendingIntent,
-    PollPlan,
     Recorded,
 )
 from rsscloud_broker.storage import (
@@ -61,7 +60,7 @@ from rsscloud_broker.storage import log_entries as log_rows
 from rsscloud_broker.storage import pings as ping_rows
 from rsscloud_broker.storage import statistics as statistic_rows
 from rsscloud_broker.storage import subscriptions as subscription_rows
-from rsscloud_broker.storage.composed_methods import ComposedMethods
+from rsscloud_broker.storage.composed_methods import ComposedMethods, as_node
 from rsscloud_broker.storage.hints import FREED, hint
 from rsscloud_broker.storage.nodes import count_waiting_checks, measure_sizes, node_states
 from rsscloud_broker.storage.trials import Trials
@@ -266,9 +265,7 @@ class Store(ComposedMethods, Service):
     def record_feed(self, url: str, feed: Mapping[str, Any]) -> Deferred[None]:
         return self._database.write(Batched(polls.record_feeds, (url, feed)))
 
-    def plan_polls(self, plans: Sequence[PollPlan]) -> Deferred[None]:
-        return self._database.write(lambda conn: polls.plan_polls(conn, plans, self._node))
-
+    plan_polls = as_node(polls.plan_polls)
     forget_ping = writing(polls.forget_ping)
     content = reading(contents.get_content)
     newest_content = reading(contents.newest_content)
@@ -318,15 +315,9 @@ class Store(ComposedMethods, Service):
             lambda conn: intent_rows.add_intent(conn, intent, limit, self._claimant_of_checks(conn))
         )
 
-    def postpone_intent(self, key: int, attempts: int, retry_at: float) -> Deferred[None]:
-        return self._database.write(
-            lambda conn: intent_rows.postpone_intent(conn, key, attempts, retry_at, self._node)
-        )
-
+    postpone_intent = as_node(intent_rows.postpone_intent)
     has_intent = reading(intent_rows.has_intent)
-
-    def remove_intent(self, key: int) -> Deferred[None]:
-        return self._database.write(lambda conn: intent_rows.remove_intent(conn, key, self._node))
+    remove_intent = as_node(intent_rows.remove_intent)
 
     def claim_intents(self, limit: int) -> Deferred[list[PendingIntent]]:
         return self._database.write(

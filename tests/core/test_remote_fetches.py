@@ -147,7 +147,7 @@ class ElsewhereTests(CoreTestCase):
         self.hint()
         self.assertEqual(self.failureResultOf(asked, TopicUnreadable).value.reason, "status 500")
         now = self.clock.wall_seconds()
-        self.write(lambda conn: put_off_check(conn, FEED, 1, now + 5, now, OTHER))
+        self.write(lambda conn: put_off_check(conn, OTHER, FEED, 1, now + 5, now))
         self.successResultOf(self.ping())
         self.assertEqual(self.fetcher.fetched, [FEED], "it no longer waits for the other node")
 
