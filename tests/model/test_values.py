@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.model import Callback, host_of
+from rsscloud_broker.model import Callback, Lease, Subscription, host_of
 from rsscloud_broker.model.hosts import with_canonical_host
 
 
@@ -101,3 +101,25 @@ class HostTests(SynchronousTestCase):
         without = Callback("http://reader.example/", "soap")
         self.assertEqual(with_dot.host, without.host)
         self.assertNotEqual(with_dot, without)
+
+
+class FrozenTests(SynchronousTestCase):
+    """Values are equal and hashed by their fields, as far as those count, though attrs does not
+    keep them from changes.
+    """
+
+    def test_values_that_are_equal(self) -> None:
+        made = [Callback("http://a.example/", protocol) for protocol in ("soap", "soap", "websub")]
+        self.assertEqual(made[0], made[1])
+        self.assertNotEqual(made[0], made[2])
+        self.assertEqual(len(set(made)), 2)
+
+    def test_fields_that_do_not_count(self) -> None:
+        made = [
+            Subscription("t", Callback("c", "soap"), Lease(0.0, 1), claim=claim, options=options)
+            for claim, options in ((None, {}), (7, {}), (7, {"secret": "s"}))
+        ]
+        self.assertEqual(made[0], made[1])
+        self.assertNotEqual(made[1], made[2])
+        self.assertEqual(hash(made[1]), hash(made[2]))
+        self.assertNotIn("secret", repr(made[2]))
