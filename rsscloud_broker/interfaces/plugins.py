@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from attrs import field
+from attrs import field, frozen
 from twisted.cred.checkers import ICredentialsChecker
 from twisted.plugin import IPlugin
 from twisted.python.filepath import FilePath
@@ -53,7 +53,6 @@ from rsscloud_broker.interfaces.views import (
 )
 from rsscloud_broker.model import Denial, Intent, Notification, Outcome
 from rsscloud_broker.model.disclosure import Disclosure
-from rsscloud_broker.model.frozen import frozen
 from rsscloud_broker.model.work import History
 
 
