@@ -85,9 +85,8 @@ class BrokenOffTests(EitherSchemeTestCase):
             ("https", breaks_off),
             ("http", breaks_off),
         ):
-            with self.subTest(f"{scheme}, {answer.__name__}"):
-                told = await self.told_of(make_client, scheme, answer)
-                self.assertNotEqual(told, "the first half")
+            told = await self.told_of(make_client, scheme, answer)
+            self.assertNotEqual(told, "the first half", (scheme, answer.__name__))
 
     async def test_host_with_several_addresses_may_take_its_time(self) -> None:
         """The time of each address is for connecting; the answer may take the rest."""
@@ -114,22 +113,21 @@ class PiecesTests(EitherSchemeTestCase):
         self.patch(socket, "socket", Narrow)
         for scheme in ("http", "https"):
             for closes in (False, True):
-                with self.subTest(scheme=scheme, closes=closes):
-                    received: list[bytes] = []
+                received: list[bytes] = []
 
-                    def answer(connection: Scripted, received: list[bytes] = received) -> None:
-                        received.append(self.server.requests[-1])
-                        if b"".join(received).endswith(b"x" * 5000):
-                            connection.transport.write(OK)
-                        else:
-                            self.server.answers.insert(0, answer)
+                def answer(connection: Scripted, received: list[bytes] = received) -> None:
+                    received.append(self.server.requests[-1])
+                    if b"".join(received).endswith(b"x" * 5000):
+                        connection.transport.write(OK)
+                    else:
+                        self.server.answers.insert(0, answer)
 
-                    url = self.serve_by(scheme, answer)
-                    client = self.client(idle_limit=0 if closes else 2)
-                    reply = await self.begin(client, url, method="POST", body=b"x" * 5000)
-                    self.assertEqual(reply.status, 200)
-                    if closes:
-                        await self.server.connections[0].lost
+                url = self.serve_by(scheme, answer)
+                client = self.client(idle_limit=0 if closes else 2)
+                reply = await self.begin(client, url, method="POST", body=b"x" * 5000)
+                self.assertEqual(reply.status, 200, (scheme, closes))
+                if closes:
+                    await self.server.connections[0].lost
 
 
 class Parting(Scripted):
@@ -166,8 +164,7 @@ class PartingTests(EitherSchemeTestCase):
     async def test_says_goodbye(self) -> None:
         for scheme in ("http", "https"):
             for idle_limit in (0, 1):
-                with self.subTest(scheme=scheme, idle_limit=idle_limit):
-                    self.assertIs(await self.end(scheme, 10, idle_limit), ConnectionDone)
+                self.assertIs(await self.end(scheme, 10, idle_limit), ConnectionDone, scheme)
 
     async def test_breaks_off_after_large_requests(self) -> None:
         """Data that the server does not read is not kept in memory."""

@@ -53,9 +53,8 @@ class ConnectingTests(TestCase):
                 def connect_ex(self, address: Any, number: int = number) -> int:
                     return number
 
-            with self.subTest(number=number, address=address):
-                self.patch(socket, "socket", Failing)
-                self.assertIs(await self.failure(address), expected)
+            self.patch(socket, "socket", Failing)
+            self.assertIs(await self.failure(address), expected, (number, address))
 
     async def test_no_file_descriptors(self) -> None:
         def none(*args: Any) -> socket.socket:

@@ -78,17 +78,15 @@ class AddressGuardTests(SynchronousTestCase):
 
     def test_public_addresses_are_accepted(self) -> None:
         for address in PUBLIC.split():
-            with self.subTest(address):
-                AddressGuard().check(address, 80)
+            AddressGuard().check(address, 80)
 
     def test_others_are_refused_by_kind(self) -> None:
         for kind, text in REFUSED.items():
             for address in text.split():
-                with self.subTest(address):
-                    self.assertEqual(
-                        self.assert_refused(AddressGuard(), address),
-                        f"the address {address} is not public ({kind}), so it is not called",
-                    )
+                self.assertEqual(
+                    self.assert_refused(AddressGuard(), address),
+                    f"the address {address} is not public ({kind}), so it is not called",
+                )
 
     def test_allowed_networks(self) -> None:
         guard = AddressGuard(map(ip_network, ("127.0.0.0/8", "fd00::/8", "10.1.2.3/32")))
@@ -140,16 +138,14 @@ class SpellingTests(TestCase):
             "127.0.0.1", "127.1", "127.0.1", "0x7f000001", "0x7f.0.0.1", "2130706433",
             "017700000001", "0177.0.0.1", "::1", "0:0:0:0:0:0:0:1", "::ffff:127.0.0.1",
         ):  # fmt: skip
-            with self.subTest(spelling):
-                found = await resolve(spelling)
-                self.assertTrue(found)
-                for address in found:
-                    self.assertRaises(OutboundError, AddressGuard().check, address, 80)
+            found = await resolve(spelling)
+            self.assertTrue(found, spelling)
+            for address in found:
+                self.assertRaises(OutboundError, AddressGuard().check, address, 80)
 
     def test_what_is_no_address(self) -> None:
         for text in ("", "localhost", "127.1", "1.2.3.4.5", "::g", "0x7f000001", "1.2.3.4\0", "%"):
-            with self.subTest(text):
-                self.assertRaises(OutboundError, AddressGuard().check, text, 80)
+            self.assertRaises(OutboundError, AddressGuard().check, text, 80)
 
 
 class PythonsJudgementTests(SynchronousTestCase):
@@ -206,9 +202,8 @@ class OwnListenersTests(SynchronousTestCase):
 
     def test_every_address_of_this_machine(self) -> None:
         for own in ("", "0.0.0.0", "::", "localhost"):
-            with self.subTest(own):
-                found = self.refusals([(own, 80)], "127.0.0.1 127.9.9.9 0.0.0.0 192.0.2.1 8.8.8.8")
-                self.assertEqual(found, ["127.0.0.1", "127.9.9.9", "0.0.0.0"])
+            found = self.refusals([(own, 80)], "127.0.0.1 127.9.9.9 0.0.0.0 192.0.2.1 8.8.8.8")
+            self.assertEqual(found, ["127.0.0.1", "127.9.9.9", "0.0.0.0"], own)
 
     def test_descriptions_of_endpoints(self) -> None:
         for description, expected in (
@@ -233,5 +228,4 @@ class OwnListenersTests(SynchronousTestCase):
             ("unix:/run/broker.sock", []),
             ("systemd:domain=INET:index=0", []),
         ):
-            with self.subTest(description):
-                self.assertEqual(list(own_listeners([description])), expected)
+            self.assertEqual(list(own_listeners([description])), expected, description)
