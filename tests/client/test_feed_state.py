@@ -78,9 +78,8 @@ class FeedStateCase(SynchronousTestCase):
     def assert_findings(self, *rows: tuple[dict[str, Any], Kind, str, str]) -> None:
         """For each way to publish there is a finding: its kind, its subject, a part of its text."""
         for published, kind, subject, part in rows:
-            with self.subTest(f"{subject}: {part}"):
-                self.publish(**published)
-                self.assert_finding(kind, subject, part)
+            self.publish(**published)
+            self.assert_finding(kind, subject, part)
 
     def assert_silent(self, subject: str, *kinds: Kind) -> None:
         found = [f for f in self.report().findings if f.subject == subject and f.kind in kinds]
@@ -178,11 +177,10 @@ class HttpTests(FeedStateCase):
             ("max-age=60", "good", "1 minute;"),
             ("max-age=1", "good", "1 second;"),
         ):
-            with self.subTest(value):
-                self.publish(cache_control=value)
-                found = [f for f in self.report().findings if f.subject == "Cache-Control"]
-                self.assertEqual([f.kind for f in found], [kind])
-                self.assertIn(part, found[0].text)
+            self.publish(cache_control=value)
+            found = [f for f in self.report().findings if f.subject == "Cache-Control"]
+            self.assertEqual([f.kind for f in found], [kind], value)
+            self.assertIn(part, found[0].text, value)
 
     def test_large(self) -> None:
         large = FeedAnswer(HERE, 200, {}, FEED + b" " * LARGE_BYTES)

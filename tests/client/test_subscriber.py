@@ -76,10 +76,9 @@ class FindCloudTests(SynchronousTestCase):
             ("rss091.xml", "DOCTYPE"),
             ("malformed.xml", "line "),
         ):
-            with self.subTest(name):
-                said = self.complaint(Answer((FEEDS / name).read_bytes()))
-                for part in (reason, TOPIC, "--broker"):
-                    self.assertIn(part, said)
+            said = self.complaint(Answer((FEEDS / name).read_bytes()))
+            for part in (reason, TOPIC, "--broker"):
+                self.assertIn(part, said, name)
 
     def test_what_is_no_feed(self) -> None:
         said = self.complaint(Answer(b"<!DOCTYPE html><html><body>A blog</body></html>"))
@@ -119,29 +118,27 @@ class RegisterTests(SynchronousTestCase):
             ("xmlStorageSystem.rssPleaseNotify", "xmlStorageSystem.rssPleaseNotify"),
             ("register", "register"),
         ):
-            with self.subTest(called):
-                server = Server(Answer(xmlrpc.encode_response(True)))
-                self.registered(server, evolve(BY_XMLRPC, register_procedure=given), CALLBACK)
-                self.assertEqual(
-                    xmlrpc.decode_call(server.asked[0].body),
-                    (called, ["rssCloud.notify", 8000, "/notify", "xml-rpc", [TOPIC]]),
-                )
+            server = Server(Answer(xmlrpc.encode_response(True)))
+            self.registered(server, evolve(BY_XMLRPC, register_procedure=given), CALLBACK)
+            self.assertEqual(
+                xmlrpc.decode_call(server.asked[0].body),
+                (called, ["rssCloud.notify", 8000, "/notify", "xml-rpc", [TOPIC]]),
+            )
 
     def test_a_cloud_of_2003(self) -> None:
         """It takes five parameters, and notifies by XML-RPC and SOAP only."""
         name = "xmlStorageSystem.rssPleaseNotify"
         for protocol in ("xml-rpc", "soap"):
             for notified, wanted in (("http-post", protocol), ("soap", "soap")):
-                with self.subTest(f"{protocol}, {notified}"):
-                    server = FirstCloud(protocol)
-                    cloud = Cloud("cloud.example", 80, "/RPC2", name, protocol)
-                    self.registered(server, cloud, evolve(NAMED, protocol=notified))
-                    (known,) = server.registered
-                    self.assertEqual(
-                        (known.procedure, known.port, known.path, known.protocol, known.urls),
-                        ("rssCloud.notify", 8000, "/notify", wanted, (TOPIC,)),
-                    )
-                    self.assertEqual(server.faults, [])
+                server = FirstCloud(protocol)
+                cloud = Cloud("cloud.example", 80, "/RPC2", name, protocol)
+                self.registered(server, cloud, evolve(NAMED, protocol=notified))
+                (known,) = server.registered
+                self.assertEqual(
+                    (known.procedure, known.port, known.path, known.protocol, known.urls),
+                    ("rssCloud.notify", 8000, "/notify", wanted, (TOPIC,)),
+                )
+                self.assertEqual(server.faults, [], (protocol, notified))
 
     def test_a_cloud_that_knows_domains(self) -> None:
         """It is asked once more if it cannot call the address of the caller."""
@@ -181,16 +178,15 @@ class RegisterTests(SynchronousTestCase):
             ("", "/rssCloud", "pleaseNotify"),
             ("xmlStorageSystem.rssPleaseNotify", "/xmlStorageSystem", "rssPleaseNotify"),
         ):
-            with self.subTest(operation):
-                server = Server(Answer(soap.encode_response(soap.SoapCall(operation), True)))
-                cloud = Cloud("cloud.example", 80, "/soap", given, "soap")
-                self.registered(server, cloud, RegisteredCallback("soap", 8000))
-                (asked,) = server.asked
-                self.assertEqual((asked.uri, asked.headers["soapaction"]), ("/soap", f'"{action}"'))
-                fields = {"notifyProcedure": "rssCloud.notify", "port": 8000, "path": "/notify"}
-                fields |= {"protocol": "soap", "urlList": [TOPIC]}
-                call = soap.SoapCall(operation, "", fields)
-                self.assertEqual(soap.decode_call(asked.body), call)
+            server = Server(Answer(soap.encode_response(soap.SoapCall(operation), True)))
+            cloud = Cloud("cloud.example", 80, "/soap", given, "soap")
+            self.registered(server, cloud, RegisteredCallback("soap", 8000))
+            (asked,) = server.asked
+            self.assertEqual((asked.uri, asked.headers["soapaction"]), ("/soap", f'"{action}"'))
+            fields = {"notifyProcedure": "rssCloud.notify", "port": 8000, "path": "/notify"}
+            fields |= {"protocol": "soap", "urlList": [TOPIC]}
+            call = soap.SoapCall(operation, "", fields)
+            self.assertEqual(soap.decode_call(asked.body), call, operation)
 
     def test_refusals(self) -> None:
         soap_no = Answer(soap.encode_response(soap.SoapCall("pleaseNotify"), False))
@@ -201,9 +197,8 @@ class RegisterTests(SynchronousTestCase):
             ("soap", Answer(soap.encode_fault("Client", "No such thing."), 500), "No such thing."),
             ("soap", soap_no, "without a reason"),
         ):
-            with self.subTest(f"{protocol}: {reason}"):
-                cloud = Cloud("cloud.example", 5337, "/c", "", protocol)
-                self.assertIn(reason, self.complaint(Server(answer), cloud, CALLBACK))
+            cloud = Cloud("cloud.example", 5337, "/c", "", protocol)
+            self.assertIn(reason, self.complaint(Server(answer), cloud, CALLBACK), protocol)
 
 
 class TestingServer(Server):
@@ -257,12 +252,11 @@ class SubscriberTests(SynchronousTestCase):
 
     def test_the_cloud_s_test_is_not_news(self) -> None:
         for times in (0, 1, 2):
-            with self.subTest(times):
-                self.heard.clear()
-                self.subscribe(YES, times=times)
-                self.assertEqual(self.heard, [TOPIC] * max(0, times - 1))
-                self.subscriber.notified(TOPIC)
-                self.assertEqual(self.heard, [TOPIC] * max(1, times))
+            self.heard.clear()
+            self.subscribe(YES, times=times)
+            self.assertEqual(self.heard, [TOPIC] * max(0, times - 1), times)
+            self.subscriber.notified(TOPIC)
+            self.assertEqual(self.heard, [TOPIC] * max(1, times), times)
 
     def test_no_test_of_either_registration_is_news(self) -> None:
         """A cloud may test the callback, decline, and test it once more."""

@@ -111,19 +111,18 @@ class ListenTests(ProcessTests):
 
     async def test_from_the_feed_to_the_line(self) -> None:
         for protocol in ("http-post", "xml-rpc", "soap"):
-            with self.subTest(protocol):
-                cloud, feed = self.cloud()
-                command = self.start("listen", feed, "--protocol", protocol)
-                # A notification during the registration is the cloud's test.
-                await self.told(command, b"It worked.")
-                await cloud.notify()
-                time_, _, topic = (await command.lines.get()).partition(" ")
-                self.assertRegex(time_, r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
-                self.assertEqual(topic, feed)
-                self.assertEqual([reply.status for reply in cloud.replies], [200, 200])
-                command.signal("INT")
-                self.assertEqual(await command.ended, 0)
-                self.assertEqual(command.lines.pending, [])
+            cloud, feed = self.cloud()
+            command = self.start("listen", feed, "--protocol", protocol)
+            # A notification during the registration is the cloud's test.
+            await self.told(command, b"It worked.")
+            await cloud.notify()
+            time_, _, topic = (await command.lines.get()).partition(" ")
+            self.assertRegex(time_, r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+            self.assertEqual(topic, feed, protocol)
+            self.assertEqual([reply.status for reply in cloud.replies], [200, 200], protocol)
+            command.signal("INT")
+            self.assertEqual(await command.ended, 0, protocol)
+            self.assertEqual(command.lines.pending, [], protocol)
 
     async def test_a_named_broker_is_asked_in_place_of_the_feed(self) -> None:
         cloud = SmallCloud()

@@ -495,10 +495,9 @@ class ExampleTests(SynchronousTestCase):
             tables = getattr(loaded, kind)
             enabled = {name: table | {"enabled": True} for name, table in tables.items()}
             for maker, options in select(makers, enabled, kind, "example.toml"):
-                with self.subTest(maker.name):
-                    self.assertEqual(options, maker.options())
-                    named = set(tables.get(maker.name, ())) - {"enabled"}
-                    self.assertEqual(named, set(attrs.fields_dict(maker.options)))
+                self.assertEqual(options, maker.options(), maker.name)
+                named = set(tables.get(maker.name, ())) - {"enabled"}
+                self.assertEqual(named, set(attrs.fields_dict(maker.options)), maker.name)
 
     def test_the_bundled_plugins_run(self) -> None:
         """The example enables the same plugins as no configuration at all: no applications."""

@@ -201,17 +201,16 @@ class SubscribeTests(BrokerTestCase):
             return await verify(intent)
 
         for number, known in enumerate((False, True)):
-            with self.subTest(known=known):
-                self.fetcher.contents[FEED] = b"<rss>1</rss>"
-                if known:
-                    self.result(self.broker.ping_topic(FEED, CALLER))
-                self.patch(self.notifier, "verify", slow)
-                callback = evolve(CALLBACK, url=f"http://reader{number}.example/")
-                stored = self.result(self.broker.subscribe(evolve(self.intent, callback=callback)))
-                self.assertEqual(stored.attempts, 0)
-                self.patch(self.notifier, "verify", verify)
-                due = self.successResultOf(self.store.claim_due(NOW + 1, 9, ()))
-                self.assertIn(callback, [subscription.callback for subscription in due])
+            self.fetcher.contents[FEED] = b"<rss>1</rss>"
+            if known:
+                self.result(self.broker.ping_topic(FEED, CALLER))
+            self.patch(self.notifier, "verify", slow)
+            callback = evolve(CALLBACK, url=f"http://reader{number}.example/")
+            stored = self.result(self.broker.subscribe(evolve(self.intent, callback=callback)))
+            self.assertEqual(stored.attempts, 0, known)
+            self.patch(self.notifier, "verify", verify)
+            due = self.successResultOf(self.store.claim_due(NOW + 1, 9, ()))
+            self.assertIn(callback, [subscription.callback for subscription in due], known)
 
     def test_a_known_topic_is_recorded_only_once_the_callback_is_verified(self) -> None:
         self.result(self.broker.ping_topic(FEED, CALLER))

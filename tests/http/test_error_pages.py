@@ -102,14 +102,13 @@ class ErrorPagesTests(SynchronousTestCase):
             (503, "GET", "/changes.xml", b"", {}),
         ]
         for status, method, path, body, headers in table:
-            with self.subTest(method=method, path=path):
-                page, text = self.both(method, path, body, **headers)
-                self.assertEqual((text.status, text.headers["content-type"]), (status, _PLAIN))
-                self.assert_page(page, status, text.text.strip())
-                self.assertIn("/", page.html.xpath("//main//a/@href"))
-                for name in ("allow", "retry-after", "accept-encoding"):
-                    self.assertEqual(page.headers[name], text.headers[name], name)
-                self.assertIn("Accept", page.headers.get_all("vary"))
+            page, text = self.both(method, path, body, **headers)
+            self.assertEqual((text.status, text.headers["content-type"]), (status, _PLAIN), path)
+            self.assert_page(page, status, text.text.strip())
+            self.assertIn("/", page.html.xpath("//main//a/@href"), (method, path))
+            for name in ("allow", "retry-after", "accept-encoding"):
+                self.assertEqual(page.headers[name], text.headers[name], name)
+            self.assertIn("Accept", page.headers.get_all("vary"), (method, path))
 
     def test_parameters_that_are_needed(self) -> None:
         self.house = _house(self, Resource(), "x")

@@ -108,14 +108,14 @@ class HubTests(HubCase):
         ):
             self.house.topics.fetched.clear()
             self.pages[BLOG] = self.feed(*titles)
-            with self.subTest(name), capturedLogs() as logs:
-                self.assertEqual(self.house.push(form, body, secret).status, 202)
+            with capturedLogs() as logs:
+                self.assertEqual(self.house.push(form, body, secret).status, 202, name)
                 self.house.pass_time(2)
-                self.assertEqual(self.house.titles()[: len(titles)], titles)
-                self.assertEqual(self.house.topics.fetched, fetched)
-                self.assertEqual(self.house.items()[0].how == "pushed", bool(fetched))
+                self.assertEqual(self.house.titles()[: len(titles)], titles, name)
+                self.assertEqual(self.house.topics.fetched, fetched, name)
+                self.assertEqual(self.house.items()[0].how == "pushed", bool(fetched), name)
                 said = " ".join(map(str, map(formatEvent, logs)))
-                self.assertEqual("wrong signature" in said, secret == "guess")
+                self.assertEqual("wrong signature" in said, secret == "guess", name)
 
     def test_endless_items_of_a_hub_do_not_fill_the_disk(self) -> None:
         """And what is in the feed stays: otherwise it would come back as new."""
@@ -189,17 +189,16 @@ class HubTests(HubCase):
             ("99999999", 0.75 * 14 * DAY),
             ("", 0.75 * 7 * DAY),
         ):
-            with self.subTest(lease):
-                self.setUp()
-                self.subscribed(lease_seconds=lease)
-                self.house.pass_time(after - 3600)
-                self.assertEqual(len(self.house.asked()), 1)
-                self.house.pass_time(3700)
-                first, second = self.house.asked()
-                self.assertEqual(first, second)
-                self.assertEqual(self.house.feed().how, "websub")
-                self.house.verify(second)
-                self.assertNotIn("failed", self.status())
+            self.setUp()
+            self.subscribed(lease_seconds=lease)
+            self.house.pass_time(after - 3600)
+            self.assertEqual(len(self.house.asked()), 1, lease)
+            self.house.pass_time(3700)
+            first, second = self.house.asked()
+            self.assertEqual(first, second, lease)
+            self.assertEqual(self.house.feed().how, "websub", lease)
+            self.house.verify(second)
+            self.assertNotIn("failed", self.status(), lease)
 
     def test_a_renewal_that_fails_is_tried_again_while_the_lease_lasts(self) -> None:
         self.subscribed(lease_seconds="86400")
@@ -416,22 +415,21 @@ class CloudTests(HubCase):
             ("xml-rpc", xmlrpc.decode_response),
             ("soap", soap.decode_response),
         ):
-            with self.subTest(protocol):
-                self.setUp()
-                self.name_cloud(protocol, "xmlStorageSystem.rssPleaseNotify")
-                cloud = FirstCloud(protocol)
-                self.answer_by(cloud)
-                feed = self.house.follow()
-                self.assertEqual((feed.how, cloud.faults), ("rsscloud", []), feed.status)
-                (known,) = cloud.registered
-                self.assertEqual((known.protocol, known.port), (protocol, 5337))
-                self.pages[BLOG] = self.feed("two", "one")
-                headers, body = known.notification(BLOG)
-                answer = self.house.ask("POST", known.path, body, headers)
-                self.assertEqual(answer.status, 200)
-                self.assertIs(decode(answer.body), True)
-                self.house.pass_time(2)
-                self.assertEqual(self.house.titles(), ["two", "one"])
+            self.setUp()
+            self.name_cloud(protocol, "xmlStorageSystem.rssPleaseNotify")
+            cloud = FirstCloud(protocol)
+            self.answer_by(cloud)
+            feed = self.house.follow()
+            self.assertEqual((feed.how, cloud.faults), ("rsscloud", []), feed.status)
+            (known,) = cloud.registered
+            self.assertEqual((known.protocol, known.port), (protocol, 5337))
+            self.pages[BLOG] = self.feed("two", "one")
+            headers, body = known.notification(BLOG)
+            answer = self.house.ask("POST", known.path, body, headers)
+            self.assertEqual(answer.status, 200, protocol)
+            self.assertIs(decode(answer.body), True, protocol)
+            self.house.pass_time(2)
+            self.assertEqual(self.house.titles(), ["two", "one"], protocol)
 
     def test_rsscloud_server_by_xml_rpc(self) -> None:
         """If it cannot call the address that the registration comes from, it gets the domain."""

@@ -81,15 +81,14 @@ class FormatTests(SynchronousTestCase):
         written = "if a &lt;b> and c&lt;/b> &amp;amp; d"
         for kind in ("", ' type="text"', ' type="text/plain"'):
             for name in ("summary", "content"):
-                with self.subTest(f"{name}{kind}"):
-                    (entry,) = entries(
-                        '<feed xmlns="http://www.w3.org/2005/Atom"><title>T</title><entry>'
-                        f"<id>urn:1</id><title{kind}>{written}</title>"
-                        f"<{name}{kind}>{written}</{name}></entry></feed>".encode(),
-                        "application/atom+xml",
-                    )
-                    self.assertEqual(entry.title, "if a <b> and c</b> &amp; d")
-                    self.assertEqual(entry.text_html, "if a &lt;b&gt; and c&lt;/b&gt; &amp;amp; d")
+                (entry,) = entries(
+                    '<feed xmlns="http://www.w3.org/2005/Atom"><title>T</title><entry>'
+                    f"<id>urn:1</id><title{kind}>{written}</title>"
+                    f"<{name}{kind}>{written}</{name}></entry></feed>".encode(),
+                    "application/atom+xml",
+                )
+                self.assertEqual(entry.title, "if a <b> and c</b> &amp; d", f"{name}{kind}")
+                self.assertEqual(entry.text_html, "if a &lt;b&gt; and c&lt;/b&gt; &amp;amp; d")
         entry = only(f"<item><title>{written}</title><description>{written}</description></item>")
         texts = ("if a  and c & d", "if a <b> and c</b> &amp; d")
         self.assertEqual((entry.title, entry.text_html), texts)

@@ -228,8 +228,7 @@ class FaultTests(EditorTestCase):
             {},
         ]
         for entry in cases:
-            with self.subTest(repr(entry)[:50]):
-                self.assert_fault(400, "", "metaWeblog.newPost", "1", *WHO, entry, True)
+            self.assert_fault(400, "", "metaWeblog.newPost", "1", *WHO, entry, True)
         counts: list[Any] = ["many", [], None]
         for count in counts:
             self.assert_fault(400, "int", *RECENT, *WHO, count)
