@@ -13,7 +13,7 @@ from typing import Any
 from twisted.application.service import IService
 from twisted.python.filepath import FilePath
 
-from rsscloud_broker import core
+from rsscloud_broker import core, interfaces
 from rsscloud_broker.accounts import AccountAdministration, AccountSweeper, RemovedAccounts
 from rsscloud_broker.client.feed_doctor import FeedDoctor
 from rsscloud_broker.client.feed_push import OwnBroker
@@ -29,17 +29,6 @@ from rsscloud_broker.http.connections import Answering
 from rsscloud_broker.http.limits import bounded_site
 from rsscloud_broker.http.listening import listener
 from rsscloud_broker.http.site import Root
-from rsscloud_broker.interfaces import (
-    AccountFile,
-    Caller,
-    IApp,
-    IClock,
-    IEventSink,
-    IFrontDoor,
-    INotifier,
-    IServesTopics,
-    ServedTopics,
-)
 from rsscloud_broker.model.administration import Change
 from rsscloud_broker.outbound.own_topics import LATE, OwnTopics, OwnTopicsSink
 from rsscloud_broker.runtime import health
@@ -196,7 +185,7 @@ class Server(Foundation):
     # --- what plugins add
 
     @part
-    def apps(self) -> Sequence[IApp]:
+    def apps(self) -> Sequence[interfaces.IApp]:
         data = FilePath(self.config.data)
         return make_apps(self.makers, self.chosen["apps"], self, data, self.own_notifiers)
 
@@ -208,19 +197,21 @@ class Server(Foundation):
         """What was taken down of an account: see ``IAdministration.taken_down``."""
         return await self.administration.taken_down(name, since)
 
-    async def account_files(self, caller: Caller) -> AsyncIterator[AccountFile]:
+    async def account_files(
+        self, caller: interfaces.Caller
+    ) -> AsyncIterator[interfaces.AccountFile]:
         """All that applications keep for the account of a caller."""
         for files in self.of_apps("account_files"):
             async for each in files(caller):
                 yield each
 
     @part
-    def notifiers(self) -> Mapping[str, INotifier]:
+    def notifiers(self) -> Mapping[str, interfaces.INotifier]:
         of_apps = {each.protocol: each for each in self.of_apps("notifiers")}
         return {**self.own_notifiers, **of_apps}
 
     @part
-    def sinks(self) -> Sequence[IEventSink]:
+    def sinks(self) -> Sequence[interfaces.IEventSink]:
         """What handles events; the bus hands them over."""
         sinks = [
             *make_all(self.makers, "sinks", self.chosen["sinks"], self),
@@ -245,13 +236,13 @@ class Server(Foundation):
         return sinks
 
     @part
-    def doors(self) -> Sequence[IFrontDoor]:
+    def doors(self) -> Sequence[interfaces.IFrontDoor]:
         return make_all(self.makers, "front_doors", self.chosen["front_doors"], self)
 
     @part
-    def served_topics(self) -> Sequence[ServedTopics]:
+    def served_topics(self) -> Sequence[interfaces.ServedTopics]:
         """The topics that applications and front doors serve."""
-        of_doors = (door.topics for door in self.doors if IServesTopics.providedBy(door))
+        of_doors = (door.topics for door in self.doors if interfaces.IServesTopics.providedBy(door))
         return [*self.of_apps("topics"), *(each for topics in of_doors for each in topics)]
 
     # --- the site
@@ -427,7 +418,7 @@ class Server(Foundation):
 
 
 async def set_back(
-    store: Store, clock: IClock, detector: core.ChangeDetector, seconds: float
+    store: Store, clock: interfaces.IClock, detector: core.ChangeDetector, seconds: float
 ) -> None:
     """Move stored times along with the wall clock, unless they are those of other nodes too."""
     if not store.shares_work():

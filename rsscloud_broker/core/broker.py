@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 from attrs import define, evolve, field
 from zope.interface import implementer
 
+from rsscloud_broker import errors
 from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.intents import IntentQueue
 from rsscloud_broker.core.topic_reader import NOT_READ
@@ -21,15 +22,6 @@ from rsscloud_broker.core.views import TopicView
 from rsscloud_broker.core.web_addresses import about_topic, check_ping, check_topic, topic_of
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.database.disk_space import DiskSpace
-from rsscloud_broker.errors import (
-    AddressRefused,
-    CallbackFailed,
-    EndedTopic,
-    Forbidden,
-    Refused,
-    TooMany,
-    TopicUnreadable,
-)
 from rsscloud_broker.events import (
     PingAccepted,
     PingReceived,
@@ -116,7 +108,7 @@ class Broker:
             return
         try:  # pings are too many for a context manager
             await self._ping(ping, repeat_window, source)
-        except Refused as error:
+        except errors.Refused as error:
             self._publish_ping_refused(ping.rss_url or ping.url, source, error)
             raise
 
@@ -153,7 +145,7 @@ class Broker:
         now = self._clock.wall_seconds()
         self._bus.publish(PingAccepted(url, now, source, repeated, origin, way))
 
-    def _publish_ping_refused(self, url: str, source: str, error: Refused) -> None:
+    def _publish_ping_refused(self, url: str, source: str, error: errors.Refused) -> None:
         now = self._clock.wall_seconds()
         self._bus.publish(PingRefused(url, str(error), now, source))
 
@@ -162,7 +154,7 @@ class Broker:
         """Publish that a ping was refused, if this context raises that."""
         try:
             yield
-        except Refused as error:
+        except errors.Refused as error:
             self._publish_ping_refused(url, source, error)
             raise
 
@@ -180,7 +172,7 @@ class Broker:
                 fetch = self._detector.check_now
                 check = partial(fetch, topic, pinged=True, source=source, origin=origin, way=way)
                 record = await self._revive_if_allowed(topic, check)
-            except TopicUnreadable as error:
+            except errors.TopicUnreadable as error:
                 if again and not error.refused:
                     cause = ChangeSource(way, origin, pinged=True)
                     await self._detector.schedule_later(topic, source, cause)
@@ -224,17 +216,17 @@ class Broker:
         allowed = [url for url, problem in problems.items() if isinstance(problem, str)]
         notes = {}
         for url, problem in problems.items():
-            if isinstance(problem, Refused):
+            if isinstance(problem, errors.Refused):
                 self._publish_ping_refused(url, source, problem)
                 notes[url] = f"{problem}; it was not accepted"
             elif problem:
                 notes[url] = f"{url} could not be read the last time: {problem}"
         if not allowed:
-            raise next(problem for problem in found if isinstance(problem, Refused))
+            raise next(problem for problem in found if isinstance(problem, errors.Refused))
         cause = ChangeSource(Way.WEBSUB, origin, pinged=True)
         stored = await gather([self._request_pinged_fetch(url, source, cause) for url in allowed])
         if not any(stored):
-            raise TooMany(QUEUE_FULL, QUEUE_FULL_PAUSE)
+            raise errors.TooMany(QUEUE_FULL, QUEUE_FULL_PAUSE)
         for url, is_stored in zip(allowed, stored, strict=True):
             if not is_stored:
                 notes[url] = f"{url}: {QUEUE_FULL}; it was not accepted"
@@ -244,7 +236,7 @@ class Broker:
         self._admit_ping(source)
         cause = ChangeSource(Way.FOLLOWED, pinged=True)
         if not await self._request_fetch(topic_of(url), source, cause):
-            raise TooMany(QUEUE_FULL, QUEUE_FULL_PAUSE)
+            raise errors.TooMany(QUEUE_FULL, QUEUE_FULL_PAUSE)
 
     async def _request_pinged_fetch(self, url: str, source: str, cause: ChangeSource) -> bool:
         """Request a fetch for a ping; publish whether the ping was accepted, and return that."""
@@ -253,7 +245,7 @@ class Broker:
             self._publish_ping_accepted(url, source, cause.origin, cause.way)
         else:
             self._counters.limited.labels("topics that wait").inc()
-            self._publish_ping_refused(url, source, TooMany(QUEUE_FULL, QUEUE_FULL_PAUSE))
+            self._publish_ping_refused(url, source, errors.TooMany(QUEUE_FULL, QUEUE_FULL_PAUSE))
         return is_stored
 
     async def _request_fetch(self, url: str, source: str, cause: ChangeSource) -> bool:
@@ -278,17 +270,17 @@ class Broker:
         if pause and not await self._detector.reader.is_watched(url):
             raise self._admission.too_many_fetches(url, pause)
 
-    async def _problem_of(self, url: str, source: str) -> str | Refused:
+    async def _problem_of(self, url: str, source: str) -> str | errors.Refused:
         """The refusal of a ping.  If it is allowed: why the last fetch failed, or an empty text."""
         try:
             check_topic(url)
             self._access.check_publish(url)
             if not self._detector.reader.reads(url):
-                return TopicUnreadable(url, NOT_READ, refused=True)
+                return errors.TopicUnreadable(url, NOT_READ, refused=True)
             check = partial(self._check_topic, url, source)
             problem = await self._revive_if_allowed(url, check)
             await self._admit_fetch(url, source)
-        except (Forbidden, TooMany, TopicUnreadable) as error:
+        except (errors.Forbidden, errors.TooMany, errors.TopicUnreadable) as error:
             return error
         return problem
 
@@ -298,7 +290,7 @@ class Broker:
         """
         try:
             return await attempt()
-        except EndedTopic as error:
+        except errors.EndedTopic as error:
             topic = await self._store.topic(url)  # it may have moved to another URL
             is_allowed = topic is not None and self._access.may_subscribe(topic.url)
             if topic is None or not is_allowed or error.reason != NOT_ALLOWED:
@@ -324,7 +316,7 @@ class Broker:
         """Publish each refusal of an intent that this context raises."""
         try:
             yield
-        except Refused as error:
+        except errors.Refused as error:
             self._verifier.publish_denied(intent, str(error))
             raise
 
@@ -345,9 +337,9 @@ class Broker:
                 return await self._revive_if_allowed(
                     intent.topic, partial(self._verifier.subscribe, intent)
                 )
-            except Refused as error:
+            except errors.Refused as error:
                 quota.left += 1  # there is no new subscription at the host
-                if isinstance(error, CallbackFailed):
+                if isinstance(error, errors.CallbackFailed):
                     self._admission.failed(intent, error)
                 raise
 
@@ -369,7 +361,7 @@ class Broker:
             self._publish_requested(intent)
             try:
                 return await self._verifier.unsubscribe(intent)
-            except CallbackFailed as error:
+            except errors.CallbackFailed as error:
                 self._admission.failed(intent, error)
                 raise
 
@@ -379,7 +371,7 @@ class Broker:
             quota = await self._admission.verification(intent, remembering=False)
             try:
                 await self._check_intent(intent)
-            except Refused:
+            except errors.Refused:
                 quota.left += 1  # as in ``subscribe``
                 raise
             await self._intents.add(
@@ -396,8 +388,8 @@ class Broker:
             )
         try:
             await self._check_address(self._callbacks, intent.callback.url, intent.source)
-        except AddressRefused as error:
-            raise CallbackFailed(str(error), refused=True) from error
+        except errors.AddressRefused as error:
+            raise errors.CallbackFailed(str(error), refused=True) from error
 
     async def _check_topic(self, url: str, source: str) -> str:
         """Raise if the broker would not fetch a topic, or has ended it.
@@ -411,13 +403,13 @@ class Broker:
         if self._detector.reader.reads(url):
             try:
                 await self._check_address(self._topics, url, source)
-            except AddressRefused as error:
-                raise TopicUnreadable(url, str(error), refused=True) from error
+            except errors.AddressRefused as error:
+                raise errors.TopicUnreadable(url, str(error), refused=True) from error
         status = await self._store.topic_status(url)
         if status is None:
             return ""
         if status.topic.ended:
-            raise EndedTopic(url, status.topic.ended)
+            raise errors.EndedTopic(url, status.topic.ended)
         return status.result if status.failures and status.topic.is_public else ""
 
     async def _check_address(self, policy: IURLPolicy, url: str, source: str) -> None:

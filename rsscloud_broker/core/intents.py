@@ -25,16 +25,8 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
+from rsscloud_broker import errors
 from rsscloud_broker.core.verification import Verifier
-from rsscloud_broker.errors import (
-    CallbackFailed,
-    ClaimLost,
-    GivenUp,
-    Refused,
-    TooMany,
-    Unavailable,
-    UnsupportedProtocol,
-)
 from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.model import Callback, Intent
 from rsscloud_broker.model.shared import Work, WorkKind
@@ -145,7 +137,7 @@ class IntentQueue(Service):
             self._waiting.release(*self._quota_and_source(intent))
         if pending is None:
             reason = f"{self._limit} requests already wait to be verified, which is the limit"
-            raise TooMany(reason, FULL_PAUSE)
+            raise errors.TooMany(reason, FULL_PAUSE)
         stored()
         self._begin_to_settle(pending)
 
@@ -154,14 +146,14 @@ class IntentQueue(Service):
         quota, source = self._quota_and_source(intent)
         if not self._waiting.has_capacity_at(quota, source if limited else None):
             waiting = self._waiting.count(quota)
-            raise TooMany(
+            raise errors.TooMany(
                 f"{waiting} requests wait for the host {quota.host} to confirm them", FULL_PAUSE
             )
         of_source = self._waiting.count(source)
         full = of_source >= self._limit_of_source or not self._waiting.has_capacity(source)
         if limited and full:
             reason = "requests from your address already wait to be verified, which is the limit"
-            raise TooMany(f"{of_source} {reason}", FULL_PAUSE)
+            raise errors.TooMany(f"{of_source} {reason}", FULL_PAUSE)
 
     def _quota_and_source(self, intent: Intent) -> tuple[HostQuota, str]:
         quota = HostQuota("intent", intent.callback.host, self._limit_of_host)
@@ -223,7 +215,7 @@ class IntentQueue(Service):
             await self._store_retry(partial(self._store.remove_intent, pending.id))
         except CancelledError:
             pass  # the service stops, the claim is lost, or a later intent replaces this one
-        except ClaimLost:
+        except errors.ClaimLost:
             pass  # another node has a later intent in its place, or goes on with it
         except Exception:  # a bug must not end the verification of other intents
             callback = pending.intent.callback.url
@@ -238,7 +230,7 @@ class IntentQueue(Service):
                 await deferLater(self._clock, delay)
                 is_there = partial(self._store.has_intent, pending.id)
                 if not await self._store_retry(is_there, about):
-                    raise ClaimLost
+                    raise errors.ClaimLost
             failure = await self._store_retry(partial(self._try, pending), about)
             attempts += 1
             if failure is None:
@@ -254,7 +246,7 @@ class IntentQueue(Service):
             postpone = partial(self._store.postpone_intent, pending.id, attempts, retry_at)
             await self._store_retry(postpone, about)
 
-    async def _try(self, pending: PendingIntent) -> CallbackFailed | None:
+    async def _try(self, pending: PendingIntent) -> errors.CallbackFailed | None:
         """Try once to verify an intent, or to tell its subscriber that there is no such topic.
 
         :returns: why it is to be tried again; None if the intent is settled.
@@ -266,16 +258,17 @@ class IntentQueue(Service):
                     await self._verifier.unsubscribe(intent, pending.id)
                 else:
                     await self._subscribe_or_deny(pending)
-        except GivenUp as error:
+        except errors.GivenUp as error:
             self._verifier.publish_denied(intent, str(error))
-        except CallbackFailed as error:
+        except errors.CallbackFailed as error:
             if error.retry_after is not None:
                 return error
             self._verifier.publish_denied(intent, error.reason)
-        except Unavailable:  # the callback is not asked again before its answer can be stored
+        except errors.Unavailable:
+            # The callback is not asked again before its answer can be stored.
             await self._store_retry(self._store.check_writable)
             raise
-        except UnsupportedProtocol as error:  # an earlier configuration had this notifier
+        except errors.UnsupportedProtocol as error:  # an earlier configuration had this notifier
             callback = intent.callback.url
             self.log.warn("{callback} is not verified: {error}", callback=callback, error=error)
         return None
@@ -284,7 +277,7 @@ class IntentQueue(Service):
         """Verify an intent to subscribe; if the topic is refused, send the callback that answer."""
         try:
             await self._verifier.subscribe(pending.intent, read=False, key=pending.id)
-        except (CallbackFailed, UnsupportedProtocol):
+        except (errors.CallbackFailed, errors.UnsupportedProtocol):
             raise
-        except Refused as error:
+        except errors.Refused as error:
             await self._verifier.deny(pending.intent, str(error))

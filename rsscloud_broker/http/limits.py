@@ -32,19 +32,11 @@ from twisted.web.resource import IResource
 from twisted.web.server import Site
 
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.http import requests
 from rsscloud_broker.http.access_log import AccessLog
 from rsscloud_broker.http.bodies import SMALL, BodyRules
 from rsscloud_broker.http.channel import Channel
 from rsscloud_broker.http.connections import PAUSE, REQUEST_TIMEOUT, HTTPLimits, LimitedConnections
-from rsscloud_broker.http.requests import (
-    RequestError,
-    begins_as_xml,
-    body_of,
-    fields_of,
-    header,
-    media_type,
-    plain,
-)
 from rsscloud_broker.http.security import SECURITY_HEADERS
 from rsscloud_broker.http.tracing import TracedRequest
 from rsscloud_broker.policy.addresses import bucket_of
@@ -106,7 +98,7 @@ class BoundedRequest(TracedRequest):
         self._body = BytesIO()  # not a temporary file, as Twisted would use: the limit is low
         self.content = self._body
         if self.routes is not None and self.channel is not None:
-            larger = self.routes.body_limit(_path(self.channel.target), media_type(self))
+            larger = self.routes.body_limit(_path(self.channel.target), requests.media_type(self))
             self._limit = max(larger, self.limits.http.body_limit)
         if length is not None and length > self._limit:
             self.requestHeaders.removeHeader(b"expect")  # or Twisted asks for the body
@@ -167,7 +159,7 @@ class BoundedRequest(TracedRequest):
             if self._received and self.requestHeaders.hasHeader(b"content-encoding"):
                 self._decode_body()
             self._read_form()
-        except RequestError as refusal:
+        except requests.RequestError as refusal:
             self._answer_plainly(refusal.status, str(refusal))
         else:
             super().process()
@@ -176,7 +168,7 @@ class BoundedRequest(TracedRequest):
         """Answer with an error as text, which scripts of all sites may read: it says nothing but
         what is wrong with the request.  The connection stays open.
         """
-        body = plain(self, status, text, access_control_allow_origin="*")
+        body = requests.plain(self, status, text, access_control_allow_origin="*")
         self.setHeader("content-length", str(len(body)))
         self.write(body)
         self.finish()
@@ -222,7 +214,7 @@ class BoundedRequest(TracedRequest):
 
     def _is_by_browser(self) -> bool:
         """Whether a browser sent the request, which shows the answer to a person."""
-        return wants_page(header(self, "accept"), [_PLAIN])
+        return wants_page(requests.header(self, "accept"), [_PLAIN])
 
     def _error_body(self, text: bytes) -> bytes:
         """The body of an error: for a browser a page with the text, otherwise the text itself.
@@ -266,12 +258,12 @@ class BoundedRequest(TracedRequest):
 
     def _decode_body(self) -> None:
         """Undo the Content-Encoding of the body; raises ``RequestError`` if that cannot be done."""
-        coding = header(self, "content-encoding").strip().lower().encode("latin-1")
+        coding = requests.header(self, "content-encoding").strip().lower().encode("latin-1")
         if coding in {b"", b"identity"}:
             return
         if coding not in CONTENT_CODINGS:
             self.setHeader("accept-encoding", ACCEPTED)  # RFC 9110, section 15.5.16
-            raise RequestError(
+            raise requests.RequestError(
                 415, f"A body may be compressed by one of {ACCEPTED}, or not at all."
             )
         limit = self._limit
@@ -279,12 +271,12 @@ class BoundedRequest(TracedRequest):
             body = decode_content(coding, self._body.getvalue(), limit)
         except TooLong:
             text = f"The body must not be larger than {limit} bytes, decompressed as well."
-            raise RequestError(413, text) from None
+            raise requests.RequestError(413, text) from None
         except DecodingFailed as error:
-            raise RequestError(400, f"The body {error}.") from None
+            raise requests.RequestError(400, f"The body {error}.") from None
         if not self._count_body(len(body)):
             self.setHeader("retry-after", str(PAUSE))
-            raise RequestError(503, NO_MEMORY)
+            raise requests.RequestError(503, NO_MEMORY)
         self.content = self._body = BytesIO(body)
 
     def _read_form(self) -> None:
@@ -294,20 +286,22 @@ class BoundedRequest(TracedRequest):
         """
         query = self.uri.partition(b"?")[2]
         if _has_many_fields(query):
-            raise RequestError(400, f"A query has at most {MAX_FIELDS} parameters.")
-        self.args = fields_of(query)
-        body = body_of(self)
-        if self.method != b"POST" or begins_as_xml(body):
+            raise requests.RequestError(400, f"A query has at most {MAX_FIELDS} parameters.")
+        self.args = requests.fields_of(query)
+        body = requests.body_of(self)
+        if self.method != b"POST" or requests.begins_as_xml(body):
             return
-        kind = media_type(self)
+        kind = requests.media_type(self)
         if kind == "multipart/form-data":
             if self.routes is not None and self.routes.takes_files(_path(self.uri)):
                 return  # the front door parses the body
-            raise RequestError(415, "Send forms as application/x-www-form-urlencoded, please.")
+            raise requests.RequestError(
+                415, "Send forms as application/x-www-form-urlencoded, please."
+            )
         if kind == "application/x-www-form-urlencoded":
             if _has_many_fields(body):
-                raise RequestError(413, f"A form has at most {MAX_FIELDS} fields.")
-            self.args.update(fields_of(body))
+                raise requests.RequestError(413, f"A form has at most {MAX_FIELDS} fields.")
+            self.args.update(requests.fields_of(body))
 
 
 def _path(target: bytes) -> str:

@@ -11,6 +11,7 @@ from attrs import field, frozen
 from twisted.plugin import IPlugin
 from zope.interface import implementer
 
+from rsscloud_broker import interfaces
 from rsscloud_broker.accounts.portal import PasswordChecker
 from rsscloud_broker.apps.events.options import EventsOptions
 from rsscloud_broker.apps.events.options import history as history_of_events
@@ -40,19 +41,6 @@ from rsscloud_broker.front_doors.resourcesync import ResourceSyncDoor, ResourceS
 from rsscloud_broker.front_doors.resourcesync import pushed_prefixes as pushed_by_publishers
 from rsscloud_broker.front_doors.rsscloud import RssCloudDoor, RssCloudOptions
 from rsscloud_broker.front_doors.websub import WebSubDoor
-from rsscloud_broker.interfaces import (
-    AppTables,
-    IAppMaker,
-    ICheckerMaker,
-    IFrontDoorMaker,
-    IKeepsFeeds,
-    INotifier,
-    INotifierMaker,
-    IOutbound,
-    IPushesContent,
-    ISinkMaker,
-    NotifierParts,
-)
 from rsscloud_broker.model.work import History
 from rsscloud_broker.simplefeed.schema import TABLES as SIMPLEFEED_TABLES
 from rsscloud_broker.sinks.archive import ArchiveOptions, ArchiveSink
@@ -83,12 +71,12 @@ class _Maker:
     needs: tuple[str, ...] = field(default=(), kw_only=True)
 
 
-@implementer(IPlugin, IFrontDoorMaker)
+@implementer(IPlugin, interfaces.IFrontDoorMaker)
 class FrontDoorMaker(_Maker):
     """Makes a front door from its options and parts."""
 
 
-@implementer(IPlugin, INotifierMaker)
+@implementer(IPlugin, interfaces.INotifierMaker)
 @frozen
 class NotifierMaker(_Maker):
     """Makes a notifier from its options and the outbound client."""
@@ -96,26 +84,26 @@ class NotifierMaker(_Maker):
     needs: tuple[str, ...] = field(default=("outbound",), kw_only=True)
 
 
-@implementer(IPlugin, ISinkMaker)
+@implementer(IPlugin, interfaces.ISinkMaker)
 class SinkMaker(_Maker):
     """Makes a sink from its options and parts."""
 
 
-@implementer(IPlugin, ICheckerMaker)
+@implementer(IPlugin, interfaces.ICheckerMaker)
 class CheckerMaker(_Maker):
     """Makes a credentials checker from its options and parts."""
 
 
-@implementer(IKeepsFeeds)
+@implementer(interfaces.IKeepsFeeds)
 @frozen
 class FeedsFrontDoorMaker(FrontDoorMaker):
     """Makes a front door that makes feeds of what the store keeps."""
 
-    tables: Mapping[str, AppTables]
+    tables: Mapping[str, interfaces.AppTables]
     history: Callable[[Any, str, Sequence[str]], History]
 
 
-@implementer(IPushesContent)
+@implementer(interfaces.IPushesContent)
 @frozen
 class PushingFrontDoorMaker(FrontDoorMaker):
     """Makes a front door that pushes the content of topics."""
@@ -123,7 +111,7 @@ class PushingFrontDoorMaker(FrontDoorMaker):
     pushed_prefixes: Callable[[Any, str, bool], Sequence[str]]
 
 
-@implementer(IPushesContent)
+@implementer(interfaces.IPushesContent)
 @frozen
 class PushingSinkMaker(SinkMaker):
     """Makes a sink that pushes the content of topics."""
@@ -131,12 +119,12 @@ class PushingSinkMaker(SinkMaker):
     pushed_prefixes: Callable[[Any, str, bool], Sequence[str]]
 
 
-@implementer(IPlugin, IAppMaker)
+@implementer(IPlugin, interfaces.IAppMaker)
 @frozen
 class AppMaker(_Maker):
     """Makes an application from its options and parts; ``tables`` is None if it has none."""
 
-    tables: AppTables | None = None
+    tables: interfaces.AppTables | None = None
 
 
 def _import_when_called(module: str, name: str) -> Callable[[Any, Any], Any]:
@@ -151,7 +139,9 @@ def _import_when_called(module: str, name: str) -> Callable[[Any, Any], Any]:
     return make
 
 
-def _simple(make: Callable[[IOutbound], INotifier]) -> Callable[[Any, NotifierParts], INotifier]:
+def _simple(
+    make: Callable[[interfaces.IOutbound], interfaces.INotifier],
+) -> Callable[[Any, interfaces.NotifierParts], interfaces.INotifier]:
     """The ``make`` of a maker whose notifier has no options."""
     return lambda options, parts: make(parts.outbound)
 
