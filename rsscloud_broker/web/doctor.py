@@ -19,19 +19,10 @@ from twisted.web.server import Request
 from twisted.web.template import Tag, tags
 from zope.interface import implementer
 
-from rsscloud_broker import __version__
+from rsscloud_broker import __version__, interfaces
 from rsscloud_broker.errors import Refused
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers, Failure, viewer_of
 from rsscloud_broker.http.requests import client_address, header, parameter
-from rsscloud_broker.interfaces import (
-    Caller,
-    FeedReport,
-    Finding,
-    FrontDoorParts,
-    IFrontDoor,
-    Route,
-    RoutesOnly,
-)
 from rsscloud_broker.web.callers import NO_STORE
 from rsscloud_broker.web.words import facts
 from rsscloud_broker.wire import self_test
@@ -55,19 +46,19 @@ class DoctorOptions:
     examine_feeds: bool = True
 
 
-@implementer(IFrontDoor)
-class DoctorDoor(RoutesOnly):
+@implementer(interfaces.IFrontDoor)
+class DoctorDoor(interfaces.RoutesOnly):
     """The front door for ``/doctor`` and the self-test."""
 
     name = "doctor"
 
-    def __init__(self, options: DoctorOptions, parts: FrontDoorParts) -> None:
+    def __init__(self, options: DoctorOptions, parts: interfaces.FrontDoorParts) -> None:
         self._parts = parts
         self._feeds = parts.feed_doctor if options.examine_feeds else None
 
-    def routes(self) -> Sequence[Route]:
-        page = [Route("/doctor", "GET", Answers(self._examine))] if self._feeds else []
-        return [*page, Route(self_test.PATH, "GET", Answers(self._answer_self_test))]
+    def routes(self) -> Sequence[interfaces.Route]:
+        page = [interfaces.Route("/doctor", "GET", Answers(self._examine))] if self._feeds else []
+        return [*page, interfaces.Route(self_test.PATH, "GET", Answers(self._answer_self_test))]
 
     async def _examine(self, request: Request) -> Answer:
         """The page with the form, and with the findings if it names a feed."""
@@ -89,17 +80,17 @@ class DoctorDoor(RoutesOnly):
 
     async def _page(
         self,
-        viewer: Caller | None,
+        viewer: interfaces.Caller | None,
         url: str,
         message: str = "",
         status: int = 200,
         headers: Mapping[str, str] | None = None,
-        report: FeedReport | None = None,
+        report: interfaces.FeedReport | None = None,
     ) -> Answer:
         """The page: the form, why nothing was examined, or the findings."""
         groups = {kind: report.of(kind) if report else () for kind in ("wrong", "missing", "good")}
 
-        def of(findings: Sequence[Finding]) -> Iterator[tuple[str, Tag]]:
+        def of(findings: Sequence[interfaces.Finding]) -> Iterator[tuple[str, Tag]]:
             return ((each.subject, tags.bdi(clean(each.text))) for each in findings)
 
         wrong, missing, good = map(len, groups.values())

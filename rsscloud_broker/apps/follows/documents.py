@@ -15,18 +15,10 @@ import attrs
 from attrs import frozen
 from twisted.logger import Logger
 
+from rsscloud_broker import interfaces
 from rsscloud_broker.apps.follows.options import SHORT, Source
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import DocumentFault, OutboundError, TooLarge
-from rsscloud_broker.interfaces import (
-    IClock,
-    IFollowStore,
-    IOutbound,
-    IPingIntake,
-    OutboundReply,
-    OutboundRequest,
-    Parsing,
-)
 from rsscloud_broker.model import host_of
 from rsscloud_broker.util.backoff import backoff
 from rsscloud_broker.wire.change_list_reader import ReadList, read_list
@@ -53,12 +45,12 @@ _UNITS: Final = {"minutes": 60.0, "seconds": 1.0}
 class FollowParts:
     """What a follower is given; see ``FrontDoorParts``."""
 
-    intake: IPingIntake
-    store: IFollowStore
-    web: IOutbound
-    clock: IClock
+    intake: interfaces.IPingIntake
+    store: interfaces.IFollowStore
+    web: interfaces.IOutbound
+    clock: interfaces.IClock
     counters: Counters
-    parse: Parsing
+    parse: interfaces.Parsing
 
 
 class CannotRead(Exception):
@@ -102,7 +94,7 @@ class SourceDocuments:
 
     async def get(
         self, url: str, headers: Mapping[str, str], *, may_be_missing: bool = False
-    ) -> OutboundReply:
+    ) -> interfaces.OutboundReply:
         """Request a document.
 
         :param headers: those of a conditional request, or none.
@@ -113,7 +105,7 @@ class SourceDocuments:
         """
         try:
             reply = await self._parts.web.request(
-                OutboundRequest("GET", url, headers, redirects=REDIRECTS)
+                interfaces.OutboundRequest("GET", url, headers, redirects=REDIRECTS)
             )
         except TooLarge as error:
             raise CannotRead(
@@ -128,7 +120,7 @@ class SourceDocuments:
             f"its server answered with status {reply.status}", retry_after(reply.headers)
         )
 
-    async def _read(self, reply: OutboundReply, made_at: float | None) -> ReadList:
+    async def _read(self, reply: interfaces.OutboundReply, made_at: float | None) -> ReadList:
         """Read a document; ``CannotRead`` if it is not a change list."""
         try:
             return await self._parts.parse(
@@ -151,7 +143,7 @@ class SourceDocuments:
 
     async def take_in(
         self,
-        reply: OutboundReply,
+        reply: interfaces.OutboundReply,
         *,
         made_at: float | None = None,
         seen: frozenset[int] = frozenset(),

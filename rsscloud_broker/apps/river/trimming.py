@@ -15,15 +15,7 @@ from typing import Final
 
 from lxml import etree
 
-from rsscloud_broker.apps.river.cleaning import (
-    MAX_HTML,
-    MAX_TITLE,
-    MAX_URL,
-    plain,
-    safe_html,
-    web_url,
-    weight,
-)
+from rsscloud_broker.apps.river import cleaning
 from rsscloud_broker.apps.river.model import SubItem
 from rsscloud_broker.wire import xml
 from rsscloud_broker.wire.text import legal
@@ -44,9 +36,9 @@ _DATES: Final = (
 _IDS: Final = ("id", "guid")
 #: Titles are longer than what is shown of them, as they may have HTML in them.
 _LENGTHS: Final = {
-    **dict.fromkeys(_TEXTS, MAX_HTML),
+    **dict.fromkeys(_TEXTS, cleaning.MAX_HTML),
     **dict.fromkeys(_DATES, 100),
-    **dict.fromkeys(("title", "link", *_IDS), 4 * MAX_TITLE),
+    **dict.fromkeys(("title", "link", *_IDS), 4 * cleaning.MAX_TITLE),
     "enclosure": 0,
 }
 _ATTRIBUTES: Final = frozenset(
@@ -154,7 +146,9 @@ def _kept_attributes(element: etree._Element) -> dict[str, str]:
     """The attributes of an element that are read, without those that are too long."""
     wanted = {*_ATTRIBUTES, _BASE, _ABOUT}
     found = ((str(name), str(value)) for name, value in element.attrib.items())
-    return {name: value for name, value in found if name in wanted and len(value) <= MAX_URL}
+    return {
+        name: value for name, value in found if name in wanted and len(value) <= cleaning.MAX_URL
+    }
 
 
 def markup(element: etree._Element, length: int) -> str:
@@ -198,11 +192,11 @@ class _SubItemReader:
                 break
             self._left -= 1
             texts = {xml.local_name(each): each.text or "" for each in reversed(child)}
-            html = safe_html(texts.get("description", ""), self._base)
-            self._left_weight -= weight(html)
-            link = web_url(texts["link"], self._base) if texts.get("link") else ""
+            html = cleaning.safe_html(texts.get("description", ""), self._base)
+            self._left_weight -= cleaning.weight(html)
+            link = cleaning.web_url(texts["link"], self._base) if texts.get("link") else ""
             below = self.read_below(child, depth + 1)
-            found.append(SubItem(plain(texts.get("title", "")), html, link, below))
+            found.append(SubItem(cleaning.plain(texts.get("title", "")), html, link, below))
         return tuple(found)
 
 

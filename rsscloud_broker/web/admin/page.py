@@ -16,22 +16,10 @@ from msgspec import Struct, structs
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
 
+from rsscloud_broker import interfaces
 from rsscloud_broker.errors import Unadministrable
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers, plain
 from rsscloud_broker.http.requests import parameter
-from rsscloud_broker.interfaces import (
-    Caller,
-    FrontDoorParts,
-    IAccounts,
-    IAdministration,
-    ICallers,
-    IClock,
-    IEventLog,
-    IHealth,
-    IPages,
-    IStatistics,
-    Route,
-)
 from rsscloud_broker.web.admin.api_operation import Administrator, Operation
 from rsscloud_broker.web.admin.elements import path
 from rsscloud_broker.web.admin.forms import form, objects, read_form
@@ -67,18 +55,18 @@ class Console:
     :ivar running: the names of the front doors and applications that run: see ``FrontDoorParts``.
     """
 
-    verbs: IAdministration
-    callers: ICallers
-    clock: IClock
-    pages: IPages
-    accounts: IAccounts
-    health: IHealth | None
-    statistics: IStatistics
-    event_log: IEventLog | None
+    verbs: interfaces.IAdministration
+    callers: interfaces.ICallers
+    clock: interfaces.IClock
+    pages: interfaces.IPages
+    accounts: interfaces.IAccounts
+    health: interfaces.IHealth | None
+    statistics: interfaces.IStatistics
+    event_log: interfaces.IEventLog | None
     running: Set[str]
 
     @classmethod
-    def of(cls, parts: FrontDoorParts) -> Console | None:
+    def of(cls, parts: interfaces.FrontDoorParts) -> Console | None:
         """What a front door gives its pages; None if the broker has no accounts."""
         if parts.administration is None or parts.callers is None or parts.accounts is None:
             return None
@@ -94,7 +82,7 @@ class Console:
             parts.running,
         )
 
-    def administrator(self, caller: Caller) -> Administrator:
+    def administrator(self, caller: interfaces.Caller) -> Administrator:
         """A caller as the one who does an operation now."""
         return Administrator(self.verbs, caller.name, self.clock.wall_seconds())
 
@@ -139,7 +127,7 @@ class AdminPage:
 
     # what the pages say
 
-    async def content(self, request: Request, caller: Caller) -> PageContent:
+    async def content(self, request: Request, caller: interfaces.Caller) -> PageContent:
         """The content of the page.
 
         :raises Unadministrable: what the page is about does not exist.
@@ -163,7 +151,7 @@ class AdminPage:
     def form(
         self,
         request: Request,
-        caller: Caller,
+        caller: interfaces.Caller,
         heading: str,
         *operations: Operation,
         folded: bool = False,
@@ -179,10 +167,10 @@ class AdminPage:
 
     # answering requests
 
-    def routes(self) -> Sequence[Route]:
+    def routes(self) -> Sequence[interfaces.Route]:
         """The routes of the page."""
-        show = Route(self.path, "GET", self._for_administrators(self._show))
-        act = Route(self.path, "POST", self._for_administrators(self._act))
+        show = interfaces.Route(self.path, "GET", self._for_administrators(self._show))
+        act = interfaces.Route(self.path, "POST", self._for_administrators(self._act))
         return [show, act] if self._operations else [show]
 
     def now(self) -> float:
@@ -190,11 +178,11 @@ class AdminPage:
         return self.console.clock.wall_seconds()
 
     def _for_administrators(
-        self, respond: Callable[[Request, Caller], Awaitable[Answer]]
+        self, respond: Callable[[Request, interfaces.Caller], Awaitable[Answer]]
     ) -> Answers:
         """A resource for administrators who have signed in."""
 
-        async def answer(request: Request, caller: Caller) -> Answer:
+        async def answer(request: Request, caller: interfaces.Caller) -> Answer:
             if not caller.is_admin:
                 whose = f"{caller.name} is not an administrator's account"
                 return plain(403, f"This page is for administrators, and {whose}.", NO_STORE)
@@ -202,12 +190,12 @@ class AdminPage:
 
         return for_signed_in(self.console.callers, answer)
 
-    async def _show(self, request: Request, caller: Caller) -> Answer:
+    async def _show(self, request: Request, caller: interfaces.Caller) -> Answer:
         """Answer a GET."""
         success = {**_DONE, **self.done}.get(parameter(request, "done"), "")
         return await self._page(request, caller, success=success)
 
-    async def _act(self, request: Request, caller: Caller) -> Answer:
+    async def _act(self, request: Request, caller: interfaces.Caller) -> Answer:
         """Answer a POST: run the operation that a form asks for, if it was sent from a page; ask
         once more before what nobody can undo.
         """
@@ -230,7 +218,7 @@ class AdminPage:
     async def _page(
         self,
         request: Request,
-        caller: Caller,
+        caller: interfaces.Caller,
         error: str = "",
         status: int = 200,
         success: Flattenable = "",
@@ -250,7 +238,9 @@ class AdminPage:
             {"error": error, "success": success, **content.slots},
         )
 
-    async def _ask_again(self, caller: Caller, operation: Operation, asked: Struct) -> Answer:
+    async def _ask_again(
+        self, caller: interfaces.Caller, operation: Operation, asked: Struct
+    ) -> Answer:
         """The page that asks whether to run an operation that nobody can undo."""
         fields = {name: str(value) for name, value in structs.asdict(asked).items()}
         assert operation.form is not None
@@ -274,7 +264,7 @@ class AdminPage:
         self,
         title: str,
         template: str,
-        caller: Caller,
+        caller: interfaces.Caller,
         status: int,
         slots: Mapping[str, Flattenable],
     ) -> Answer:
