@@ -12,16 +12,8 @@ from email.utils import formatdate
 from math import ceil
 from threading import Event
 
+from benchmarks import processes
 from benchmarks.broker import Broker, Data
-from benchmarks.processes import (
-    Deadline,
-    Failed,
-    Helper,
-    Running,
-    Sample,
-    Stopwatch,
-    answered,
-)
 from benchmarks.report import Line, Target, ratio
 from benchmarks.rows import Settings
 
@@ -49,7 +41,7 @@ def serving(settings: Settings) -> list[Line]:
         packed = broker.get("/changes.xml", 200, gzip)
         _check_list(packed, count)
         bare, ours, bare_unchanged, unchanged = [], [], [], []
-        with Helper("floor_servers", deadline, size=len(packed)) as constant:
+        with processes.Helper("floor_servers", deadline, size=len(packed)) as constant:
             for _ in range(settings.rounds):
                 bare.append(get(constant, constant.port, "/bytes", gzip, 200, large, deadline))
                 ours.append(get(broker, broker.port, "/changes.xml", gzip, 200, large, deadline))
@@ -95,7 +87,7 @@ def making(settings: Settings) -> list[Line]:
     for _ in range(settings.rounds):
         shutil.rmtree(data.directory / "public", ignore_errors=True)
         with Broker(data, deadline) as broker:
-            watch = Stopwatch.start(broker)
+            watch = processes.Stopwatch.start(broker)
             made.append(_longest(broker, deadline, data.change_list.exists))
             cpu.append(watch.cpu())
             took = time.monotonic() - watch.began
@@ -104,9 +96,9 @@ def making(settings: Settings) -> list[Line]:
             idle.append(_longest(broker, deadline, lambda: time.monotonic() >= until))  # noqa: B023 # called at once
             peaks.append(broker.peak_megabytes())
     work = f"the longest wait while changes.xml with {count:,} pings is made"
-    worst = Sample(max(made), max(cpu))
+    worst = processes.Sample(max(made), max(cpu))
     targets = [Target.at_most(worst.value, 20, "ms")]
-    return [Line(work, "ms", [worst], max(peaks), [Sample(max(idle))], targets)]
+    return [Line(work, "ms", [worst], max(peaks), [processes.Sample(max(idle))], targets)]
 
 
 def _filled(settings: Settings) -> tuple[Data, int]:
@@ -116,7 +108,7 @@ def _filled(settings: Settings) -> tuple[Data, int]:
     return data, count
 
 
-def _wait_for_list(data: Data, deadline: Deadline) -> None:
+def _wait_for_list(data: Data, deadline: processes.Deadline) -> None:
     for _ in deadline.polls("changes.xml"):
         if data.change_list.exists():
             return
@@ -133,7 +125,7 @@ def _check_list(packed: bytes, count: int) -> None:
     """
     found = len(re.findall(rb"<weblog ", zlib.decompress(packed, wbits=zlib.MAX_WBITS + 16)))
     if found != count:
-        raise Failed(f"changes.xml has {found} of {count} pings")
+        raise processes.Failed(f"changes.xml has {found} of {count} pings")
 
 
 def _date_of_list(data: Data) -> str:
@@ -145,23 +137,25 @@ def _date_of_list(data: Data) -> str:
 
 
 def get(
-    server: Running,
+    server: processes.Running,
     port: int,
     path: str,
     headers: dict[str, str],
     status: int,
     count: int,
-    deadline: Deadline,
-) -> Sample:
+    deadline: processes.Deadline,
+) -> processes.Sample:
     """How many times a second a page is served."""
     page = {"method": "GET", "path": path, "headers": headers, "body": ""}
-    sample, answer = answered(server, port, count, deadline, 10, 0, "", **page)
+    sample, answer = processes.answered(server, port, count, deadline, 10, 0, "", **page)
     if answer["statuses"] != {str(status): count}:
-        raise Failed(f"{path}: the statuses {answer['statuses']} where all must be {status}")
+        raise processes.Failed(
+            f"{path}: the statuses {answer['statuses']} where all must be {status}"
+        )
     return sample
 
 
-def _longest(broker: Broker, deadline: Deadline, done: Callable[[], bool]) -> float:
+def _longest(broker: Broker, deadline: processes.Deadline, done: Callable[[], bool]) -> float:
     """The longest wait for a tiny page, in milliseconds, until ``done`` returns True."""
     longest = 0.0
     pause = Event()
@@ -172,7 +166,7 @@ def _longest(broker: Broker, deadline: Deadline, done: Callable[[], bool]) -> fl
             asked = time.monotonic()
             sock.sendall(_TINY)
             if not sock.recv(65536).startswith(b"HTTP/1.1 404"):
-                raise Failed("a page that is not there was not answered by 404")
+                raise processes.Failed("a page that is not there was not answered by 404")
             longest = max(longest, time.monotonic() - asked)
             pause.wait(_PAUSE)
     return longest * 1000

@@ -15,17 +15,8 @@ from twisted.plugin import IPlugin
 from twisted.web.server import Request
 from zope.interface import implementer
 
+from rsscloud_broker import interfaces
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers
-from rsscloud_broker.interfaces import (
-    App,
-    AppParts,
-    IApp,
-    IAppMaker,
-    IFrontDoor,
-    Route,
-    RoutesOnly,
-    ServedTopics,
-)
 from rsscloud_broker.model import Content
 
 #: The name of the application, and the path of its feed.
@@ -37,19 +28,19 @@ _ITEMS: Final = 20
 _TEXT: Final = "A few words that somebody might write into a message. "
 
 
-@implementer(IFrontDoor)
-class Posts(RoutesOnly):
+@implementer(interfaces.IFrontDoor)
+class Posts(interfaces.RoutesOnly):
     """Publishes the feed."""
 
     name = NAME
 
-    def __init__(self, parts: AppParts) -> None:
+    def __init__(self, parts: interfaces.AppParts) -> None:
         self._publisher = parts.publisher
         self._url = parts.public_url + FEED
         self._items: list[str] = []
 
-    def routes(self) -> Sequence[Route]:
-        return [Route("/post", "POST", Answers(self._post))]
+    def routes(self) -> Sequence[interfaces.Route]:
+        return [interfaces.Route("/post", "POST", Answers(self._post))]
 
     async def read(self, url: str) -> Content | None:
         """The feed."""
@@ -74,7 +65,7 @@ class PostsOptions:
     """The application has no options."""
 
 
-@implementer(IPlugin, IAppMaker)
+@implementer(IPlugin, interfaces.IAppMaker)
 class PostsMaker:
     """Makes the application."""
 
@@ -84,8 +75,8 @@ class PostsMaker:
     needs = ("public_url", "publisher")
     tables = None
 
-    def make(self, options: PostsOptions, parts: AppParts) -> IApp:
+    def make(self, options: PostsOptions, parts: interfaces.AppParts) -> interfaces.IApp:
         """See ``IAppMaker``."""
         posts = Posts(parts)
-        served = ServedTopics(parts.public_url + FEED, posts.read)
-        return App(NAME, front_doors=[posts], topics=[served])
+        served = interfaces.ServedTopics(parts.public_url + FEED, posts.read)
+        return interfaces.App(NAME, front_doors=[posts], topics=[served])
