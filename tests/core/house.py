@@ -9,34 +9,11 @@ from twisted.internet.defer import Deferred, fail
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
+from rsscloud_broker import core, events
 from rsscloud_broker.config import RateLimitOptions, Topics
-from rsscloud_broker.core import (
-    Access,
-    Admission,
-    Blocks,
-    Broker,
-    ChangeDetector,
-    FairLimiter,
-    FeedInspector,
-    IntentQueue,
-    PushedTopics,
-    TopicReader,
-    Verifier,
-)
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.database.disk_space import DiskSpace
 from rsscloud_broker.errors import AddressRefused, DiskFull, Unavailable
-from rsscloud_broker.events import (
-    Event,
-    PingAccepted,
-    PingRefused,
-    SubscriptionDenied,
-    SubscriptionRequested,
-    TopicFetched,
-    TopicFetchFailed,
-    TopicMoved,
-    TopicRevived,
-)
 from rsscloud_broker.interfaces import IClock, IEventBus, ITopicFetcher, IURLPolicy
 from rsscloud_broker.model import Callback, Lease, Ping, Subscription, host_of
 from rsscloud_broker.model.work import CheckState
@@ -58,14 +35,14 @@ DAY = 86_400
 
 #: The classes of events that nothing but the event log handles.
 LOGGED_ONLY = (
-    PingAccepted,
-    PingRefused,
-    TopicFetched,
-    TopicFetchFailed,
-    TopicMoved,
-    TopicRevived,
-    SubscriptionRequested,
-    SubscriptionDenied,
+    events.PingAccepted,
+    events.PingRefused,
+    events.TopicFetched,
+    events.TopicFetchFailed,
+    events.TopicMoved,
+    events.TopicRevived,
+    events.SubscriptionRequested,
+    events.SubscriptionDenied,
 )
 
 
@@ -77,9 +54,9 @@ class Bus(RecordingBus):
 
     def __init__(self) -> None:
         super().__init__()
-        self.logged: list[Event] = []
+        self.logged: list[events.Event] = []
 
-    def publish(self, event: Event) -> None:
+    def publish(self, event: events.Event) -> None:
         if isinstance(event, LOGGED_ONLY):
             self.logged.append(event)
         else:
@@ -130,13 +107,15 @@ def change_detector(
     bus: IEventBus,
     clock: IClock,
     counters: Counters,
-    limiter: FairLimiter,
+    limiter: core.FairLimiter,
     pushed: Container[str] = (),
-    blocks: Blocks | None = None,
-) -> ChangeDetector:
+    blocks: core.Blocks | None = None,
+) -> core.ChangeDetector:
     """A change detector with all its parts; it parses feeds in the calling thread."""
-    reader = TopicReader(store, fetcher, bus, clock, counters, limiter, pushed, blocks=blocks)
-    return ChangeDetector(store, reader, FeedInspector(store, parse_here), bus, clock, counters)
+    reader = core.TopicReader(store, fetcher, bus, clock, counters, limiter, pushed, blocks=blocks)
+    return core.ChangeDetector(
+        store, reader, core.FeedInspector(store, parse_here), bus, clock, counters
+    )
 
 
 class CoreTestCase(SynchronousTestCase):
@@ -161,9 +140,9 @@ class CoreTestCase(SynchronousTestCase):
         for name in ("claim_checks", "record_fetch", "drop_check", "add_ping"):
             self._watch(name)
         self.counters = Counters()
-        self.pushed = PushedTopics(self.pushes)
-        self.limiter = FairLimiter(self.clock, self.slots, self.under_way)
-        self.blocks = Blocks()
+        self.pushed = core.PushedTopics(self.pushes)
+        self.limiter = core.FairLimiter(self.clock, self.slots, self.under_way)
+        self.blocks = core.Blocks()
         self.detector = change_detector(
             self.store,
             self.fetcher,
@@ -241,29 +220,29 @@ class BrokerTestCase(CoreTestCase):
         self.carrier = FakeNotifier("carrier", drop_after_failures=None, carries_content=True)
         notifiers = {"http-post": self.notifier, "soap": FakeNotifier("soap")}
         notifiers["carrier"] = self.carrier
-        self.verifier = Verifier(
+        self.verifier = core.Verifier(
             self.store, self.bus, self.detector, lambda: notifiers, self.clock, self.limiter
         )
-        self.intents = IntentQueue(
+        self.intents = core.IntentQueue(
             self.store, self.verifier, self.clock, limit=self.max_intents, retries=(5.0, 30.0)
         )
         self.topic_policy, self.callback_policy = FakeURLPolicy(), FakeURLPolicy()
         self.space = FakeDiskSpace()
-        self.broker = Broker(
+        self.broker = core.Broker(
             self.store,
             self.bus,
             self.detector,
             self.verifier,
             self.intents,
             self.clock,
-            Admission(
+            core.Admission(
                 self.limits,
                 self.store.has_subscription,
                 self.store.count_of_host,
                 self.clock,
                 self.counters,
             ),
-            Access(self.topics, self.blocks),
+            core.Access(self.topics, self.blocks),
             self.topic_policy,
             self.callback_policy,
             self.counters,

@@ -8,20 +8,10 @@ from attrs import evolve
 from twisted.internet.defer import Deferred
 from zope.interface.verify import verifyObject
 
+from rsscloud_broker import errors, model
 from rsscloud_broker.config import RateLimitOptions, Topics
 from rsscloud_broker.core.broker import MAX_LOOKUPS
 from rsscloud_broker.core.verification import LARGE
-from rsscloud_broker.errors import (
-    CallbackFailed,
-    CallsUnavailable,
-    EndedTopic,
-    Forbidden,
-    InvalidPing,
-    TooMany,
-    TopicUnreadable,
-    Unavailable,
-    UnsupportedProtocol,
-)
 from rsscloud_broker.events import (
     PingReceived,
     SubscriptionRemoved,
@@ -29,16 +19,6 @@ from rsscloud_broker.events import (
     TopicChanged,
 )
 from rsscloud_broker.interfaces import IBroker
-from rsscloud_broker.model import (
-    Callback,
-    Content,
-    Intent,
-    Lease,
-    Outcome,
-    Ping,
-    Subscription,
-    host_of,
-)
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import Bounds
 from rsscloud_broker.policy.access import NOT_ALLOWED, Access
@@ -61,44 +41,44 @@ class BrokerTests(BrokerTestCase):
 
 class FullDiskTests(BrokerTestCase):
     def test_nothing_new_is_taken_in(self) -> None:
-        intent = Intent(FEED, CALLBACK, LEASE)
+        intent = model.Intent(FEED, CALLBACK, LEASE)
         self.space.full = True
         for call in (
-            self.broker.ping(Ping("A", HOME, NOW), 60, CALLER),
+            self.broker.ping(model.Ping("A", HOME, NOW), 60, CALLER),
             self.broker.ping_topic(FEED, CALLER),
             self.broker.publish([FEED], CALLER),
-            self.broker.push_content(FEED, Content(b"new"), CALLER),
+            self.broker.push_content(FEED, model.Content(b"new"), CALLER),
             self.broker.subscribe(intent),
             self.broker.accept(intent),
         ):
-            self.refusal(call, Unavailable)
-        self.assertRaises(Unavailable, self.broker.admit_examination, FEED, CALLER)
+            self.refusal(call, errors.Unavailable)
+        self.assertRaises(errors.Unavailable, self.broker.admit_examination, FEED, CALLER)
         self.assertEqual(self.successResultOf(self.store.count_pings()), 0)
         self.assertEqual(self.fetcher.fetched, [])
 
     def test_subscriptions_can_be_ended(self) -> None:
-        self.result(self.broker.subscribe(Intent(FEED, CALLBACK, LEASE)))
+        self.result(self.broker.subscribe(model.Intent(FEED, CALLBACK, LEASE)))
         self.space.full = True
         self.assertTrue(
-            self.result(self.broker.unsubscribe(Intent(FEED, CALLBACK, 1, unsubscribe=True)))
+            self.result(self.broker.unsubscribe(model.Intent(FEED, CALLBACK, 1, unsubscribe=True)))
         )
-        self.result(self.broker.accept(Intent(FEED, CALLBACK, 1, unsubscribe=True)))
+        self.result(self.broker.accept(model.Intent(FEED, CALLBACK, 1, unsubscribe=True)))
 
 
 class SubscribeTests(BrokerTestCase):
-    intent = Intent(FEED, CALLBACK, LEASE)
+    intent = model.Intent(FEED, CALLBACK, LEASE)
 
     def assert_nothing_stored(self) -> None:
         self.assertIsNone(self.successResultOf(self.store.topic(FEED)))
         self.assertEqual((self.subscriptions(), self.bus.events), ([], []))
 
     def test_verified_subscription_is_stored(self) -> None:
-        found: list[Subscription] = []
+        found: list[model.Subscription] = []
         self.bus.on_publish = lambda event: found.extend(self.subscriptions())
         subscription = self.result(self.broker.subscribe(self.intent))
         self.assertEqual(found, [subscription], "it is stored before it is published")
         self.assertEqual((subscription.topic, subscription.callback), (FEED, CALLBACK))
-        self.assertEqual(subscription.lease, Lease(NOW, LEASE))
+        self.assertEqual(subscription.lease, model.Lease(NOW, LEASE))
         self.assertEqual(self.subscriptions(), [subscription])
         self.assertEqual(self.notifier.verified, [self.intent])
         self.assertEqual(self.bus.events, [SubscriptionStored(subscription)])
@@ -112,11 +92,11 @@ class SubscribeTests(BrokerTestCase):
     def test_what_fails_stores_nothing(self) -> None:
         strange = evolve(self.intent, callback=evolve(CALLBACK, protocol="carrier-pigeon"))
         gone = evolve(self.intent, topic="http://gone.example/")
-        cases: tuple[tuple[Intent, Outcome | Exception, type[Exception], str], ...] = (
-            (self.intent, Outcome(False, "it said no"), CallbackFailed, "it said no"),
+        cases: tuple[tuple[model.Intent, model.Outcome | Exception, type[Exception], str], ...] = (
+            (self.intent, model.Outcome(False, "it said no"), errors.CallbackFailed, "it said no"),
             (self.intent, ZeroDivisionError("a bug"), ZeroDivisionError, "a bug"),
-            (gone, Outcome(True), TopicUnreadable, gone.topic),
-            (strange, Outcome(True), UnsupportedProtocol, "'carrier-pigeon'"),
+            (gone, model.Outcome(True), errors.TopicUnreadable, gone.topic),
+            (strange, model.Outcome(True), errors.UnsupportedProtocol, "'carrier-pigeon'"),
         )
         for intent, outcome, kind, said in cases:
             del self.notifier.verified[:], self.fetcher.fetched[:]
@@ -128,10 +108,12 @@ class SubscribeTests(BrokerTestCase):
 
     def test_courier_that_ends_says_nothing_of_the_callback(self) -> None:
         """Anyone who waits is asked to try again, and may do so at once."""
-        interrupted = Outcome(False, "the process has ended", answered=False, interrupted=True)
+        interrupted = model.Outcome(
+            False, "the process has ended", answered=False, interrupted=True
+        )
         for verb in (self.broker.subscribe, self.broker.unsubscribe):
             self.notifier.outcomes[CALLBACK.url] = interrupted
-            self.refusal(verb(self.intent), CallsUnavailable)
+            self.refusal(verb(self.intent), errors.CallsUnavailable)
             self.assert_nothing_stored()
             del self.notifier.outcomes[CALLBACK.url]
         self.successResultOf(self.broker.subscribe(self.intent))
@@ -140,7 +122,7 @@ class SubscribeTests(BrokerTestCase):
         first = self.result(self.broker.subscribe(self.intent))
         self.clock.advance(1000)
         renewed = self.result(self.broker.subscribe(self.intent))
-        self.assertEqual(renewed, evolve(first, lease=Lease(NOW + 1000, LEASE)))
+        self.assertEqual(renewed, evolve(first, lease=model.Lease(NOW + 1000, LEASE)))
         self.assertEqual(self.subscriptions(), [renewed])
         self.assertEqual(len(self.notifier.verified), 2)
 
@@ -181,7 +163,7 @@ class SubscribeTests(BrokerTestCase):
     def test_reading_of_somebody_faster_is_kept(self) -> None:
         verify = self.notifier.verify
 
-        async def slow(intent: Intent) -> Outcome:
+        async def slow(intent: model.Intent) -> model.Outcome:
             self.fetcher.contents[FEED] = b"<rss>2</rss>"
             openly = self.detector.check_now(FEED, way=Way.RSSCLOUD)  # meanwhile
             self.successResultOf(openly)
@@ -195,7 +177,7 @@ class SubscribeTests(BrokerTestCase):
         """Without that the change is lost: the next ping finds the topic unchanged."""
         verify = self.notifier.verify
 
-        async def slow(intent: Intent) -> Outcome:
+        async def slow(intent: model.Intent) -> model.Outcome:
             self.fetcher.contents[FEED] = b"<rss>2</rss>"
             await self.broker.ping_topic(FEED, CALLER)
             return await verify(intent)
@@ -216,18 +198,18 @@ class SubscribeTests(BrokerTestCase):
         self.result(self.broker.ping_topic(FEED, CALLER))
         self.fetcher.contents[FEED] = b"<rss>2</rss>"
         before = self.successResultOf(self.store.topic(FEED))
-        self.notifier.outcomes[CALLBACK.url] = Outcome(False, "no")
-        self.refusal(self.broker.subscribe(self.intent), CallbackFailed)
+        self.notifier.outcomes[CALLBACK.url] = model.Outcome(False, "no")
+        self.refusal(self.broker.subscribe(self.intent), errors.CallbackFailed)
         self.assertEqual(self.successResultOf(self.store.topic(FEED)), before)
 
     def test_a_host_that_says_nothing_holds_up_no_other(self) -> None:
         asked: list[str] = []
 
-        async def verify(intent: Intent) -> Outcome:
+        async def verify(intent: model.Intent) -> model.Outcome:
             asked.append(intent.callback.host)
             if intent.callback.host == "silent.example":
                 await Deferred()
-            return Outcome(True)
+            return model.Outcome(True)
 
         self.patch(self.notifier, "verify", verify)
         silent = [
@@ -255,7 +237,7 @@ class SubscribeTests(BrokerTestCase):
     def test_ended_topic(self) -> None:
         self.subscribe()
         self.successResultOf(self.store.end_topic(FEED, "it is gone", NOW))
-        error = self.refusal(self.broker.subscribe(self.intent), EndedTopic)
+        error = self.refusal(self.broker.subscribe(self.intent), errors.EndedTopic)
         self.assertIn("it is gone", str(error))
         self.assertEqual((self.fetcher.fetched, self.notifier.verified), ([], []))
 
@@ -267,7 +249,7 @@ class SpellingTests(BrokerTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.intent = Intent(self.WRITTEN, CALLBACK, LEASE)
+        self.intent = model.Intent(self.WRITTEN, CALLBACK, LEASE)
         self.assertEqual(normal_form(self.WRITTEN), FEED)
 
     def test_subscription(self) -> None:
@@ -292,7 +274,7 @@ class SpellingTests(BrokerTestCase):
         self.assertEqual(subscription.told_topic, self.WRITTEN)
 
     def test_denial(self) -> None:
-        self.fetcher.failures[FEED] = TopicUnreadable(FEED, "it is gone", lasting=True)
+        self.fetcher.failures[FEED] = errors.TopicUnreadable(FEED, "it is gone", lasting=True)
         self.result(self.broker.accept(self.intent))
         (denial,) = self.notifier.denied
         self.assertEqual(denial.topic, self.WRITTEN)
@@ -303,7 +285,7 @@ class SpellingTests(BrokerTestCase):
         self.assertTrue(self.result(self.broker.ping_topic(self.WRITTEN, CALLER)))
         for ping in (
             self.broker.publish([self.WRITTEN, FEED], CALLER),
-            self.broker.ping(Ping("A", self.WRITTEN, NOW), 60, CALLER),
+            self.broker.ping(model.Ping("A", self.WRITTEN, NOW), 60, CALLER),
         ):
             del self.fetcher.fetched[:]
             self.result(ping)
@@ -312,24 +294,24 @@ class SpellingTests(BrokerTestCase):
     def test_content_that_is_handed_in(self) -> None:
         self.result(self.broker.subscribe(self.intent))
         self.assertTrue(
-            self.result(self.broker.push_content(self.WRITTEN, Content(b"new"), CALLER))
+            self.result(self.broker.push_content(self.WRITTEN, model.Content(b"new"), CALLER))
         )
 
     def test_patterns(self) -> None:
         """Another spelling of a URL does not get round a pattern."""
         broker = self.broker
         broker._access = Access(Topics(subscribe=("http://*/x/*",), publish=("http://*/x/*",)))
-        self.refusal(broker.subscribe(self.intent), Forbidden)
-        self.refusal(broker.ping_topic(self.WRITTEN, CALLER), Forbidden)
-        ping = Ping("A", "http://feeds.example/x/../rss.xml", NOW)
-        self.refusal(broker.ping(ping, 0, CALLER), Forbidden)
+        self.refusal(broker.subscribe(self.intent), errors.Forbidden)
+        self.refusal(broker.ping_topic(self.WRITTEN, CALLER), errors.Forbidden)
+        ping = model.Ping("A", "http://feeds.example/x/../rss.xml", NOW)
+        self.refusal(broker.ping(ping, 0, CALLER), errors.Forbidden)
 
 
 class PingTests(BrokerTestCase):
-    ping = Ping("A site", HOME, NOW, rss_url=FEED)
+    ping = model.Ping("A site", HOME, NOW, rss_url=FEED)
 
     def test_ping_is_stored_then_published(self) -> None:
-        stored: list[Ping] = []
+        stored: list[model.Ping] = []
         self.bus.on_publish = lambda event: stored.extend(self.pings())
         self.result(self.broker.ping(self.ping, 60, CALLER))
         (ping,) = self.pings()
@@ -367,7 +349,7 @@ class PingTests(BrokerTestCase):
 
     def test_store_that_is_unavailable_takes_nothing(self) -> None:
         self.unavailable.add("add_ping")
-        self.refusal(self.broker.ping(self.ping, 60, CALLER), Unavailable)
+        self.refusal(self.broker.ping(self.ping, 60, CALLER), errors.Unavailable)
         self.assertEqual((self.pings(), self.bus.events), ([], []))
 
 
@@ -379,12 +361,12 @@ class PingTopicTests(BrokerTestCase):
 
     def test_unreadable_is_read_again_if_that_is_asked_for(self) -> None:
         """A publisher whose ping was answered "true" need not ping again."""
-        self.result(self.broker.subscribe(Intent(FEED, CALLBACK, 90_000)))
+        self.result(self.broker.subscribe(model.Intent(FEED, CALLBACK, 90_000)))
         content = self.fetcher.contents.pop(FEED)
-        self.refusal(self.broker.ping_topic(FEED, CALLER), TopicUnreadable)
+        self.refusal(self.broker.ping_topic(FEED, CALLER), errors.TopicUnreadable)
         self.assertEqual(self.due(), [])
         self.fetcher.fetched.clear()
-        self.refusal(self.broker.ping_topic(FEED, CALLER, again=True), TopicUnreadable)
+        self.refusal(self.broker.ping_topic(FEED, CALLER, again=True), errors.TopicUnreadable)
         self.assertEqual(self.due(), [FEED])
         self.clock.advance(4)
         self.assertEqual(len(self.fetcher.fetched), 1, "not twice at once")
@@ -394,11 +376,11 @@ class PingTopicTests(BrokerTestCase):
         self.assertIn(TopicChanged(FEED, NOW + 5), self.bus.events)
 
     def test_ping_of_what_is_read_again_is_listed_after_a_restart(self) -> None:
-        self.result(self.broker.subscribe(Intent(FEED, CALLBACK, 90_000)))
+        self.result(self.broker.subscribe(model.Intent(FEED, CALLBACK, 90_000)))
         content = self.fetcher.contents.pop(FEED)
         origin = "http://other.example"
         asked = self.broker.ping_topic(FEED, CALLER, again=True, origin=origin)
-        self.refusal(asked, TopicUnreadable)
+        self.refusal(asked, errors.TopicUnreadable)
         self.detector.stopService()
         self.fetcher.contents[FEED] = content + b"!"
         self.detector.startService()
@@ -407,7 +389,7 @@ class PingTopicTests(BrokerTestCase):
 
     def test_what_cannot_be_read_is_not_read_again_for_nobody(self) -> None:
         gone = "http://gone.example/"
-        self.refusal(self.broker.ping_topic(gone, CALLER, again=True), TopicUnreadable)
+        self.refusal(self.broker.ping_topic(gone, CALLER, again=True), errors.TopicUnreadable)
         self.assertIsNone(self.successResultOf(self.store.topic_status(gone)))
 
 
@@ -425,7 +407,7 @@ class PublishTests(BrokerTestCase):
     def test_why_it_could_not_be_read_the_last_time(self) -> None:
         self.subscribe()
         self.assertEqual(self.result(self.broker.publish([FEED], CALLER)), {})
-        self.fetcher.failures[FEED] = TopicUnreadable(FEED, "it is too large", refused=True)
+        self.fetcher.failures[FEED] = errors.TopicUnreadable(FEED, "it is too large", refused=True)
         self.result(self.broker.publish([FEED], CALLER))
         said = self.result(self.broker.publish([FEED], CALLER))
         said_of = f"{FEED} could not be read the last time: it is too large"
@@ -440,7 +422,7 @@ class PublishTests(BrokerTestCase):
     def test_names_are_looked_up_together(self) -> None:
         urls = [f"http://{number}.example/" for number in range(60)]
         nobody: Deferred[None] = Deferred()
-        self.topic_policy.silent = dict.fromkeys(map(host_of, urls), nobody)
+        self.topic_policy.silent = dict.fromkeys(map(model.host_of, urls), nobody)
         publishing = Deferred.fromCoroutine(self.broker.publish(urls, CALLER))
         self.assertEqual(len(self.topic_policy.judged), 60)
         self.assertNoResult(publishing)
@@ -451,7 +433,7 @@ class PublishTests(BrokerTestCase):
     def test_names_of_one_source_that_nobody_can_look_up_delay_no_other(self) -> None:
         urls = [f"http://{number}.example/" for number in range(300)]
         nobody: Deferred[None] = Deferred()
-        self.topic_policy.silent = dict.fromkeys(map(host_of, urls), nobody)
+        self.topic_policy.silent = dict.fromkeys(map(model.host_of, urls), nobody)
         publishing = Deferred.fromCoroutine(self.broker.publish(urls, CALLER))
         self.clock.pump([LEAST_PAUSE] * 200)
         self.assertEqual(len(self.topic_policy.judged), MAX_LOOKUPS / 2)
@@ -464,7 +446,7 @@ class PublishTests(BrokerTestCase):
     def test_what_cannot_be_read_and_nobody_wants_is_read_once(self) -> None:
         nothing, down = "http://feeds.example/nothing", "http://feeds.example/down"
         for url, lasting in ((nothing, True), (down, False), (FEED, True)):
-            self.fetcher.failures[url] = TopicUnreadable(url, "no", lasting=lasting)
+            self.fetcher.failures[url] = errors.TopicUnreadable(url, "no", lasting=lasting)
         self.subscribe(FEED)
         self.result(self.broker.publish([nothing, down, FEED], CALLER))
         for _ in range(40):
@@ -482,8 +464,8 @@ class PublishTests(BrokerTestCase):
         said = self.result(self.broker.publish(urls, CALLER))
         self.assertEqual(list(said), urls[2:])
         self.assertIn("as many topics wait to be read as the broker keeps", said[urls[2]])
-        error = self.refusal(self.broker.publish([FEED], CALLER), TooMany)
-        assert isinstance(error, TooMany)
+        error = self.refusal(self.broker.publish([FEED], CALLER), errors.TooMany)
+        assert isinstance(error, errors.TooMany)
         self.assertEqual(error.retry_after, 60)
         self.assertEqual(self.due(), urls[:2])
         self.assertEqual(self.result(self.broker.publish(urls[:1], CALLER)), {})
@@ -499,11 +481,11 @@ class PublishTests(BrokerTestCase):
         for url, why in ((private, "private network"), (gone, "it is gone")):
             self.assertIn(why, said[url])
             self.assertIn("not accepted", said[url])
-        self.refusal(self.broker.publish([gone, private], CALLER), EndedTopic)
+        self.refusal(self.broker.publish([gone, private], CALLER), errors.EndedTopic)
 
 
 class DistributeTests(BrokerTestCase):
-    content = Content(b"<urlset/>", "application/xml", '<http://hub.example/>; rel="hub"')
+    content = model.Content(b"<urlset/>", "application/xml", '<http://hub.example/>; rel="hub"')
 
     def test_with_subscribers_and_without(self) -> None:
         self.assertFalse(self.result(self.broker.push_content(FEED, self.content, CALLER)))
@@ -522,26 +504,26 @@ class AccessTests(BrokerTestCase):
     elsewhere = "http://elsewhere.example/"
 
     def test_subscribe(self) -> None:
-        self.result(self.broker.subscribe(Intent(FEED, CALLBACK, LEASE)))
+        self.result(self.broker.subscribe(model.Intent(FEED, CALLBACK, LEASE)))
         for verb in (self.broker.subscribe, self.broker.accept):
-            self.refusal(verb(Intent(self.elsewhere, CALLBACK, LEASE)), Forbidden)
+            self.refusal(verb(model.Intent(self.elsewhere, CALLBACK, LEASE)), errors.Forbidden)
         self.assertEqual(self.fetcher.fetched, [FEED])
-        goodbye = Intent(self.elsewhere, CALLBACK, LEASE, unsubscribe=True)
+        goodbye = model.Intent(self.elsewhere, CALLBACK, LEASE, unsubscribe=True)
         self.result(self.broker.accept(goodbye))  # who is there already may leave
 
     def test_what_ended_for_that_stays_so(self) -> None:
         self.successResultOf(self.store.end_topic(HOME, NOT_ALLOWED, NOW))
-        self.refusal(self.broker.publish([HOME], CALLER), EndedTopic)
+        self.refusal(self.broker.publish([HOME], CALLER), errors.EndedTopic)
 
     def test_publish(self) -> None:
-        ping = Ping("Elsewhere", self.elsewhere, NOW)
-        self.refusal(self.broker.ping(ping, 0, CALLER), Forbidden)
-        self.refusal(self.broker.ping_topic(self.elsewhere, CALLER), Forbidden)
-        self.refusal(self.broker.publish([self.elsewhere], CALLER), Forbidden)
-        self.assertRaises(Forbidden, self.broker.admit_examination, self.elsewhere, CALLER)
-        self.assertRaises(TopicUnreadable, self.broker.admit_examination, "ftp://x/", CALLER)
+        ping = model.Ping("Elsewhere", self.elsewhere, NOW)
+        self.refusal(self.broker.ping(ping, 0, CALLER), errors.Forbidden)
+        self.refusal(self.broker.ping_topic(self.elsewhere, CALLER), errors.Forbidden)
+        self.refusal(self.broker.publish([self.elsewhere], CALLER), errors.Forbidden)
+        self.assertRaises(errors.Forbidden, self.broker.admit_examination, self.elsewhere, CALLER)
+        self.assertRaises(errors.TopicUnreadable, self.broker.admit_examination, "ftp://x/", CALLER)
         self.assertEqual((self.pings(), self.due(), self.fetcher.fetched), ([], [], []))
-        self.result(self.broker.ping(Ping("A site", HOME, NOW), 0, CALLER))
+        self.result(self.broker.ping(model.Ping("A site", HOME, NOW), 0, CALLER))
         said = self.result(self.broker.publish([self.elsewhere, HOME], CALLER))
         self.assertIn(
             f"not allow pings of {self.elsewhere}; it was not accepted", said[self.elsewhere]
@@ -556,7 +538,7 @@ class ReadingsOfAHostTests(BrokerTestCase):
 
     def use_up(self) -> None:
         for url in self.unknown[:2]:
-            self.refusal(self.broker.ping_topic(url, CALLER), TopicUnreadable)
+            self.refusal(self.broker.ping_topic(url, CALLER), errors.TopicUnreadable)
         del self.fetcher.fetched[:]
 
     def test_publish(self) -> None:
@@ -567,19 +549,19 @@ class ReadingsOfAHostTests(BrokerTestCase):
             self.assertIn("it was not accepted", sentence)
         self.assertEqual(set(self.fetcher.fetched), set(self.unknown[:2]))
         del self.fetcher.fetched[:]
-        self.refusal(self.broker.publish(self.unknown, CALLER), TooMany)
+        self.refusal(self.broker.publish(self.unknown, CALLER), errors.TooMany)
         self.assertEqual(self.fetcher.fetched, [])
         self.assertIsNone(self.successResultOf(self.store.topic(self.unknown[2])))
 
     def test_ping_topic(self) -> None:
         self.use_up()
-        self.refusal(self.broker.ping_topic(FEED, CALLER), TooMany)
+        self.refusal(self.broker.ping_topic(FEED, CALLER), errors.TooMany)
         self.assertEqual(self.fetcher.fetched, [])
         self.clock.advance(1)
         self.assertTrue(self.result(self.broker.ping_topic(FEED, CALLER)))
 
     def test_topic_with_subscribers(self) -> None:
-        self.result(self.broker.subscribe(Intent(FEED, CALLBACK, LEASE)))
+        self.result(self.broker.subscribe(model.Intent(FEED, CALLBACK, LEASE)))
         self.use_up()
         for _ in range(5):
             self.result(self.broker.ping_topic(FEED, CALLER))
@@ -596,11 +578,11 @@ class ReadingsOfAHostTests(BrokerTestCase):
             self.result(self.broker.ping_topic(FEED, CALLER))
 
     def test_examinations_count_even_with_subscribers(self) -> None:
-        self.result(self.broker.subscribe(Intent(FEED, CALLBACK, LEASE)))
+        self.result(self.broker.subscribe(model.Intent(FEED, CALLBACK, LEASE)))
         written = FEED.replace("feeds", "FEEDS")
         self.assertEqual(self.broker.admit_examination(written, CALLER), FEED)
         self.broker.admit_examination(FEED, CALLER)
-        error = self.assertRaises(TooMany, self.broker.admit_examination, FEED, CALLER)
+        error = self.assertRaises(errors.TooMany, self.broker.admit_examination, FEED, CALLER)
         self.assertIn("the host feeds.example", error.reason)
         self.broker.admit_examination(FEED, "192.0.2.8")
         self.assertEqual(self.fetcher.fetched, [FEED])  # for the subscription
@@ -615,34 +597,34 @@ class LimitsTests(BrokerTestCase):
     limits = RateLimitOptions(
         verifications_per_source=1, verifications_burst=2, subscriptions_per_host=1
     )
-    intent = Intent(FEED, CALLBACK, LEASE, source=CALLER)
+    intent = model.Intent(FEED, CALLBACK, LEASE, source=CALLER)
 
     def test_subscriptions(self) -> None:
         for _ in range(2):
             self.result(self.broker.subscribe(self.intent))
         stored = self.subscriptions()
         del self.fetcher.fetched[:], self.notifier.verified[:], self.bus.events[:]
-        self.refusal(self.broker.subscribe(self.intent), TooMany)
+        self.refusal(self.broker.subscribe(self.intent), errors.TooMany)
         self.assertEqual((self.fetcher.fetched, self.notifier.verified), ([], []))
         self.assertEqual((self.subscriptions(), self.bus.events), (stored, []))
 
     def test_topics_that_cannot_be_read_count(self) -> None:
         for number in range(2):
             gone = evolve(self.intent, topic=f"http://gone.example/{number}")
-            self.refusal(self.broker.subscribe(gone), TopicUnreadable)
-        self.refusal(self.broker.subscribe(self.intent), TooMany)
+            self.refusal(self.broker.subscribe(gone), errors.TopicUnreadable)
+        self.refusal(self.broker.subscribe(self.intent), errors.TooMany)
 
     def test_what_is_refused_takes_no_place_of_its_host(self) -> None:
         inside = evolve(self.intent, topic="http://inside.example/")
         self.topic_policy.refused.add(inside.topic)
-        self.refusal(self.broker.accept(inside), TopicUnreadable)
+        self.refusal(self.broker.accept(inside), errors.TopicUnreadable)
         self.result(self.broker.accept(self.intent))
 
     def test_callback_that_failed_a_moment_ago_is_not_called(self) -> None:
-        self.notifier.outcomes[CALLBACK.url] = Outcome(False, "it said no")
-        first = self.refusal(self.broker.subscribe(self.intent), CallbackFailed)
+        self.notifier.outcomes[CALLBACK.url] = model.Outcome(False, "it said no")
+        first = self.refusal(self.broker.subscribe(self.intent), errors.CallbackFailed)
         del self.fetcher.fetched[:], self.notifier.verified[:]
-        second = self.refusal(self.broker.subscribe(self.intent), CallbackFailed)
+        second = self.refusal(self.broker.subscribe(self.intent), errors.CallbackFailed)
         self.assertEqual(str(first), str(second))
         self.assertEqual((self.fetcher.fetched, self.notifier.verified), ([], []))
         self.notifier.outcomes.clear()
@@ -652,7 +634,7 @@ class LimitsTests(BrokerTestCase):
     def test_unknown_protocol_costs_nothing(self) -> None:
         strange = evolve(self.intent, callback=evolve(CALLBACK, protocol="carrier-pigeon"))
         for _ in range(5):
-            self.refusal(self.broker.subscribe(strange), UnsupportedProtocol)
+            self.refusal(self.broker.subscribe(strange), errors.UnsupportedProtocol)
         self.result(self.broker.subscribe(self.intent))
 
 
@@ -670,25 +652,25 @@ class WebAddressTests(BrokerTestCase):
     def test_pings(self) -> None:
         for bad in self.bad:
             for ping in (
-                Ping("A", bad, NOW),
-                Ping("A", HOME, NOW, changes_url=bad),
-                Ping("A", HOME, NOW, rss_url=bad),
+                model.Ping("A", bad, NOW),
+                model.Ping("A", HOME, NOW, changes_url=bad),
+                model.Ping("A", HOME, NOW, rss_url=bad),
             ):
-                said = str(self.refusal(self.broker.ping(ping, 60, CALLER), InvalidPing))
+                said = str(self.refusal(self.broker.ping(ping, 60, CALLER), errors.InvalidPing))
                 self.assertTrue(said.startswith(bad[:100]), said)
         self.assert_nothing_happened()
 
     def test_topics(self) -> None:
         for bad in self.bad:
-            intent = Intent(bad, CALLBACK, LEASE)
+            intent = model.Intent(bad, CALLBACK, LEASE)
             for call in (
                 self.broker.ping_topic(bad, CALLER),
                 self.broker.publish([bad], CALLER),
-                self.broker.push_content(bad, Content(b"new"), CALLER),
+                self.broker.push_content(bad, model.Content(b"new"), CALLER),
                 self.broker.subscribe(intent),
                 self.broker.accept(intent),
             ):
-                refusal = self.refusal(call, TopicUnreadable)
+                refusal = self.refusal(call, errors.TopicUnreadable)
                 self.assertTrue(refusal.refused)
                 self.assertIn("the URL ", refusal.reason)
             self.assertIsNone(self.successResultOf(self.store.topic(bad)))
@@ -697,17 +679,17 @@ class WebAddressTests(BrokerTestCase):
 
     def test_callbacks(self) -> None:
         for bad in self.bad:
-            intent = Intent(FEED, Callback(bad, "http-post"), LEASE)
+            intent = model.Intent(FEED, model.Callback(bad, "http-post"), LEASE)
             for call in (
                 self.broker.subscribe(intent),
                 self.broker.accept(intent),
                 self.broker.unsubscribe(intent),
                 self.broker.accept(evolve(intent, unsubscribe=True)),
             ):
-                self.assertTrue(self.refusal(call, CallbackFailed).refused)
+                self.assertTrue(self.refusal(call, errors.CallbackFailed).refused)
         self.assert_nothing_happened()
         self.assertEqual(self.successResultOf(self.store.intents()), [])
 
     def test_a_topic_that_was_stored_before_there_was_the_rule_can_be_left(self) -> None:
-        left = self.broker.unsubscribe(Intent("feed:old", CALLBACK, LEASE, unsubscribe=True))
+        left = self.broker.unsubscribe(model.Intent("feed:old", CALLBACK, LEASE, unsubscribe=True))
         self.assertFalse(self.result(left))

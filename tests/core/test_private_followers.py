@@ -12,17 +12,9 @@ from attrs import evolve
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
+from rsscloud_broker import model
 from rsscloud_broker.core import TopicView
 from rsscloud_broker.errors import EndedTopic, Refused, TopicUnreadable
-from rsscloud_broker.model import (
-    NO_VALIDATORS,
-    Callback,
-    Intent,
-    Lease,
-    Ping,
-    Subscription,
-    Validators,
-)
 from rsscloud_broker.model.ways import ChangeSource, Way
 from rsscloud_broker.model.work import Bounds, History
 from rsscloud_broker.sinks.log_of_events import entries_of
@@ -30,7 +22,7 @@ from rsscloud_broker.sinks.statistics import numbers
 from tests.core.house import CALLBACK, DAY, FEED, NOW, BrokerTestCase
 
 CALLER = "192.0.2.1"
-FOLLOWER = Callback("http://broker.example/river/feeds/1", "river")
+FOLLOWER = model.Callback("http://broker.example/river/feeds/1", "river")
 
 
 class PrivateFollowerTests(BrokerTestCase):
@@ -46,7 +38,7 @@ class PrivateFollowerTests(BrokerTestCase):
     def follow(self) -> None:
         """Follow the feed, and have it fetched, if this is the broker where somebody does."""
         if self.followed:
-            wanted = Subscription(FEED, FOLLOWER, Lease(self.clock.wall_seconds(), DAY))
+            wanted = model.Subscription(FEED, FOLLOWER, model.Lease(self.clock.wall_seconds(), DAY))
             self.successResultOf(self.store.put_subscription(wanted))
             self.poll()
 
@@ -144,19 +136,19 @@ class PrivateFollowerTests(BrokerTestCase):
 
     def test_the_requests_of_a_ping_carry_nothing_that_the_broker_knew(self) -> None:
         def live() -> None:
-            self.fetcher.validators[FEED] = Validators('"1"')
+            self.fetcher.validators[FEED] = model.Validators('"1"')
             self.follow()
             self.ping()
             self.ping()
 
         self.check(live)
         asked = [validators for validators, _ in self.fetcher.asked]
-        self.assertEqual(asked, [NO_VALIDATORS, NO_VALIDATORS, Validators('"1"')])
+        self.assertEqual(asked, [model.NO_VALIDATORS, model.NO_VALIDATORS, model.Validators('"1"')])
 
     def test_other_pings(self) -> None:
         def live() -> None:
             self.follow()
-            self.ask(self.broker.ping(Ping("A site", FEED, NOW), 0.0, CALLER))
+            self.ask(self.broker.ping(model.Ping("A site", FEED, NOW), 0.0, CALLER))
             self.clock.advance(1)
             self.ask(self.broker.publish([FEED], CALLER))
             self.clock.advance(1)
@@ -230,14 +222,14 @@ class PrivateFollowerTests(BrokerTestCase):
             self.fetcher.failures[FEED] = EndedTopic(FEED, "it is gone for good")
             self.poll()
             self.ping()
-            self.ask(self.broker.accept(Intent(FEED, CALLBACK, DAY)))
+            self.ask(self.broker.accept(model.Intent(FEED, CALLBACK, DAY)))
 
         self.check(live)
 
     def test_a_subscriber(self) -> None:
         def live() -> None:
             self.follow()
-            intent = Intent(FEED, CALLBACK, DAY, source=CALLER)
+            intent = model.Intent(FEED, CALLBACK, DAY, source=CALLER)
             self.answers.append(self.result(self.broker.subscribe(intent)).attempts)
             self.ping()
             self.change()
@@ -313,7 +305,7 @@ class PrivateFollowerTests(BrokerTestCase):
     def test_a_ping_is_listed_once_if_its_feed_is_fetched_for_followers_too(self) -> None:
         """A weblogUpdates ping is listed when it comes, and not when its feed is fetched."""
         held = self.begin_fetch_for_followers()
-        ping = Ping(FEED, FEED, self.clock.wall_seconds(), rss_url=FEED)
+        ping = model.Ping(FEED, FEED, self.clock.wall_seconds(), rss_url=FEED)
         self.result(self.broker.ping(ping, 60, CALLER))
         self.result(self.broker.fetch_for_followers(FEED, CALLER))
         for answer in held:

@@ -16,15 +16,7 @@ from twisted.web.server import Request
 from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
-from rsscloud_broker.errors import (
-    CallsUnavailable,
-    DiskFull,
-    MemoryUnavailable,
-    Refused,
-    StoreUnavailable,
-    TooMany,
-    Unavailable,
-)
+from rsscloud_broker import errors
 from rsscloud_broker.http.answering import RETRY_AFTER, Answers
 from rsscloud_broker.http.security import SECURITY_HEADERS
 from rsscloud_broker.http.site import Root
@@ -294,12 +286,12 @@ class FailuresTests(SynchronousTestCase):
         self.assertEqual(len(self.flushLoggedErrors(KeyError)), 3)
 
     def test_a_refusal(self) -> None:
-        house = self.serve(Refused("not today"))
+        house = self.serve(errors.Refused("not today"))
         self.assertEqual(house.fault("trouble.make"), (4, "not today"))
         self.assertEqual(house.soap_fault(house.soap("make", {})), ("Client", "not today"))
 
     def test_too_many(self) -> None:
-        house = self.serve(TooMany("there were 5", 7))
+        house = self.serve(errors.TooMany("there were 5", 7))
         page = house.get("/page")
         self.assertEqual((page.status, page.headers["retry-after"]), (429, "7"))
         text = "there were 5; try again in 7 seconds"
@@ -308,7 +300,7 @@ class FailuresTests(SynchronousTestCase):
         self.assertEqual(house.soap_fault(house.soap("make", {})), ("Client", text))
 
     def test_an_unavailable_store(self) -> None:
-        house = self.serve(Unavailable("the disk is full"))
+        house = self.serve(errors.Unavailable("the disk is full"))
         calls = [{"methodName": "trouble.make", "params": []}]
         several = dumps((calls,), "system.multicall").encode()
         for answer in (
@@ -323,11 +315,11 @@ class FailuresTests(SynchronousTestCase):
         """Callers are notified what it is, in the form of the protocol, but not what the log
         says."""
         for error, told in (
-            (StoreUnavailable("/var/lib/secret"), "its database"),
-            (DiskFull("/var/lib/secret"), "The disk of this server is nearly full"),
-            (CallsUnavailable("secret.example"), "call other servers"),
-            (MemoryUnavailable("secret.example"), "no memory"),
-            (Unavailable("secret.example"), "cannot do this"),
+            (errors.StoreUnavailable("/var/lib/secret"), "its database"),
+            (errors.DiskFull("/var/lib/secret"), "The disk of this server is nearly full"),
+            (errors.CallsUnavailable("secret.example"), "call other servers"),
+            (errors.MemoryUnavailable("secret.example"), "no memory"),
+            (errors.Unavailable("secret.example"), "cannot do this"),
         ):
             house = self.serve(error)
             by_xmlrpc, by_soap = house.ask("POST", "/RPC2", TROUBLE), house.soap("make", {})

@@ -17,15 +17,6 @@ import rsscloud_broker.plugins
 from rsscloud_broker.config import ConfigError
 from rsscloud_broker.interfaces import ISinkMaker
 from rsscloud_broker.runtime import plugin_discovery
-from rsscloud_broker.runtime.plugin_discovery import (
-    Makers,
-    PluginError,
-    PluginLocation,
-    bundled,
-    discover,
-    select,
-    survey,
-)
 
 _numbers = count()
 
@@ -117,16 +108,16 @@ class DiscoveryTestCase(SynchronousTestCase):
     def package(self) -> ModuleType:
         return importlib.import_module(self.name)
 
-    def discover(self) -> Makers:
-        return discover(self.package())
+    def discover(self) -> plugin_discovery.Makers:
+        return plugin_discovery.discover(self.package())
 
     def refusal(self) -> str:
-        return str(self.assertRaises(PluginError, self.discover))
+        return str(self.assertRaises(plugin_discovery.PluginError, self.discover))
 
 
 class FoundTests(DiscoveryTestCase):
     def test_nothing(self) -> None:
-        self.assertEqual(self.discover(), Makers())
+        self.assertEqual(self.discover(), plugin_discovery.Makers())
 
     def test_kinds(self) -> None:
         self.drop(
@@ -264,7 +255,7 @@ class SurveyTests(DiscoveryTestCase):
         self.drop("good", "from KIT import Notifier, Sink\na, b = Sink('a'), Notifier('b')")
         self.drop("bad", "1 / 0")
         self.drop("worse", "from KIT import Sink\na, c = Sink(''), Sink('c')")
-        makers, problems = survey(self.package())
+        makers, problems = plugin_discovery.survey(self.package())
         self.assertEqual((set(makers.sinks), set(makers.notifiers)), ({"a", "c"}, {"b"}))
         self.assertEqual(len(problems), 2)
         self.assertIn("bad", problems[0])
@@ -277,7 +268,9 @@ class ProvenanceTests(SynchronousTestCase):
         path = Path(rsscloud_broker.plugins.__path__[0])
         for name in ("bundled", "theirs"):
             file = str(path / f"{name}.py")
-            here = PluginLocation(f"rsscloud_broker.plugins.{name}", "a", file, "no_such_package")
+            here = plugin_discovery.PluginLocation(
+                f"rsscloud_broker.plugins.{name}", "a", file, "no_such_package"
+            )
             is_ours = here.package == f"rsscloud-broker {rsscloud_broker.__version__}"
             self.assertEqual(is_ours, name == "bundled", here.package)
 
@@ -299,7 +292,7 @@ class SelectTests(DiscoveryTestCase):
         self.makers: dict[str, ISinkMaker] = self.discover().sinks
 
     def select(self, **tables: dict[str, Any]) -> list[tuple[str, int]]:
-        chosen = select(self.makers, tables, "sinks", "broker.toml")
+        chosen = plugin_discovery.select(self.makers, tables, "sinks", "broker.toml")
         return [(maker.name, options.size) for maker, options in chosen]
 
     def refusal(self, **tables: Any) -> str:
@@ -323,7 +316,7 @@ class SelectTests(DiscoveryTestCase):
         """Whether they come with the broker or not."""
 
         def chosen(**tables: dict[str, Any]) -> list[str]:
-            return [maker.name for maker, _ in select(self.makers, tables, "apps")]
+            return [maker.name for maker, _ in plugin_discovery.select(self.makers, tables, "apps")]
 
         self.assertEqual(chosen(), [])
         self.assertEqual(chosen(archive={}, theirs={"size": 2}), [])
@@ -332,7 +325,7 @@ class SelectTests(DiscoveryTestCase):
         self.assertEqual(chosen(theirs={"enabled": False}), [])
 
     def test_bundled_ones_are_known(self) -> None:
-        self.assertEqual(bundled(self.makers), ["archive", "change_list"])
+        self.assertEqual(plugin_discovery.bundled(self.makers), ["archive", "change_list"])
 
     def test_tables_are_left_as_they_are(self) -> None:
         table = {"enabled": True}
@@ -360,7 +353,7 @@ class SelectTests(DiscoveryTestCase):
             self.assertEqual(self.refusal(**table), f"broker.toml: [sinks.{said}")
 
     def test_unknown_where_none_was_found(self) -> None:
-        error = self.assertRaises(ConfigError, select, {}, {"x": {}}, "notifiers")
+        error = self.assertRaises(ConfigError, plugin_discovery.select, {}, {"x": {}}, "notifiers")
         self.assertEqual(str(error), "[notifiers.x]: no such plugin was found; none is known here")
 
     def test_all_at_once(self) -> None:

@@ -8,20 +8,7 @@ from hypothesis import strategies as st
 from lxml import etree
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.wire import xml
-from rsscloud_broker.wire.soap import (
-    ENVELOPE,
-    SoapCall,
-    SoapFault,
-    action_of,
-    call_from,
-    decode_call,
-    decode_response,
-    encode_call,
-    encode_fault,
-    encode_response,
-    is_envelope,
-)
+from rsscloud_broker.wire import soap, xml
 from rsscloud_broker.wire.xml import MalformedXML
 from tests import examples
 
@@ -30,7 +17,7 @@ FIXTURES = Path(__file__).parent / "fixtures"
 
 def envelope(body: str, header: str = "") -> bytes:
     return (
-        f'<S:Envelope xmlns:S="{ENVELOPE}"'
+        f'<S:Envelope xmlns:S="{soap.ENVELOPE}"'
         ' xmlns:E="http://schemas.xmlsoap.org/soap/encoding/"'
         ' xmlns:d="http://www.w3.org/2001/XMLSchema"'
         ' xmlns:i="http://www.w3.org/2001/XMLSchema-instance"'
@@ -49,14 +36,14 @@ class CallTests(SynchronousTestCase):
         axis = radio | {"notifyProcedure": "updated", "port": 8080, "path": "/axis"}
         axis |= {"urlList": [one, two], "domain": None}
         cases = {
-            "soap_ping_userland.xml": SoapCall("ping", "", old),
-            "soap_please_notify_radio.xml": SoapCall("pleaseNotify", "", radio),
-            "soap_please_notify_axis.xml": SoapCall(
+            "soap_ping_userland.xml": soap.SoapCall("ping", "", old),
+            "soap_please_notify_radio.xml": soap.SoapCall("pleaseNotify", "", radio),
+            "soap_please_notify_axis.xml": soap.SoapCall(
                 "pleaseNotify", "urn:rsscloud-broker:rssCloud", axis
             ),
         }
         for name, expected in cases.items():
-            self.assertEqual(decode_call((FIXTURES / name).read_bytes()), expected, name)
+            self.assertEqual(soap.decode_call((FIXTURES / name).read_bytes()), expected, name)
 
     def test_values(self) -> None:
         cases: dict[str, Any] = {
@@ -85,17 +72,17 @@ class CallTests(SynchronousTestCase):
             "<p>a</p><p>b</p>": ["a", "b"],
         }
         for parameters, expected in cases.items():
-            call = decode_call(envelope(f"<op>{parameters}</op>"))
+            call = soap.decode_call(envelope(f"<op>{parameters}</op>"))
             self.assertEqual(call.parameters, {"p": expected}, parameters)
             self.assertIs(type(call.parameters["p"]), type(expected), parameters)
 
     def test_references(self) -> None:
         """Several references may lead to one value, which may hold references itself."""
         body = '<op><a href="#1"/><b href="#1"/><c href="#2"/></op><m id="1">x</m>'
-        call = decode_call(envelope(f'{body}<m id="2"><item href="#1"/><item>y</item></m>'))
+        call = soap.decode_call(envelope(f'{body}<m id="2"><item href="#1"/><item>y</item></m>'))
         self.assertEqual(call.parameters, {"a": "x", "b": "x", "c": ["x", "y"]})
-        first = decode_call(envelope('<m E:root="0" id="1">x</m><op><a href="#1"/></op>'))
-        self.assertEqual(first, SoapCall("op", "", {"a": "x"}))
+        first = soap.decode_call(envelope('<m E:root="0" id="1">x</m><op><a href="#1"/></op>'))
+        self.assertEqual(first, soap.SoapCall("op", "", {"a": "x"}))
 
     def test_headers_that_can_be_left_aside(self) -> None:
         headers = (
@@ -105,22 +92,22 @@ class CallTests(SynchronousTestCase):
             '<S:Header><t S:mustUnderstand="1" S:actor="urn:somebody-else"/></S:Header>',
         )
         for header in headers:
-            self.assertEqual(decode_call(envelope("<op/>", header)).operation, "op")
+            self.assertEqual(soap.decode_call(envelope("<op/>", header)).operation, "op")
 
     def test_from_a_parsed_root(self) -> None:
         root = xml.parse(envelope("<op/>"))
-        self.assertTrue(is_envelope(root))
-        self.assertEqual(call_from(root), SoapCall("op"))
-        self.assertFalse(is_envelope(xml.parse(b"<methodCall/>")))
+        self.assertTrue(soap.is_envelope(root))
+        self.assertEqual(soap.call_from(root), soap.SoapCall("op"))
+        self.assertFalse(soap.is_envelope(xml.parse(b"<methodCall/>")))
 
     def test_charset(self) -> None:
         document = envelope("<op><p>ж</p></op>").decode().encode("windows-1251")
-        self.assertEqual(decode_call(document, "windows-1251").parameters, {"p": "ж"})
+        self.assertEqual(soap.decode_call(document, "windows-1251").parameters, {"p": "ж"})
 
 
 class FaultTests(SynchronousTestCase):
-    def fault(self, document: bytes) -> SoapFault:
-        fault: SoapFault = self.assertRaises(SoapFault, decode_call, document)
+    def fault(self, document: bytes) -> soap.SoapFault:
+        fault: soap.SoapFault = self.assertRaises(soap.SoapFault, soap.decode_call, document)
         self.assertTrue(fault.string)
         self.assertLess(len(fault.string), 200)
         return fault
@@ -162,7 +149,7 @@ class FaultTests(SynchronousTestCase):
         laughs = '<op><p href="#0"/></op>' + "".join(tens) + '<m id="9">lol</m>'
         long_text = '<op><p href="#0"/></op>' + f'<m id="0">{"x" * 200_000}</m>'
         repeated = long_text.replace('<p href="#0"/>', '<p href="#0"/>' * 1000)
-        self.assertEqual(len(decode_call(envelope(long_text)).parameters["p"]), 200_000)
+        self.assertEqual(len(soap.decode_call(envelope(long_text)).parameters["p"]), 200_000)
         blanks = '<op><p href="#0"/></op>' + f'<m id="0"><q/>{" " * 200_000}</m>'
         for body in (laughs, repeated, blanks.replace('<p href="#0"/>', '<p href="#0"/>' * 1000)):
             self.assertIn("too much", self.fault(envelope(body)).string)
@@ -185,7 +172,7 @@ class FaultTests(SynchronousTestCase):
 
     def test_malformed_xml(self) -> None:
         for document in (b"", b"<Envelope>", b"<!DOCTYPE a>" + envelope("<op/>")):
-            self.assertRaises(MalformedXML, decode_call, document)
+            self.assertRaises(MalformedXML, soap.decode_call, document)
 
 
 class ResponseTests(SynchronousTestCase):
@@ -200,22 +187,22 @@ class ResponseTests(SynchronousTestCase):
             ),
         )
         for result, text in table:
-            document = encode_response(SoapCall("ping"), result)
+            document = soap.encode_response(soap.SoapCall("ping"), result)
             self.assertIn(f"<pingResponse>{text}</pingResponse>", document.decode())
-            self.assertEqual(decode_response(document), result)
+            self.assertEqual(soap.decode_response(document), result)
 
     def test_answers_in_the_namespace_of_the_call(self) -> None:
-        root = etree.fromstring(encode_response(SoapCall("ping", "urn:x"), True))
+        root = etree.fromstring(soap.encode_response(soap.SoapCall("ping", "urn:x"), True))
         self.assertEqual(root[0][0].tag, "{urn:x}pingResponse")
         self.assertEqual(root[0][0][0].tag, "Result")
 
     def test_without_a_result(self) -> None:
-        self.assertIsNone(decode_response(envelope("<pingResponse/>")))
+        self.assertIsNone(soap.decode_response(envelope("<pingResponse/>")))
 
     def test_fault(self) -> None:
-        document = encode_fault("Client", 'no <b> & "c"\0')
+        document = soap.encode_fault("Client", 'no <b> & "c"\0')
         self.assertIn(b"<faultcode>SOAP-ENV:Client</faultcode>", document)
-        fault = self.assertRaises(SoapFault, decode_response, document)
+        fault = self.assertRaises(soap.SoapFault, soap.decode_response, document)
         self.assertEqual((fault.code, fault.string), ("Client", 'no <b> & "c"'))
 
     def test_faults_of_others(self) -> None:
@@ -226,41 +213,41 @@ class ResponseTests(SynchronousTestCase):
             "<S:faultstring> later </S:faultstring></S:Fault>": ("Server.Busy", "later"),
         }
         for body, expected in cases.items():
-            fault = self.assertRaises(SoapFault, decode_response, envelope(body))
+            fault = self.assertRaises(soap.SoapFault, soap.decode_response, envelope(body))
             self.assertEqual((fault.code, fault.string), expected, body)
 
     def test_not_responses(self) -> None:
-        self.assertRaises(MalformedXML, decode_response, b"Not Found")
-        self.assertRaises(SoapFault, decode_response, b"<html/>")
-        self.assertRaises(SoapFault, decode_response, envelope(""))
+        self.assertRaises(MalformedXML, soap.decode_response, b"Not Found")
+        self.assertRaises(soap.SoapFault, soap.decode_response, b"<html/>")
+        self.assertRaises(soap.SoapFault, soap.decode_response, envelope(""))
 
 
 class EncodingTests(SynchronousTestCase):
     def test_what_xml_cannot_carry_is_left_out(self) -> None:
-        document = encode_call("op", {"p": "a\0\ud800\ufffeb\r\n"})
-        self.assertEqual(decode_call(document).parameters, {"p": "ab\r\n"})
+        document = soap.encode_call("op", {"p": "a\0\ud800\ufffeb\r\n"})
+        self.assertEqual(soap.decode_call(document).parameters, {"p": "ab\r\n"})
 
     def test_names_that_xml_cannot_carry(self) -> None:
         for name in ("", "a b", "<a/>", "a:b", "1", "a\0"):
-            self.assertRaises(ValueError, encode_call, name, {})
-            self.assertRaises(ValueError, encode_call, "op", {name: ""})
-        self.assertRaises(ValueError, encode_call, "op", {}, "a\0b")
+            self.assertRaises(ValueError, soap.encode_call, name, {})
+            self.assertRaises(ValueError, soap.encode_call, "op", {name: ""})
+        self.assertRaises(ValueError, soap.encode_call, "op", {}, "a\0b")
 
     def test_values_without_a_form(self) -> None:
-        self.assertRaises(TypeError, encode_call, "op", {"p": object()})
+        self.assertRaises(TypeError, soap.encode_call, "op", {"p": object()})
 
     def test_big_integers(self) -> None:
-        document = encode_call("op", {"p": 2**40})
+        document = soap.encode_call("op", {"p": 2**40})
         self.assertIn(b"xsd:long", document)
-        self.assertEqual(decode_call(document).parameters, {"p": 2**40})
+        self.assertEqual(soap.decode_call(document).parameters, {"p": 2**40})
 
 
 class ActionTests(SynchronousTestCase):
     def test_action_of(self) -> None:
         for header in ('"/x"', "/x", ' "/x" ', '" /x "', "'/x'"):
-            self.assertEqual(action_of(header), "/x", header)
+            self.assertEqual(soap.action_of(header), "/x", header)
         for nothing in (None, "", '""'):
-            self.assertEqual(action_of(nothing), "")
+            self.assertEqual(soap.action_of(nothing), "")
 
 
 names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.-]{0,8}", fullmatch=True)
@@ -294,11 +281,13 @@ class HypothesisTests(SynchronousTestCase):
     @settings(max_examples=examples(40), deadline=None)
     @given(names, st.dictionaries(names, values, max_size=4), st.sampled_from(["", "urn:x"]))
     def test_round_trip(self, operation: str, parameters: dict[str, Any], namespace: str) -> None:
-        document = encode_call(operation, parameters, namespace)
-        self.assertEqual(decode_call(document), SoapCall(operation, namespace, parameters))
+        document = soap.encode_call(operation, parameters, namespace)
+        self.assertEqual(
+            soap.decode_call(document), soap.SoapCall(operation, namespace, parameters)
+        )
         for result in parameters.values():
-            response = encode_response(SoapCall("ping", "urn:x"), result)
-            self.assertEqual(decode_response(response), result)
+            response = soap.encode_response(soap.SoapCall("ping", "urn:x"), result)
+            self.assertEqual(soap.decode_response(response), result)
 
     @settings(max_examples=examples(100), deadline=None)
     @given(
@@ -318,10 +307,10 @@ class HypothesisTests(SynchronousTestCase):
         self.decode_both_ways(envelope(f"<op>{inner}</op>"))
 
     def decode_both_ways(self, document: bytes) -> None:
-        for decode in (decode_call, decode_response):
+        for decode in (soap.decode_call, soap.decode_response):
             try:
                 decode(document)
-            except SoapFault as fault:
+            except soap.SoapFault as fault:
                 self.assertTrue(fault.code)
             except MalformedXML as error:
                 self.assertTrue(error.reason)

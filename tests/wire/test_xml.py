@@ -9,16 +9,7 @@ from hypothesis import strategies as st
 from lxml import etree
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.wire.xml import (
-    MAX_ATTRIBUTES,
-    MAX_ELEMENTS,
-    MalformedXML,
-    describe,
-    has_text,
-    local_name,
-    namespace,
-    parse,
-)
+from rsscloud_broker.wire import xml
 
 LAUGHS = b"""<?xml version="1.0"?>
 <!DOCTYPE lol [
@@ -59,48 +50,48 @@ class EncodingTests(SynchronousTestCase):
             (utf_16.encode("windows-1251"), "windows-1251", "ж"),
         ]
         for document, charset, text in cases:
-            self.assertEqual(parse(document, charset).text, text, (document, charset))
+            self.assertEqual(xml.parse(document, charset).text, text, (document, charset))
 
     def test_bytes_that_are_not_in_the_encoding(self) -> None:
         for document in (b"<a>\xe6</a>", b'<?xml version="1.0" encoding="nope"?><a/>'):
-            self.assertRaises(MalformedXML, parse, document)
+            self.assertRaises(xml.MalformedXML, xml.parse, document)
 
     def test_white_space_before_the_declaration(self) -> None:
         for lead in (b"\n", b"\r\n \t", b"\xef\xbb\xbf\n", b"\xef\xbb\xbf"):
-            root = parse(lead + b'<?xml version="1.0"?><a>x</a>')
+            root = xml.parse(lead + b'<?xml version="1.0"?><a>x</a>')
             self.assertEqual(root.text, "x", lead)
 
 
 class TreeTests(SynchronousTestCase):
     def test_comments_and_instructions_are_gone(self) -> None:
-        root = parse(b"<!-- 1 --><?x y?><a>b<!-- 2 -->c<?d e?>f<![CDATA[<g>]]></a><!-- 3 -->")
+        root = xml.parse(b"<!-- 1 --><?x y?><a>b<!-- 2 -->c<?d e?>f<![CDATA[<g>]]></a><!-- 3 -->")
         self.assertEqual(root.text, "bcf<g>")
         self.assertEqual(list(root), [])
 
     def test_names(self) -> None:
-        root = parse(b'<x:a xmlns:x="urn:x"><b/></x:a>')
-        self.assertEqual((namespace(root), local_name(root)), ("urn:x", "a"))
-        self.assertEqual((namespace(root[0]), local_name(root[0])), ("", "b"))
+        root = xml.parse(b'<x:a xmlns:x="urn:x"><b/></x:a>')
+        self.assertEqual((xml.namespace(root), xml.local_name(root)), ("urn:x", "a"))
+        self.assertEqual((xml.namespace(root[0]), xml.local_name(root[0])), ("", "b"))
 
     def test_describe(self) -> None:
-        root = parse(b"<a>\n\n<" + b"b" * 300 + b"/></a>")
-        self.assertEqual(describe(root[0]), "line 3: " + "b" * 60)
+        root = xml.parse(b"<a>\n\n<" + b"b" * 300 + b"/></a>")
+        self.assertEqual(xml.describe(root[0]), "line 3: " + "b" * 60)
 
     def test_has_text(self) -> None:
         cases = {b"<a/>": False, b"<a> <b/>\n</a>": False, b"<a>x</a>": True, b"<a><b/>x</a>": True}
         for document, expected in cases.items():
-            self.assertEqual(has_text(parse(document)), expected, document)
+            self.assertEqual(xml.has_text(xml.parse(document)), expected, document)
 
     def test_in_threads(self) -> None:
         documents = [b"<a>%d</a>" % number for number in range(200)]
         with ThreadPoolExecutor(4) as pool:
-            found = [root.text for root in pool.map(parse, documents)]
+            found = [root.text for root in pool.map(xml.parse, documents)]
         self.assertEqual(found, [str(number) for number in range(200)])
 
 
 class RefusalTests(SynchronousTestCase):
     def refusal(self, document: bytes) -> str:
-        error: MalformedXML = self.assertRaises(MalformedXML, parse, document)
+        error: xml.MalformedXML = self.assertRaises(xml.MalformedXML, xml.parse, document)
         return error.reason
 
     def test_doctype(self) -> None:
@@ -134,7 +125,7 @@ class RefusalTests(SynchronousTestCase):
             (b"<!--" + b"x" * 10_000 + b"-->" + plain.encode(), None),
         ]
         for document, charset in cases:
-            error = self.assertRaises(MalformedXML, parse, document, charset)
+            error = self.assertRaises(xml.MalformedXML, xml.parse, document, charset)
             self.assertIn("DOCTYPE", error.reason, (document[:200], charset))
 
     def test_a_doctype_is_refused_before_it_is_read(self) -> None:
@@ -150,31 +141,31 @@ class RefusalTests(SynchronousTestCase):
 
     def test_doctype_inside_of_text_is_text(self) -> None:
         feed = "<!DOCTYPE rss><rss/>"
-        self.assertEqual(parse(b"<a><![CDATA[" + feed.encode() + b"]]></a>").text, feed)
+        self.assertEqual(xml.parse(b"<a><![CDATA[" + feed.encode() + b"]]></a>").text, feed)
 
     def test_big_entity_bomb(self) -> None:
         entities = b'<!ENTITY a "%s"><!ENTITY b "%s">' % (b"x" * 50_000, b"&a;" * 1_000)
         self.refusal(b"<!DOCTYPE a [" + entities + b"]><a c='" + b"&b;" * 1_000 + b"'/>")
 
     def test_nesting(self) -> None:
-        self.assertEqual(len(parse(b"<a>" * 50 + b"</a>" * 50)), 1)
+        self.assertEqual(len(xml.parse(b"<a>" * 50 + b"</a>" * 50)), 1)
         self.assertIn("50 deep", self.refusal(b"<a>" * 51 + b"</a>" * 51))
         self.refusal(b"<a>" * 100_000)
-        parse(b"<a><b/></a>", max_depth=2)
-        self.assertRaises(MalformedXML, parse, b"<a><b><c/></b></a>", max_depth=2)
+        xml.parse(b"<a><b/></a>", max_depth=2)
+        self.assertRaises(xml.MalformedXML, xml.parse, b"<a><b><c/></b></a>", max_depth=2)
 
     def test_number_of_elements(self) -> None:
-        parse(b"<a>" + b"<b/>" * (MAX_ELEMENTS - 1) + b"</a>")
-        many = b"<a>" + b"<b/>" * MAX_ELEMENTS + b"</a>"
-        self.assertIn(f"more than {MAX_ELEMENTS} elements", self.refusal(many))
-        parse(many, max_elements=MAX_ELEMENTS + 1)
+        xml.parse(b"<a>" + b"<b/>" * (xml.MAX_ELEMENTS - 1) + b"</a>")
+        many = b"<a>" + b"<b/>" * xml.MAX_ELEMENTS + b"</a>"
+        self.assertIn(f"more than {xml.MAX_ELEMENTS} elements", self.refusal(many))
+        xml.parse(many, max_elements=xml.MAX_ELEMENTS + 1)
 
     def test_attributes(self) -> None:
         def attributes(number: int) -> bytes:
             return b" ".join(b'a%d=""' % index for index in range(number))
 
-        parse(b"<b><a " + attributes(MAX_ATTRIBUTES) + b"/></b>")
-        reason = self.refusal(b"<b><a " + attributes(MAX_ATTRIBUTES + 1) + b"/></b>")
+        xml.parse(b"<b><a " + attributes(xml.MAX_ATTRIBUTES) + b"/></b>")
+        reason = self.refusal(b"<b><a " + attributes(xml.MAX_ATTRIBUTES + 1) + b"/></b>")
         self.assertIn("more than 50 attributes", reason)
 
     def test_reasons_tell_the_line_and_what(self) -> None:
@@ -197,8 +188,8 @@ class RefusalTests(SynchronousTestCase):
     @given(st.binary(), st.none() | st.text(max_size=12))
     def test_anything(self, document: bytes, charset: str | None) -> None:
         try:
-            root = parse(document, charset)
-        except MalformedXML as error:
+            root = xml.parse(document, charset)
+        except xml.MalformedXML as error:
             self.assertTrue(error.reason)
         else:
             self.assertIsInstance(root, etree._Element)

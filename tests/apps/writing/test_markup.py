@@ -6,16 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.apps.writing.markup import (
-    MAX_HTML,
-    MAX_LINKS,
-    MarkupContent,
-    MarkupLink,
-    TooMuchMarkup,
-    medium_of,
-    read_html,
-    to_html,
-)
+from rsscloud_broker.apps.writing import markup
 
 LINES = st.text("abc &<>\"'•Ü:/. ", max_size=20).map(lambda text: " ".join(text.split()))
 TEXTS = st.lists(LINES.filter(bool), max_size=5).map("\n".join)
@@ -23,7 +14,7 @@ TEXTS = st.lists(LINES.filter(bool), max_size=5).map("\n".join)
 
 class ReadTests(SynchronousTestCase):
     def assert_text(self, html: str, text: str) -> None:
-        self.assertEqual(read_html(html).text, text)
+        self.assertEqual(markup.read_html(html).text, text)
 
     def test_plain_text(self) -> None:
         self.assert_text("", "")
@@ -49,8 +40,8 @@ class ReadTests(SynchronousTestCase):
         self.assert_text("a\0b\x0bc&#11;d\ud800", "abcd")
 
     def test_title(self) -> None:
-        content = read_html("<title>My &amp; title</title><category>4</category>Some text")
-        self.assertEqual(content, MarkupContent("Some text", "My & title"))
+        content = markup.read_html("<title>My &amp; title</title><category>4</category>Some text")
+        self.assertEqual(content, markup.MarkupContent("Some text", "My & title"))
 
     def test_links(self) -> None:
         html = (
@@ -59,10 +50,10 @@ class ReadTests(SynchronousTestCase):
             '<a href="https://a.example/1">again</a> and <a href="javascript:alert(1)">x</a>, '
             '<a href="/local">y</a> <a href="https://a.example/3">open'
         )
-        content = read_html(html)
+        content = markup.read_html(html)
         self.assertEqual(content.text, "See this page, https://a.example/2, again and x, y open")
-        first = MarkupLink("https://a.example/1", "this page")
-        self.assertEqual(content.links, (first, MarkupLink("https://a.example/3", "open")))
+        first = markup.MarkupLink("https://a.example/1", "this page")
+        self.assertEqual(content.links, (first, markup.MarkupLink("https://a.example/3", "open")))
 
     def test_media(self) -> None:
         html = (
@@ -71,42 +62,42 @@ class ReadTests(SynchronousTestCase):
             '<video><source src="https://a.example/v.mp4"></video><img src="data:image/png,x">'
         )
         media = (
-            MarkupLink("https://a.example/small.jpg", "A b"),
-            MarkupLink("https://a.example/2.png", "P"),
-            MarkupLink("https://a.example/v.mp4", ""),
+            markup.MarkupLink("https://a.example/small.jpg", "A b"),
+            markup.MarkupLink("https://a.example/2.png", "P"),
+            markup.MarkupLink("https://a.example/v.mp4", ""),
         )
-        links = (MarkupLink("https://a.example/page", "P"),)
-        self.assertEqual(read_html(html), MarkupContent("", links=links, media=media))
+        links = (markup.MarkupLink("https://a.example/page", "P"),)
+        self.assertEqual(markup.read_html(html), markup.MarkupContent("", links=links, media=media))
 
     def test_depth_and_number_do_not_matter(self) -> None:
         self.assert_text("<div>" * 40_000 + "deep", "deep")
         self.assert_text("<a>" * 40_000 + "x", "x")
         many = "".join(f'<a href="http://a.example/{n}">x</a>' for n in range(1000))
-        self.assertEqual(len(read_html(many).links), MAX_LINKS)
+        self.assertEqual(len(markup.read_html(many).links), markup.MAX_LINKS)
 
     def test_too_much(self) -> None:
-        self.assertRaises(TooMuchMarkup, read_html, "x" * (MAX_HTML + 1))
+        self.assertRaises(markup.TooMuchMarkup, markup.read_html, "x" * (markup.MAX_HTML + 1))
 
     @given(st.text("<>/ab!-&;'\"= \n"))
     def test_nothing_breaks_it(self, html: str) -> None:
-        read_html(html)
+        markup.read_html(html)
 
 
 class WriteTests(SynchronousTestCase):
     def test_html(self) -> None:
-        self.assertEqual(to_html("a < b\nc"), "a &lt; b<br />c")
-        self.assertEqual(to_html("a\n\nb"), "<p>a</p><p>b</p>")
+        self.assertEqual(markup.to_html("a < b\nc"), "a &lt; b<br />c")
+        self.assertEqual(markup.to_html("a\n\nb"), "<p>a</p><p>b</p>")
         url = "https://a.example/?a=1&amp;b=2"
-        linked = to_html("See https://a.example/?a=1&b=2.")
+        linked = markup.to_html("See https://a.example/?a=1&b=2.")
         self.assertEqual(linked, f'See <a href="{url}">{url}</a>.')
 
     @given(TEXTS)
     def test_it_is_read_as_it_was(self, text: str) -> None:
-        self.assertEqual(read_html(to_html(text)).text, text)
+        self.assertEqual(markup.read_html(markup.to_html(text)).text, text)
 
     def test_urls_are_read_as_they_were(self) -> None:
         text = "One https://a.example/1?x=1&y=2.\n\nTwo (http://b.example/)"
-        content = read_html(to_html(text))
+        content = markup.read_html(markup.to_html(text))
         self.assertEqual((content.text, content.links), (text, ()))
 
 
@@ -122,6 +113,6 @@ class MediumTests(SynchronousTestCase):
             ("x.jpg", ""),
             ("", ""),
         ):
-            self.assertEqual(medium_of(url), kind, url)
-        self.assertEqual(medium_of("https://a.example/x.jpg", "text/html"), "")
-        self.assertEqual(medium_of("https://a.example/x", "Audio/mpeg"), "audio")
+            self.assertEqual(markup.medium_of(url), kind, url)
+        self.assertEqual(markup.medium_of("https://a.example/x.jpg", "text/html"), "")
+        self.assertEqual(markup.medium_of("https://a.example/x", "Audio/mpeg"), "audio")

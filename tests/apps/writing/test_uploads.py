@@ -30,20 +30,9 @@ from rsscloud_broker.errors import DiskFull, TooMany, Unavailable
 from rsscloud_broker.events import TopicEnded
 from rsscloud_broker.interfaces import Caller
 from rsscloud_broker.model.administration import Block
-from tests.apps.writing.house import (
-    ANNA,
-    ATOM,
-    BROKER,
-    DAVE,
-    FEED,
-    GIF,
-    JSON,
-    SOURCE,
-    SUCCESSOR,
-    WritingTestCase,
-)
+from tests.apps.writing import house
 
-DIGEST = sha256(GIF).hexdigest()
+DIGEST = sha256(house.GIF).hexdigest()
 
 
 class SniffingTests(SynchronousTestCase):
@@ -51,7 +40,7 @@ class SniffingTests(SynchronousTestCase):
         for data, kind in (
             (b"\xff\xd8\xff\xe0", "image/jpeg"),
             (b"\x89PNG\r\n\x1a\n", "image/png"),
-            (GIF, "image/gif"),
+            (house.GIF, "image/gif"),
             (b"RIFF\x00\x00\x00\x00WEBPVP8 ", "image/webp"),
             (b"\x00\x00\x00\x1cftypavif", "image/avif"),
             (b"RIFF\x00\x00\x00\x00WAVEfmt ", "audio/wav"),
@@ -93,9 +82,9 @@ class NamesTests(SynchronousTestCase):
             self.assertEqual(shown_name(name), harmless)
 
     def test_urls(self) -> None:
-        files = FileUrls(BROKER)
+        files = FileUrls(house.BROKER)
         digest = "a" * 64
-        url = f"{BROKER}/people/dave/files/{digest}.png"
+        url = f"{house.BROKER}/people/dave/files/{digest}.png"
         self.assertEqual(files.parse_url(url), ("dave", digest))
         odd = url.replace("http://broker", "HTTP://Broker").replace("files", "%66iles")
         self.assertEqual(files.parse_url(odd), ("dave", digest))
@@ -109,22 +98,22 @@ class NamesTests(SynchronousTestCase):
         replaced = (("http:", "https:"), ("dave", "../dave"), (".png", "/../x"), ("aaa", "AAA"))
         for other in (
             *(url.replace(*each) for each in replaced),
-            f"{BROKER}.evil/people/dave/files/{digest}.png",
-            f"{BROKER}/people/dave/files/../../x",
-            f"{BROKER}//x/people/dave/files/{digest}.png",
-            f"{BROKER}//[",
+            f"{house.BROKER}.evil/people/dave/files/{digest}.png",
+            f"{house.BROKER}/people/dave/files/../../x",
+            f"{house.BROKER}//x/people/dave/files/{digest}.png",
+            f"{house.BROKER}//[",
         ):
             self.assertIsNone(files.parse_url(other), other)
 
 
-class UploadTestCase(WritingTestCase):
+class UploadTestCase(house.WritingTestCase):
     options = WritingOptions(max_upload_bytes=1000, quota_bytes=2500, posts_per_minute=100)
 
     def refusal(
-        self, data: bytes, kind: type[Exception] = InvalidPost, caller: Caller = DAVE
+        self, data: bytes, kind: type[Exception] = InvalidPost, caller: Caller = house.DAVE
     ) -> str:
         """The text of the error of an upload."""
-        return self.error(self.writing.upload(caller, "x", data, SOURCE), kind)
+        return self.error(self.writing.upload(caller, "x", data, house.SOURCE), kind)
 
     def kept(self) -> list[str]:
         """The digests of the files whose bytes are stored."""
@@ -151,24 +140,24 @@ class UploadTestCase(WritingTestCase):
 
 class UploadTests(UploadTestCase):
     def test_an_upload(self) -> None:
-        upload = self.result(self.writing.upload(DAVE, "../a.svg", GIF, SOURCE))
+        upload = self.result(self.writing.upload(house.DAVE, "../a.svg", house.GIF, house.SOURCE))
         url = self.writing.files.url("dave", upload)
-        self.assertEqual(url, f"{BROKER}/people/dave/files/{DIGEST}.gif")
+        self.assertEqual(url, f"{house.BROKER}/people/dave/files/{DIGEST}.gif")
         self.assertEqual((upload.media_type, upload.size, upload.name), ("image/gif", 10, "a.svg"))
-        self.assertEqual((self.kept(), self.content(DIGEST)), ([DIGEST], GIF))
+        self.assertEqual((self.kept(), self.content(DIGEST)), ([DIGEST], house.GIF))
         self.assertEqual([each.id for each in self.files_of()], [upload.id])
-        self.assertEqual(self.files_of(ANNA), [])
+        self.assertEqual(self.files_of(house.ANNA), [])
         # Another node has it, too.
         self.writing = Writing(self.options, self._parts(directory=FilePath(self.mktemp())))
         self.assertEqual([each.name for each in self.files_of()], ["a.svg"])
-        self.assertEqual(self.content(DIGEST), GIF)
+        self.assertEqual(self.content(DIGEST), house.GIF)
 
     def test_the_same_file_again(self) -> None:
         for name in ("a.gif", "b.gif"):
-            self.upload_file(GIF, name)
+            self.upload_file(house.GIF, name)
         self.assertEqual([each.name for each in self.files_of()], ["a.gif"])
         self.assertEqual(len(self.kept()), 1)
-        self.upload_file(GIF, caller=ANNA)
+        self.upload_file(house.GIF, caller=house.ANNA)
         self.assertTrue(self.remove_upload(DIGEST))
         self.assertEqual(len(self.kept()), 1)  # hers
 
@@ -187,16 +176,17 @@ class UploadTests(UploadTestCase):
 
     def test_limit_that_an_administrator_has_set(self) -> None:
         small, large = (
-            evolve(DAVE, account=evolve(DAVE.account, max_bytes=most)) for most in (50, 5000)
+            evolve(house.DAVE, account=evolve(house.DAVE.account, max_bytes=most))
+            for most in (50, 5000)
         )
-        self.assertIn("more than 50 bytes", self.refusal(GIF + b"x" * 50, caller=small))
+        self.assertIn("more than 50 bytes", self.refusal(house.GIF + b"x" * 50, caller=small))
         for number in range(4):
             self.upload_file(bytes([number]) * 900, caller=large)
         self.assertIn("more than 2,500 bytes", self.refusal(b"y" * 900))
 
     def test_removing(self) -> None:
-        self.upload_file(GIF)
-        self.assertFalse(self.remove_upload(DIGEST, ANNA))
+        self.upload_file(house.GIF)
+        self.assertFalse(self.remove_upload(DIGEST, house.ANNA))
         self.assertFalse(self.remove_upload("../../x"))
         self.assertEqual(self.kept(), [DIGEST])
         self.assertTrue(self.remove_upload(DIGEST))
@@ -205,7 +195,7 @@ class UploadTests(UploadTestCase):
 
     def test_a_file_that_a_message_has_stays(self) -> None:
         """However its URL is spelled, and wherever in the message it is."""
-        url = self.upload_file(GIF)
+        url = self.upload_file(house.GIF)
         odd = url.replace("http://broker", "HTTP://Broker").replace("/files/", "/%66iles/./")
         odd = odd.replace(DIGEST[:1], f"%{ord(DIGEST[0]):02x}", 1)
         below = OutlineItem("a", items=(OutlineItem("b", link=odd),))
@@ -216,8 +206,8 @@ class UploadTests(UploadTestCase):
             NewPost(f"x {url}"),
         ):
             self.writing = Writing(evolve(self.options, max_characters=1000), self.parts)
-            post = self.result(self.writing.add(DAVE, new, SOURCE))
-            text = self.error(self.writing.remove_upload(DAVE, DIGEST), InvalidPost)
+            post = self.result(self.writing.add(house.DAVE, new, house.SOURCE))
+            text = self.error(self.writing.remove_upload(house.DAVE, DIGEST), InvalidPost)
             self.assertIn(f"belongs to your message {post.id};", text)
             self.delete(post.id)
         self.assertEqual(self.web.requests, [])  # nobody has to be asked about an own file
@@ -225,7 +215,7 @@ class UploadTests(UploadTestCase):
 
     def test_pace(self) -> None:
         self.writing = Writing(evolve(self.options, posts_per_minute=1), self.parts)
-        self.upload_file(GIF)
+        self.upload_file(house.GIF)
         self.refusal(b"y", TooMany)
 
 
@@ -249,14 +239,14 @@ class InterruptedTests(UploadTestCase):
 
     def test_a_disk_that_becomes_full(self) -> None:
         self.fail_at(2, DiskFull("no space is left"))
-        self.refusal(GIF, DiskFull)
+        self.refusal(house.GIF, DiskFull)
         self.assertEqual(self.files_of(), [])
         self.result(self.writing.kept_files.sweep())
         self.assertEqual(self.kept(), [])
 
     def test_a_crash(self) -> None:
         self.fail_at(4, KeyError("a crash, after which nothing is done any more"))
-        self.refusal(GIF, KeyError)
+        self.refusal(house.GIF, KeyError)
         self.assertEqual(self.kept(), [DIGEST])
         self.result(self.writing.kept_files.sweep())
         self.assertEqual(self.kept(), [DIGEST])  # another node may be at work
@@ -266,11 +256,11 @@ class InterruptedTests(UploadTestCase):
 
     def test_the_same_file_after_a_crash(self) -> None:
         self.fail_at(4, KeyError("a crash"))
-        self.refusal(GIF, KeyError)
+        self.refusal(house.GIF, KeyError)
         self.patch(PostStore, "put_chunks", writing(upload_rows.put_chunks))
-        self.upload_file(GIF)
+        self.upload_file(house.GIF)
         self.result(self.writing.kept_files.sweep())
-        self.assertEqual((self.kept(), self.content(DIGEST)), ([DIGEST], GIF))
+        self.assertEqual((self.kept(), self.content(DIGEST)), ([DIGEST], house.GIF))
 
     def test_the_file_is_removed_meanwhile(self) -> None:
         def put(conn: Connection, upload_id: int, at: int, data: Any, is_last: bool) -> None:
@@ -279,7 +269,7 @@ class InterruptedTests(UploadTestCase):
             upload_rows.put_chunks(conn, upload_id, at, data, is_last)
 
         self.patch(PostStore, "put_chunks", writing(put))
-        self.refusal(GIF, Unavailable)
+        self.refusal(house.GIF, Unavailable)
         self.assertEqual(self.files_of(), [])
 
 
@@ -288,7 +278,7 @@ class RemovedAccountTests(UploadTestCase):
 
     def forget(self) -> None:
         for data in make(self.options, self.parts).account_data:
-            self.result(data.remove(DAVE.account.id))
+            self.result(data.remove(house.DAVE.account.id))
 
     def ended(self) -> list[str]:
         """The topics that have ended."""
@@ -296,31 +286,31 @@ class RemovedAccountTests(UploadTestCase):
 
     def test_everything_goes(self) -> None:
         self.patch(rows, "FORGOTTEN_AT_ONCE", 1)
-        for caller in (DAVE, ANNA):
-            url = self.upload_file(GIF, caller=caller)
+        for caller in (house.DAVE, house.ANNA):
+            url = self.upload_file(house.GIF, caller=caller)
             for text in "xyz":
                 self.add(text, caller, enclosure_url=url, categories=("c",))
-        self.subscribe(FEED, ATOM)
+        self.subscribe(house.FEED, house.ATOM)
         self.disk.full = True  # what is taken away needs no space
-        self.blocks.change([Block("topic", FEED, "spam", "root", 0.0)])
+        self.blocks.change([Block("topic", house.FEED, "spam", "root", 0.0)])
         self.forget()
         self.forget()  # two nodes may do it
         self.assertFalse(self.has_feed())
-        self.assertTrue(self.has_feed(FEED.replace("dave", "anna")))
-        self.assertEqual(self.ended(), [FEED, ATOM, JSON])
+        self.assertTrue(self.has_feed(house.FEED.replace("dave", "anna")))
+        self.assertEqual(self.ended(), [house.FEED, house.ATOM, house.JSON])
         self.assertEqual(len(self.kept()), 1)  # hers
         self.assertEqual(self.posts(), [])
 
     def test_who_published_nothing(self) -> None:
         self.add("secret", is_draft=True)
-        self.upload_file(GIF)
+        self.upload_file(house.GIF)
         self.forget()
         self.assertEqual((self.kept(), self.posts()), ([], []))
 
     def test_a_crash_half_way(self) -> None:
         """The account is found again, since its rows go last."""
         self.add("x")
-        self.subscribe(FEED, ATOM)
+        self.subscribe(house.FEED, house.ATOM)
         publisher = self.parts.publisher
         removed: list[str] = []
 
@@ -331,16 +321,16 @@ class RemovedAccountTests(UploadTestCase):
             return type(publisher).remove(publisher, url, *args)
 
         self.patch(publisher, "remove", remove)
-        self.error(self.writing.forget_account(DAVE.account.id), Unavailable)
+        self.error(self.writing.forget_account(house.DAVE.account.id), Unavailable)
         self.assertTrue(self.has_feed())
         self.forget()
         self.assertFalse(self.has_feed())
-        self.assertEqual(self.ended(), [FEED, ATOM, JSON])
+        self.assertEqual(self.ended(), [house.FEED, house.ATOM, house.JSON])
 
     def test_the_topics_live_again_with_a_successor(self) -> None:
         old = self.add("old")
-        self.subscribe(FEED)
+        self.subscribe(house.FEED)
         self.forget()
-        new = self.add("new", SUCCESSOR)
+        new = self.add("new", house.SUCCESSOR)
         self.assertEqual(new.id, old.id + 1)
         self.assertIn(b"new", self.feed())
