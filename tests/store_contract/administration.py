@@ -23,16 +23,7 @@ from rsscloud_broker.model.administration import (
 )
 from rsscloud_broker.model.work import MARKED, Bounds, Delivery, HostState
 from rsscloud_broker.storage import administration, changes
-from tests.store_contract.basics import (
-    DAY,
-    FEED,
-    OTHER_FEED,
-    a_content,
-    a_fetch,
-    a_subscription,
-    failed,
-    waits,
-)
+from tests.store_contract import basics
 
 #: How many failed attempts the stores here keep.
 KEPT = 20
@@ -52,7 +43,7 @@ EXCHANGE = Exchange(
 def with_exchange(subscription: Subscription, number: int = 0, **more: Any) -> Delivery:
     """A delivery that failed, with the exchange."""
     outcome = Outcome(False, f"failure {number}", exchange=EXCHANGE)
-    return evolve(failed(subscription, at=2000.0 + number), outcome=outcome, **more)
+    return evolve(basics.failed(subscription, at=2000.0 + number), outcome=outcome, **more)
 
 
 class AdministrationContract(TestCase):
@@ -65,9 +56,9 @@ class AdministrationContract(TestCase):
         self.store = self.make_store(Bounds(failed_attempts=KEPT))
 
     async def subscribe(
-        self, number: int = 1, topic: str = FEED, protocol: str = "http-post", **more: Any
+        self, number: int = 1, topic: str = basics.FEED, protocol: str = "http-post", **more: Any
     ) -> Subscription:
-        one = a_subscription(topic, number)
+        one = basics.a_subscription(topic, number)
         one = evolve(one, callback=evolve(one.callback, protocol=protocol), **more)
         stored: Subscription = await self.store.put_subscription(one)
         return stored
@@ -99,17 +90,17 @@ class AdministrationContract(TestCase):
     async def test_found_by_topic_host_protocol(self) -> None:
         one = await self.subscribe(1)
         two = await self.subscribe(2, protocol="websub")
-        other = await self.subscribe(1, OTHER_FEED, "websub")
+        other = await self.subscribe(1, basics.OTHER_FEED, "websub")
         for wanted, expected in (
             ({}, [one, two, other]),
-            ({"topic": FEED}, [one, two]),
-            ({"topic": OTHER_FEED}, [other]),
+            ({"topic": basics.FEED}, [one, two]),
+            ({"topic": basics.OTHER_FEED}, [other]),
             ({"topic": "http://nobody.example/"}, []),
             ({"host": "reader1.example"}, [one, other]),
-            ({"host": "reader1.example", "topic": FEED}, [one]),
+            ({"host": "reader1.example", "topic": basics.FEED}, [one]),
             ({"protocol": "websub"}, [two, other]),
-            ({"protocol": "websub", "topic": FEED}, [two]),
-            ({"protocol": "websub", "host": "reader1.example", "topic": FEED}, []),
+            ({"protocol": "websub", "topic": basics.FEED}, [two]),
+            ({"protocol": "websub", "host": "reader1.example", "topic": basics.FEED}, []),
         ):
             self.assertEqual(await self.found(**wanted), [each.id for each in expected], wanted)
 
@@ -120,10 +111,10 @@ class AdministrationContract(TestCase):
         fine, failing, dropping, waiting, expired = [
             (await self.subscribe(number)) for number in range(5)
         ]
-        lease = evolve(expired.lease, granted_at=1000.0 - DAY)
+        lease = evolve(expired.lease, granted_at=1000.0 - basics.DAY)
         await self.store.put_subscription(evolve(expired, lease=lease))
         await self.store.record_deliveries(
-            [failed(failing), failed(dropping, 1), waits(waiting, 9000.0)]
+            [basics.failed(failing), basics.failed(dropping, 1), basics.waits(waiting, 9000.0)]
         )
         self.assertEqual(
             await self.states(),
@@ -138,14 +129,14 @@ class AdministrationContract(TestCase):
         for state in STATES:  # together with another condition
             in_host = await self.found(state=state, host="reader2.example")
             self.assertEqual(in_host == [dropping.id], state in ("failing", "dropping"), state)
-            of_topic = await self.found(state=state, topic=FEED)
+            of_topic = await self.found(state=state, topic=basics.FEED)
             self.assertEqual(of_topic, (await self.states())[state])
 
     async def test_pages(self) -> None:
         ids = [(await self.subscribe(number)).id for number in range(5)]
         every: tuple[dict[str, Any], ...] = (
             {},
-            {"topic": FEED},
+            {"topic": basics.FEED},
             {"protocol": "http-post"},
             {"state": "active"},
         )
@@ -162,10 +153,10 @@ class AdministrationContract(TestCase):
         ids = [(await self.subscribe(number)).id for number in range(7)]
         rare = (await self.subscribe(9, protocol="websub")).id
         by_protocol: dict[str, Any] = {"protocol": "websub"}
-        some_expired: dict[str, Any] = {"now": 1000.0 + DAY, "state": "expired"}
+        some_expired: dict[str, Any] = {"now": 1000.0 + basics.DAY, "state": "expired"}
         for wanted, pages in (
             (by_protocol, [[], [], [rare]]),
-            (by_protocol | {"topic": FEED}, [[], [], [rare]]),
+            (by_protocol | {"topic": basics.FEED}, [[], [], [rare]]),
             (some_expired, [ids[:3], ids[3:6], [ids[6], rare]]),
         ):
             after: int | None = 0
@@ -185,7 +176,7 @@ class AdministrationContract(TestCase):
         host = "reader1.example"
         states = [HostState(name, 7, 8000.0) for name in (host, f"{host}:80")]
         await self.store.record_hosts([*states, HostState(f"{host}:81", 7, 8000.0)])
-        delivery = evolve(waits(one, 9000.5, 2), not_before=8000.5)
+        delivery = evolve(basics.waits(one, 9000.5, 2), not_before=8000.5)
         await self.store.record_deliveries([delivery])
         found = await self.details(one)
         self.assertEqual(found.pending, PendingNotification(2, 9000.5, False, 2000.0, 8000.5))
@@ -211,7 +202,7 @@ class AdministrationContract(TestCase):
         """Those of fan-outs count, too."""
         ones = [await self.subscribe(number) for number in range(KEPT + 5)]
         await self.store.record_deliveries([with_exchange(one) for one in ones[:-1]])
-        await self.store.push_content(FEED, a_content(), 1000.0)
+        await self.store.push_content(basics.FEED, basics.a_content(), 1000.0)
         (walk,) = await self.store.fanouts(10)
         await self.store.record_slice(walk, ones[-1].id, [with_exchange(ones[-1])], True)
         kept = [len((await self.details(one)).failures) for one in ones]
@@ -220,7 +211,7 @@ class AdministrationContract(TestCase):
     async def test_failures_of_removed_subscriptions_are_not_kept(self) -> None:
         one, kept = await self.subscribe(1), await self.subscribe(2)
         await self.store.record_deliveries([with_exchange(one)])
-        await self.store.remove_subscription(FEED, one.callback)
+        await self.store.remove_subscription(basics.FEED, one.callback)
         await self.store.record_deliveries([with_exchange(one), with_exchange(kept)])
         self.assertIsNone(await self.store.subscription_details(one.id))
         self.assertEqual(len((await self.details(kept)).failures), 1)
@@ -235,7 +226,7 @@ class AdministrationContract(TestCase):
         self.assertEqual(await self.verbs(), [])
         plain = await self.subscribe(1)
         waiting = await self.subscribe(2, wants_content=True)
-        await self.store.record_deliveries([evolve(waits(waiting, 9e9, 3), not_before=9e9)])
+        await self.store.record_deliveries([evolve(basics.waits(waiting, 9e9, 3), not_before=9e9)])
         for one in (plain, waiting):
             self.assertTrue(await self.store.redeliver(one.id, A_CHANGE))
             expected = PendingNotification(0, A_CHANGE.at, False)
@@ -259,7 +250,7 @@ class AdministrationContract(TestCase):
         one = await self.subscribe(1)
         self.assertTrue(await self.store.set_dropping(one.id, True, A_CHANGE))
         self.assertEqual(await self.found(state="dropping"), [one.id])
-        await self.store.record_deliveries([failed(one)])
+        await self.store.record_deliveries([basics.failed(one)])
         self.assertTrue(await self.store.set_dropping(one.id, False, A_CHANGE))
         self.assertEqual(await self.found(state="dropping"), [])
         (read,) = await self.store.subscriptions_of([one.id])
@@ -282,7 +273,7 @@ class AdministrationContract(TestCase):
         await self.store.record_hosts(states)
         self.assertEqual(await self.store.host_states("", 2), states[:2])
         self.assertEqual(await self.store.host_states(states[1].host, 9), states[2:])
-        await self.store.record_deliveries([waits(one, 9000.0), waits(other, 9000.0)])
+        await self.store.record_deliveries([basics.waits(one, 9000.0), basics.waits(other, 9000.0)])
         self.assertTrue(await self.store.close_breaker(host, A_CHANGE))
         await self.store.make_due(host, "", A_CHANGE.at)
         left = {state.host for state in await self.store.hosts()}
@@ -295,9 +286,9 @@ class AdministrationContract(TestCase):
 
     async def test_what_a_node_has_claimed(self) -> None:
         one = await self.subscribe(1)
-        await self.store.record_deliveries([waits(one, 2000.0)])
+        await self.store.record_deliveries([basics.waits(one, 2000.0)])
         await self.store.claim_due(2001.0, 10, ())
-        await self.store.record_fetch(a_fetch(), None)
+        await self.store.record_fetch(basics.a_fetch(), None)
         await self.store.claim_fanouts([one.id for one in await self.store.fanouts(10)])
         await self.store.claim_job("archive", 1000.0, 60.0)
         (node,) = (await self.store.nodes()).nodes
@@ -350,7 +341,7 @@ class AdministrationContract(TestCase):
         below = await self.store.put_subscription(below)
         for what, due in (("reader1.example", [one]), ("*.reader1.example", [below])):
             await self.store.put_block(Block("host", what, "spam", "a", 1.0), 9, A_CHANGE)
-            waiting = [waits(each, 9000.0) for each in (one, other, below)]
+            waiting = [basics.waits(each, 9000.0) for each in (one, other, below)]
             await self.store.record_deliveries(waiting)
             await self.store.remove_block("host", what, A_CHANGE)
             self.assertTrue(await self.store.make_due(what, "", A_CHANGE.at))
@@ -364,19 +355,21 @@ class AdministrationContract(TestCase):
         one = await self.subscribe(1)
         verbs: list[str] = []
         for verb, method, arguments in (
-            ("end", self.store.end_topic, (FEED, "spam", 5000.0)),
-            ("revive", self.store.revive_topic, (FEED,)),
-            ("move", self.store.move_topic, (FEED, OTHER_FEED, 5000.0)),
+            ("end", self.store.end_topic, (basics.FEED, "spam", 5000.0)),
+            ("revive", self.store.revive_topic, (basics.FEED,)),
+            ("move", self.store.move_topic, (basics.FEED, basics.OTHER_FEED, 5000.0)),
         ):
             for _ in range(2):  # the second time it does nothing
                 await method(*arguments, evolve(A_CHANGE, verb=verb))
             verbs.append(verb)
             self.assertEqual(sorted(await self.verbs()), sorted(verbs))
-        for url in (FEED, OTHER_FEED):
+        for url in (basics.FEED, basics.OTHER_FEED):
             self.assertEqual(await self.found(topic=url), [one.id])
-        self.assertTrue(await self.store.end_topic(OTHER_FEED, "spam", 5000.0))
-        self.assertTrue(await self.store.revive_topic(OTHER_FEED))
-        self.assertTrue(await self.store.move_topic(OTHER_FEED, f"{FEED}/new", 5000.0))
+        self.assertTrue(await self.store.end_topic(basics.OTHER_FEED, "spam", 5000.0))
+        self.assertTrue(await self.store.revive_topic(basics.OTHER_FEED))
+        self.assertTrue(
+            await self.store.move_topic(basics.OTHER_FEED, f"{basics.FEED}/new", 5000.0)
+        )
         self.assertEqual(len(await self.verbs()), 3)
 
     # announcements

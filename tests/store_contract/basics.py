@@ -13,18 +13,8 @@ from attrs import evolve
 from twisted.trial.unittest import TestCase
 from zope.interface.verify import verifyObject
 
+from rsscloud_broker import model
 from rsscloud_broker.interfaces import IChangeStore, IFollowStore, IJobs, IStatistics
-from rsscloud_broker.model import (
-    Callback,
-    Content,
-    FetchResult,
-    Intent,
-    Lease,
-    Outcome,
-    Ping,
-    Subscription,
-    Topic,
-)
 from rsscloud_broker.model.log_entry import LogEntry, LogFilter
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import Check, Delivery, Fanout, Swept, SweptSubscription
@@ -39,26 +29,28 @@ OTHER_FEED = "http://feeds.example/other.xml"
 DAY = 86400
 
 
-def a_ping(at: float = 1000.0, name: str = "A site") -> Ping:
+def a_ping(at: float = 1000.0, name: str = "A site") -> model.Ping:
     """A ping of a site."""
-    return Ping(name=name, url="http://site.example/", received_at=at)
+    return model.Ping(name=name, url="http://site.example/", received_at=at)
 
 
-def a_subscription(topic: str = FEED, number: int = 1, granted_at: float = 1000.0) -> Subscription:
+def a_subscription(
+    topic: str = FEED, number: int = 1, granted_at: float = 1000.0
+) -> model.Subscription:
     """A subscription that is not stored yet."""
-    callback = Callback(f"http://reader{number}.example/notify", "http-post")
-    return Subscription(topic=topic, callback=callback, lease=Lease(granted_at, DAY))
+    callback = model.Callback(f"http://reader{number}.example/notify", "http-post")
+    return model.Subscription(topic=topic, callback=callback, lease=model.Lease(granted_at, DAY))
 
 
-def a_fetch(content: bytes = b"1", at: float = 1000.0, url: str = FEED) -> FetchResult:
+def a_fetch(content: bytes = b"1", at: float = 1000.0, url: str = FEED) -> model.FetchResult:
     """The result of a fetch that somebody asked for openly, and that found some content."""
     digest, size = content * 32, len(content)
-    return FetchResult(url=url, digest=digest, size=size, started_at=at, way=Way.RSSCLOUD)
+    return model.FetchResult(url=url, digest=digest, size=size, started_at=at, way=Way.RSSCLOUD)
 
 
-def a_content(body: bytes = b"<rss>1</rss>") -> Content:
+def a_content(body: bytes = b"<rss>1</rss>") -> model.Content:
     """The content of a topic."""
-    return Content(body, "application/rss+xml")
+    return model.Content(body, "application/rss+xml")
 
 
 def a_long_url(name: str) -> str:
@@ -75,30 +67,30 @@ def asked(*urls: str) -> list[Check]:
 
 
 def failed(
-    subscription: Subscription, drop_after_failures: int | None = 3, at: float = 2000.0
+    subscription: model.Subscription, drop_after_failures: int | None = 3, at: float = 2000.0
 ) -> Delivery:
     """A delivery that was given up."""
     return Delivery(
         subscription,
-        Outcome(success=False, reason="refused"),
+        model.Outcome(success=False, reason="refused"),
         at=at,
         drop_after_failures=drop_after_failures,
     )
 
 
-def succeeded(subscription: Subscription) -> Delivery:
+def succeeded(subscription: model.Subscription) -> Delivery:
     """A delivery that the subscriber accepted."""
-    return Delivery(subscription, Outcome(success=True), at=2000.0, drop_after_failures=3)
+    return Delivery(subscription, model.Outcome(success=True), at=2000.0, drop_after_failures=3)
 
 
-def is_gone(subscription: Subscription) -> Delivery:
+def is_gone(subscription: model.Subscription) -> Delivery:
     """A delivery whose subscriber is gone."""
     return Delivery(
-        subscription, Outcome(success=False, gone=True), at=2000.0, drop_after_failures=3
+        subscription, model.Outcome(success=False, gone=True), at=2000.0, drop_after_failures=3
     )
 
 
-def waits(subscription: Subscription, until: float, attempts: int = 1) -> Delivery:
+def waits(subscription: model.Subscription, until: float, attempts: int = 1) -> Delivery:
     """A failed delivery that is tried again."""
     return evolve(failed(subscription), attempts=attempts, retry_at=until)
 
@@ -121,10 +113,10 @@ class RecordsContract(TestCase):
     def setUp(self) -> None:
         self.store = self.make_store()
 
-    async def all_subscriptions(self, topic: str = FEED) -> list[Subscription]:
+    async def all_subscriptions(self, topic: str = FEED) -> list[model.Subscription]:
         return await self.store.subscriptions(topic, 0, 1000)
 
-    async def known(self, url: str = FEED) -> Topic:
+    async def known(self, url: str = FEED) -> model.Topic:
         """A topic that the store must know."""
         topic = await self.store.topic(url)
         assert topic is not None
@@ -146,13 +138,13 @@ class RecordsContract(TestCase):
         wanted = evolve(wanted, callback=evolve(wanted.callback, url=callback), written=other)
         for known in (None, b""):  # new, then renewed
             subscription = await self.store.put_subscription(wanted, known)
-        ping = Ping(topic, topic, 1000, other, callback)
+        ping = model.Ping(topic, topic, 1000, other, callback)
         self.assertEqual((await self.store.add_ping(ping, 60)).watched, (topic,))
         self.assertTrue((await self.store.add_ping(ping, 60)).repeat)
         self.assertTrue(await self.store.move_topic(topic, other, 2000))
         (moved,) = await self.all_subscriptions(other)
         self.assertEqual((moved.topic, moved.moved_to, moved.id), (topic, other, subscription.id))
-        intent = Intent(topic, moved.callback, DAY, written=other)
+        intent = model.Intent(topic, moved.callback, DAY, written=other)
         for _ in range(2):
             waiting = await self.store.add_intent(intent, 10)
             self.assertEqual(await self.store.intents(), [waiting])
@@ -165,7 +157,7 @@ class RecordsContract(TestCase):
     # pings
 
     async def test_ping_is_recorded(self) -> None:
-        ping = Ping(
+        ping = model.Ping(
             name="Ünïcode & <co>",
             url="http://site.example/",
             received_at=1714561200.123456,
@@ -244,7 +236,7 @@ class RecordsContract(TestCase):
         first = await self.store.put_subscription(a_subscription())
         await self.store.remove_subscription(FEED, first.callback)
         self.assertGreater((await self.store.put_subscription(a_subscription())).id, first.id)
-        wanted = Intent(FEED, first.callback, DAY)
+        wanted = model.Intent(FEED, first.callback, DAY)
         intent = await self.store.add_intent(wanted, 1)
         assert intent is not None
         await self.store.remove_intent(intent.id)
@@ -361,7 +353,7 @@ class RecordsContract(TestCase):
             a_subscription(granted_at=1714561200.25),
             options={"secret": "Ünïcode \N{SNOWMAN}", "signature": "sha256"},
             wants_content=True,
-            callback=Callback(
+            callback=model.Callback(
                 'http://reader.example/?"\\\t\U0001f600', "xml-rpc", "river.feedUpdated"
             ),
         )

@@ -9,17 +9,7 @@ from rsscloud_broker.model import Content, FetchResult, Need, Subscription
 from rsscloud_broker.model.work import Bounds, FetchRecord
 from rsscloud_broker.storage import Store, contents
 from tests.storage.waiting import waiting_checks
-from tests.store_contract.basics import (
-    DAY,
-    a_content,
-    a_fetch,
-    a_ping,
-    a_subscription,
-    at_once,
-    failed,
-    succeeded,
-    waits,
-)
+from tests.store_contract import basics
 
 #: The limits of the stores here: idle topics, bytes of contents of one host, and bytes in total.
 IDLE, OF_HOST, IN_ALL = 3, 1000, 2000
@@ -46,7 +36,7 @@ class BoundsContract(TestCase):
     # topics without subscriptions
 
     async def read(self, number: int, at: float) -> None:
-        await self.store.record_fetch(a_fetch(at=at, url=feed(number)), None)
+        await self.store.record_fetch(basics.a_fetch(at=at, url=feed(number)), None)
 
     async def test_topics_that_were_read_longest_ago_are_forgotten(self) -> None:
         feeds = [feed(number) for number in range(5)]
@@ -66,7 +56,7 @@ class BoundsContract(TestCase):
         feeds = [feed(number) for number in range(8)]
         for number in range(4):
             await self.read(number, 1000 + number)
-            await self.store.put_subscription(a_subscription(feeds[number]))
+            await self.store.put_subscription(basics.a_subscription(feeds[number]))
         for number in range(4, 8):
             await self.read(number, 1000 + number)
         self.assertEqual(await self.known(*feeds), [*feeds[:4], *feeds[5:]])
@@ -75,8 +65,8 @@ class BoundsContract(TestCase):
         feeds = [feed(number) for number in range(5)]
         for number, url in enumerate(feeds):
             await self.read(number, 1000 + number)
-            await self.store.put_subscription(evolve(a_subscription(url), dropping=True))
-            await self.store.remove_subscription(url, a_subscription(url).callback)
+            await self.store.put_subscription(evolve(basics.a_subscription(url), dropping=True))
+            await self.store.remove_subscription(url, basics.a_subscription(url).callback)
         await self.store.sweep(2000, 0)
         self.assertEqual(await self.known(*feeds), feeds[2:])
 
@@ -98,7 +88,7 @@ class BoundsContract(TestCase):
         self.assertFalse(await self.store.request_check(feed(9), 1001, True))
         self.assertIsNone(await self.store.topic(feed(9)))
         self.assertTrue(await self.store.request_check(feed(0), 1001, True), "it is known")
-        await self.store.put_subscription(a_subscription(feed(8)))
+        await self.store.put_subscription(basics.a_subscription(feed(8)))
         self.assertTrue(await self.store.request_check(feed(8), 1001, True), "it is subscribed to")
         await self.store.drop_check(feed(1), 1001)
         self.assertTrue(await self.store.request_check(feed(9), 1002, True))
@@ -107,9 +97,11 @@ class BoundsContract(TestCase):
     async def test_topics_that_are_put_off_and_lost_their_subscriptions_make_room(self) -> None:
         """Their server may have asked for a pause of a day."""
         for url in map(feed, range(IDLE)):
-            one = await self.store.put_subscription(a_subscription(url))
+            one = await self.store.put_subscription(basics.a_subscription(url))
             await self.store.request_check(url, 1000, True, claim=True)
-            self.assertEqual(await self.store.put_off_check(url, 1, 1000 + DAY, 1000), 1000 + DAY)
+            self.assertEqual(
+                await self.store.put_off_check(url, 1, 1000 + basics.DAY, 1000), 1000 + basics.DAY
+            )
             await self.store.remove_subscription(url, one.callback)
         await self.store.sweep(2000, 0)
         self.assertTrue(await self.store.request_check(feed(9), 2001, True))
@@ -119,7 +111,7 @@ class BoundsContract(TestCase):
         """A topic that is asked for is not removed to make room for the others."""
         for number in range(2):
             await self.read(number, 1000 + number)
-        given = await at_once(
+        given = await basics.at_once(
             self.store.request_check(feed(number), 2000, True) for number in (5, 0, 6, 7, 5)
         )
         self.assertEqual(given, [True, True, True, False, True])
@@ -135,7 +127,7 @@ class BoundsContract(TestCase):
         self.assertLessEqual(len(known), IDLE)
 
     async def test_urls_that_a_watched_topic_has_left(self) -> None:
-        asked = await self.store.put_subscription(a_subscription(feed(0)))
+        asked = await self.store.put_subscription(basics.a_subscription(feed(0)))
         for number in range(30):
             await self.store.move_topic(feed(number), feed(number + 1), 1000 + number)
         known = await self.known(*map(feed, range(31)))
@@ -148,12 +140,12 @@ class BoundsContract(TestCase):
     async def wanting(self, url: str, number: int = 1) -> Subscription:
         """Store a subscription that wants content."""
         return await self.store.put_subscription(
-            evolve(a_subscription(url, number), wants_content=True)
+            evolve(basics.a_subscription(url, number), wants_content=True)
         )
 
     async def bring(self, url: str, size: int, letter: bytes = b"1", at: float = 1000.0) -> Content:
         """Record the fetch of a content, which its fan-out carries if there is room for it."""
-        await self.record(url, content := a_content(letter * size), at)
+        await self.record(url, content := basics.a_content(letter * size), at)
         return content
 
     async def record(self, url: str, content: Content, at: float) -> FetchRecord:
@@ -165,7 +157,7 @@ class BoundsContract(TestCase):
         subscribed = await self.store.subscriptions(url, 0, 10)
         for walk in await self.store.fanouts(100):
             if walk.topic == url:
-                waiting = [waits(one, until) for one in subscribed]
+                waiting = [basics.waits(one, until) for one in subscribed]
                 await self.store.record_slice(walk, 1000, waiting, True)
         return subscribed[0]
 
@@ -224,11 +216,11 @@ class BoundsContract(TestCase):
         one = await self.wanting(feed(1))
         content = await self.bring(feed(1), 800)
         walk = (await self.store.fanouts(10))[1]
-        put_off = evolve(waits(one, 5000, attempts=0), outcome=None)
+        put_off = evolve(basics.waits(one, 5000, attempts=0), outcome=None)
         await self.store.record_slice(walk, 1000, [put_off], True)
         await self.let_wait(feed(0))
-        validators = evolve(a_fetch().validators, etag='"1"')
-        unchanged = evolve(a_fetch(at=1500), url=feed(1), digest=content.digest, size=800)
+        validators = evolve(basics.a_fetch().validators, etag='"1"')
+        unchanged = evolve(basics.a_fetch(at=1500), url=feed(1), digest=content.digest, size=800)
         await self.store.record_fetch(evolve(unchanged, validators=validators), None)
         self.assertTrue(await self.store.request_content(feed(1), 2000))
         topic = await self.store.topic(feed(1))
@@ -264,10 +256,10 @@ class BoundsContract(TestCase):
             (walk,) = await self.store.fanouts(10)
             self.assertFalse(walk.lacks_content, number)
             if number == 0:
-                await self.store.record_slice(walk, 1000, [succeeded(one)], True)
+                await self.store.record_slice(walk, 1000, [basics.succeeded(one)], True)
             elif number == 1:
                 await self.let_wait(url)
-                await self.store.record_deliveries([failed(evolve(one, attempts=1))])
+                await self.store.record_deliveries([basics.failed(evolve(one, attempts=1))])
                 self.assertEqual(await self.kept(url), [])
             elif number == 2:
                 await self.store.record_slice(walk, 1000, [], True)
@@ -280,7 +272,7 @@ class BoundsContract(TestCase):
         await self.bring(feed(0), 900)
         await self.store.move_topic(feed(0), feed(1, "b.example"), 1001)
         one = await self.let_wait(feed(1, "b.example"))
-        await self.store.record_deliveries([succeeded(evolve(one, attempts=1))])
+        await self.store.record_deliveries([basics.succeeded(evolve(one, attempts=1))])
         self.assertEqual(await self.kept(feed(0)), [])
         await self.bring(feed(0), 900, b"2", at=2000)
         self.assertEqual(await self.kept(feed(0)), [feed(0)])
@@ -289,7 +281,7 @@ class BoundsContract(TestCase):
         """The broker could not fetch them again."""
         for number in range(4):
             await self.wanting(feed(number))
-            await self.store.push_content(feed(number), a_content(b"x" * 900), 1000 + number)
+            await self.store.push_content(feed(number), basics.a_content(b"x" * 900), 1000 + number)
             await self.let_wait(feed(number))
         await self.wanting(feed(4))
         await self.bring(feed(4), 900)
@@ -299,10 +291,10 @@ class BoundsContract(TestCase):
         """A host of an intranet shares no budget with contents that were pushed."""
         pushed, fetched = feed(0), feed(1, "pushed")
         await self.wanting(pushed)
-        await self.store.push_content(pushed, a_content(b"x" * 900), 1000)
+        await self.store.push_content(pushed, basics.a_content(b"x" * 900), 1000)
         (walk,) = await self.store.fanouts(10)
         (one,) = await self.store.subscriptions(pushed, 0, 10)
-        late = evolve(waits(one, 3000.0), content_id=walk.content_id)
+        late = evolve(basics.waits(one, 3000.0), content_id=walk.content_id)
         await self.store.record_slice(walk, 1000, [late], True)
         await self.wanting(fetched)
         await self.bring(fetched, 900)
@@ -314,10 +306,10 @@ class BoundsContract(TestCase):
         fetched = []
         for url in feeds:
             await self.wanting(url)
-            content = a_content(url.encode() + b"1" * 375)
+            content = basics.a_content(url.encode() + b"1" * 375)
             size = len(content.body)
             fetched.append(FetchResult(url, content.digest, size, 1000.0, content))
-        await self.store.publish(fetched, a_ping(), lambda conn: None)
+        await self.store.publish(fetched, basics.a_ping(), lambda conn: None)
         walks = await self.store.fanouts(10)
         self.assertEqual([walk.lacks_content for walk in walks], [False, False, True])
         self.assertEqual(await self.kept(*feeds), feeds[:2])

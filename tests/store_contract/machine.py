@@ -19,19 +19,8 @@ from hypothesis.stateful import initialize, invariant, rule
 
 from rsscloud_broker.model import Callback, Lease, Outcome, Subscription, Topic
 from rsscloud_broker.model.work import Delivery
+from tests.store_contract import rules
 from tests.store_contract.model import KEEP_ENDED, Waits
-from tests.store_contract.rules import (
-    ALL,
-    END_OF_TIME,
-    HOUR,
-    PLACES,
-    TOPICS,
-    PingsAndTopics,
-    contents,
-    digest_of,
-    limits,
-    topics,
-)
 
 _HOSTS = ("reader.example", "river.example")
 _CALLBACKS = (
@@ -42,13 +31,13 @@ _CALLBACKS = (
 )
 
 _callbacks = st.sampled_from(_CALLBACKS)
-_leases = st.sampled_from((60, HOUR))
+_leases = st.sampled_from((60, rules.HOUR))
 _options = st.sampled_from(({}, {"secret": "ß", "signature": "sha256"}))
 # Quarters of seconds are exact both as floats and as whole microseconds.
 _delays = st.sampled_from((0.25, 30.0, 60.0))
 
 
-class StoreMachine(PingsAndTopics):
+class StoreMachine(rules.PingsAndTopics):
     """Calls the methods of a store in any order, and compares it with the model after each."""
 
     # subscriptions
@@ -58,7 +47,7 @@ class StoreMachine(PingsAndTopics):
         wants_content=st.booleans(),
         pinged=st.booleans(),
         under_way=st.sampled_from(("nothing", "a walk", "a notification")),
-        moves=st.sampled_from(((), (TOPICS[1::-1]), (TOPICS[0], PLACES[2]))),
+        moves=st.sampled_from(((), (rules.TOPICS[1::-1]), (rules.TOPICS[0], rules.PLACES[2]))),
     )
     def begin_with_subscriptions(
         self,
@@ -70,14 +59,14 @@ class StoreMachine(PingsAndTopics):
     ) -> None:
         """Begin in a state that hypothesis would need many steps to reach."""
         for callback in sorted(callbacks, key=str):
-            self.put_subscription(TOPICS[0], callback, HOUR, None, {}, wants_content)
+            self.put_subscription(rules.TOPICS[0], callback, rules.HOUR, None, {}, wants_content)
         if pinged:
-            self.add_ping("A site", TOPICS[0], "", TOPICS[1], (), 0)
+            self.add_ping("A site", rules.TOPICS[0], "", rules.TOPICS[1], (), 0)
         if under_way != "nothing":
-            self.read(TOPICS[0], b"1", True, False, self.now)
+            self.read(rules.TOPICS[0], b"1", True, False, self.now)
             self.topics_are_as_in_the_model()
         if under_way == "a notification":
-            for one in self.model.subscriptions_of(TOPICS[0]):
+            for one in self.model.subscriptions_of(rules.TOPICS[0]):
                 put_off = Delivery(one, None, at=self.now, retry_at=self.now + 30)
                 self.call(self.store.record_deliveries, [put_off])
                 self._record([put_off])
@@ -85,10 +74,10 @@ class StoreMachine(PingsAndTopics):
             self.move_topic(*moves)
 
     @rule(
-        topic=topics,
+        topic=rules.topics,
         callback=_callbacks,
         seconds=_leases,
-        known=st.none() | contents.map(digest_of),
+        known=st.none() | rules.contents.map(rules.digest_of),
         options=_options,
         wants_content=st.booleans(),
     )
@@ -134,7 +123,7 @@ class StoreMachine(PingsAndTopics):
                 return key
         return None
 
-    @rule(topic=topics, callback=_callbacks)
+    @rule(topic=rules.topics, callback=_callbacks)
     def remove_subscription(self, topic: str, callback: Callback) -> None:
         key = self._id_of(topic, callback)
         removed = self.call(self.store.remove_subscription, topic, callback)
@@ -142,7 +131,7 @@ class StoreMachine(PingsAndTopics):
         if key is not None:
             self.model.drop(key)
 
-    @rule(topic=topics, callback=_callbacks)
+    @rule(topic=rules.topics, callback=_callbacks)
     def has_subscription(self, topic: str, callback: Callback) -> None:
         there = self._id_of(topic, callback) is not None
         assert self.call(self.store.has_subscription, topic, callback) == there
@@ -165,7 +154,7 @@ class StoreMachine(PingsAndTopics):
         ]
         for url in idle:
             self.model.forget(url)
-        for url in PLACES:
+        for url in rules.PLACES:
             self.model.remove_unneeded(url)
         swept = self.call(self.store.sweep, self.now, idle_before)
         assert (swept.expired, swept.failing) == (len(expired), len(dropping))
@@ -201,7 +190,7 @@ class StoreMachine(PingsAndTopics):
         if done:
             self.model.remove_unneeded(self.model.current_url(shown.topic))
 
-    @rule(limit=limits)
+    @rule(limit=rules.limits)
     def look_at_walks(self, limit: int) -> None:
         shown = [walk.shown for walk in self.model.next_walks()]
         assert self.call(self.store.fanouts, limit) == shown[:limit]
@@ -250,7 +239,7 @@ class StoreMachine(PingsAndTopics):
             self.model.record_delivery(delivery)
 
     @rule(
-        limit=limits,
+        limit=rules.limits,
         busy=st.sets(st.sampled_from(_HOSTS), max_size=1),
         data=st.data(),
     )
@@ -277,13 +266,13 @@ class StoreMachine(PingsAndTopics):
     def everything_is_as_in_the_model(self) -> None:
         self.topics_are_as_in_the_model()
         model, store, call = self.model, self.store, self.call
-        pings = model.pings_between(0, END_OF_TIME)
-        assert call(store.pings, 0, END_OF_TIME, None, ALL) == pings
+        pings = model.pings_between(0, rules.END_OF_TIME)
+        assert call(store.pings, 0, rules.END_OF_TIME, None, rules.ALL) == pings
         assert call(store.count_pings) == len(pings) + model.pruned
-        hours = Counter(int(ping.received_at // HOUR) for ping in pings)
-        assert call(store.ping_hours, 0, END_OF_TIME) == hours
-        for url in TOPICS:
-            assert call(store.subscriptions, url, 0, ALL) == model.subscriptions_of(url)
+        hours = Counter(int(ping.received_at // rules.HOUR) for ping in pings)
+        assert call(store.ping_hours, 0, rules.END_OF_TIME) == hours
+        for url in rules.TOPICS:
+            assert call(store.subscriptions, url, 0, rules.ALL) == model.subscriptions_of(url)
         free = [waits.due for waits in model.pending.values() if not waits.claimed]
         first_due = min(free, default=None)
         assert call(store.next_due) == first_due
