@@ -826,14 +826,14 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "outbound/guard.py",
-        "if number >> 32 in _EMBEDDING:",
-        "if False:",
+        "_MAPPED + packed[12:] if packed[:12] == _NAT64 else packed",
+        "packed",
         "outbound.test_guard",
         "Allowed IPv4 networks are not found in IPv6 addresses that stand for them.",
     ),
     Mutation(
         "outbound/guard.py",
-        "if port in self._own and self._is_own(address, version, number, port):",
+        "if port in self._own and self._is_own(address, packed, port):",
         "if False:",
         "outbound.test_guard",
         "The broker can be had to call itself.",

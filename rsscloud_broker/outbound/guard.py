@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from errno import EADDRNOTAVAIL
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from attrs import define
 from twisted.internet.defer import TimeoutError as DeadlineError
@@ -73,9 +73,13 @@ DENIED: tuple[tuple[Network, str], ...] = tuple(
     )
 )
 
-#: The first 96 bits of IPv6 addresses that embed an IPv4 address in the last 32 bits: mapped
-#: addresses (::ffff:0:0/96) and NAT64 (64:ff9b::/96).
-_EMBEDDING = frozenset({0xFFFF, 0x64_FF9B << 64})
+#: The first twelve bytes of IPv6 addresses that embed an IPv4 address in the last four: mapped
+#: addresses (::ffff:0:0/96), as which all IPv4 addresses are compared, and NAT64 (64:ff9b::/96).
+_MAPPED: Final = inet_pton(AF_INET6, "::ffff:0:0")[:12]
+_NAT64: Final = inet_pton(AF_INET6, "64:ff9b::")[:12]
+
+#: 0.0.0.0 and ::, which mean every address of this machine.
+_WILDCARDS: Final = frozenset({_MAPPED + bytes(4), bytes(16)})
 
 
 class AddressGuard:
@@ -96,16 +100,26 @@ class AddressGuard:
         blocks: Blocks | None = None,
     ) -> None:
         self.allow(allowed)
-        self._blocks = blocks
-        self._own: dict[int, set[tuple[int, int] | None]] = {}
+        self._blocks = Blocks() if blocks is None else blocks
+        self._own: dict[int, set[bytes | None]] = {}
         for address, port in own:
             self._own.setdefault(port, set()).add(_listener_address(address))
 
     def allow(self, networks: Iterable[Network]) -> None:
         """Allow these networks from now on, beside public addresses, and no others."""
         rules = [*((network, "") for network in networks), *DENIED]
-        self._ipv4 = _Kinds((network, kind) for network, kind in rules if network.version == 4)
-        self._ipv6 = _Kinds((network, kind) for network, kind in rules if network.version == 6)
+        ranges = [
+            *(_range(network, kind) for network, kind in rules if network.version == 4),
+            _range(ip_network("::ffff:0:0/96"), ""),  # all other IPv4 addresses are public
+            *(_range(network, kind) for network, kind in rules if network.version == 6),
+        ]
+        # They are split into ranges that do not overlap: one bisection finds that of an address.
+        edges = sorted({0} | {edge for first, last, _ in ranges for edge in (first, last + 1)})
+        self._starts = [edge.to_bytes(16, "big") for edge in edges if edge < 1 << 128]
+        self._kinds = [
+            next((kind for first, last, kind in ranges if first <= edge <= last), "")
+            for edge in edges
+        ]
 
     def check(self, address: str, port: int) -> None:
         """Raise if the broker may not connect to an address.
@@ -115,72 +129,58 @@ class AddressGuard:
         :param address: an IPv4 or IPv6 address as the resolver gives it.
         :raises AddressRefused: the broker may not connect to it.
         """
-        version, number = _version_and_number(address)
-        if port in self._own and self._is_own(address, version, number, port):
+        packed = _packed(address)
+        if port in self._own and self._is_own(address, packed, port):
             raise OwnAddress(
                 f"the address {address} with port {port} is this broker itself, so it is not called"
             )
-        kind = self._ipv4.of(number) if version == 4 else self._ipv6.of(number)
-        if kind:
+        if kind := self._kinds[bisect_right(self._starts, packed) - 1]:
             raise AddressRefused(
                 f"the address {address} is not public ({kind}), so it is not called"
             )
-        if self._blocks:
-            size, family = (4, AF_INET) if version == 4 else (16, AF_INET6)
-            if block := self._blocks.of_host(inet_ntop(family, number.to_bytes(size, "big"))):
-                raise AddressRefused(f"the address {address} is blocked here: {block.reason}")
+        if self._blocks.in_force and (block := self._blocks.of_host(_text(packed))):
+            raise AddressRefused(f"the address {address} is blocked here: {block.reason}")
 
-    def _is_own(self, address: str, version: int, number: int, port: int) -> bool:
+    def _is_own(self, address: str, packed: bytes, port: int) -> bool:
         listeners = self._own[port]
-        if (version, number) in listeners:
+        if packed in listeners:
             return True
-        return (None in listeners or number == 0) and _is_of_this_machine(address)
+        return (None in listeners or packed in _WILDCARDS) and _is_of_this_machine(address)
 
 
-class _Kinds:
-    """Finds the network that contains an address, and the kind of that network.
+def _range(network: Network, kind: str) -> tuple[int, int, str]:
+    """The first and the last address of a network, as numbers, and its kind."""
+    mapped = 0xFFFF << 32 if network.version == 4 else 0
+    return mapped + int(network.network_address), mapped + int(network.broadcast_address), kind
 
-    The networks are split into ranges that do not overlap, so that one bisection finds the range
-    of an address.
+
+def _packed(address: str) -> bytes:
+    """The sixteen bytes of an IPv6 address; of an IPv4 address, or of one that is embedded, those
+    of the IPv6 address that maps it.
     """
-
-    def __init__(self, rules: Iterable[tuple[Network, str]]) -> None:
-        ranges = [
-            (int(network.network_address), int(network.broadcast_address), kind)
-            for network, kind in rules
-        ]
-        edges = {edge for first, last, _ in ranges for edge in (first, last + 1)}
-        self._starts = sorted({0} | edges)
-        self._kinds = [
-            next((kind for first, last, kind in ranges if first <= start <= last), "")
-            for start in self._starts
-        ]
-
-    def of(self, number: int) -> str:
-        """The kind of the network that an address, as a number, is in; empty if it is allowed."""
-        return self._kinds[bisect_right(self._starts, number) - 1]
-
-
-def _version_and_number(address: str) -> tuple[int, int]:
-    """Version and number of an address, or of the IPv4 address that it embeds."""
     try:
         if ":" not in address:
-            return 4, int.from_bytes(inet_pton(AF_INET, address), "big")
-        number = int.from_bytes(inet_pton(AF_INET6, address.partition("%")[0]), "big")
+            return _MAPPED + inet_pton(AF_INET, address)
+        packed = inet_pton(AF_INET6, address.partition("%")[0])
     except (OSError, ValueError) as error:
         raise OutboundError(f"{address} is not an address") from error
-    if number >> 32 in _EMBEDDING:
-        return 4, number & 0xFFFF_FFFF
-    return 6, number
+    return _MAPPED + packed[12:] if packed[:12] == _NAT64 else packed
 
 
-def _listener_address(address: str) -> tuple[int, int] | None:
-    """Version and number of a listener's address; None if it listens on every address."""
+def _text(packed: bytes) -> str:
+    """An address in its usual spelling, by its sixteen bytes."""
+    if packed[:12] == _MAPPED:
+        return inet_ntop(AF_INET, packed[12:])
+    return inet_ntop(AF_INET6, packed)
+
+
+def _listener_address(address: str) -> bytes | None:
+    """The sixteen bytes of a listener's address; None if it listens on every address."""
     try:
-        version, number = _version_and_number(address)
+        packed = _packed(address)
     except OutboundError:
         return None  # empty, or a name that resolves to an address of this machine
-    return (version, number) if number else None
+    return None if packed in _WILDCARDS else packed
 
 
 def _is_of_this_machine(address: str) -> bool:

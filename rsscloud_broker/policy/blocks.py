@@ -31,6 +31,8 @@ class Blocks:
 
     ``of_host``, ``of_topic`` and ``of_source`` read memory only, and are quick.  Each returns the
     block that applies, or None.
+
+    :ivar in_force: whether there is any block.
     """
 
     def __init__(self) -> None:
@@ -44,7 +46,7 @@ class Blocks:
     def change(self, blocks: Iterable[Block]) -> None:
         """Use these blocks from now on, and no others."""
         blocks = tuple(blocks)
-        self._any = bool(blocks)
+        self.in_force = bool(blocks)
         self._hosts: dict[str, Block] = {}
         self._below: dict[str, Block] = {}  # by the name below which hosts are blocked
         self._topics: dict[str, Block] = {}
@@ -68,9 +70,6 @@ class Blocks:
         )
         for follower in self._followers:
             follower(blocks)
-
-    def __bool__(self) -> bool:
-        return self._any
 
     def of_host(self, host: str) -> Block | None:
         """The block of a host.

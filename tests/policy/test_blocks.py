@@ -30,9 +30,9 @@ class BlocksTests(SynchronousTestCase):
         """Who asks for it alone lets nothing through that is blocked."""
         for kind, what in (("host", "a.example"), ("host", "*.a.example"), ("topic", "http://a/")):
             blocks = self.blocks((kind, what))
-            self.assertTrue(blocks)
+            self.assertTrue(blocks.in_force)
             blocks.change([])
-            self.assertFalse(blocks)
+            self.assertFalse(blocks.in_force)
 
     def test_hosts(self) -> None:
         blocks = self.blocks(("host", "spam.example"), ("host", "*.below.example"))
