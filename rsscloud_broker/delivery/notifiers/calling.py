@@ -46,22 +46,17 @@ MAX_REASON: Final = 300
 Accept: TypeAlias = Callable[[OutboundReply], str]
 
 
-def _accept_any(reply: OutboundReply) -> str:
-    """Judge every answer with a 2xx status a success."""
-    return ""
-
-
 class CallingNotifier(ABC):
     """A notifier each of whose notifications is one call.
 
     Where there are couriers, it has one of them make the notification, by its counterpart there.
 
     :param outbound: makes the requests; it connects only to addresses that are allowed.
-    :ivar accept: judges answers.
+    :ivar accept: judges answers; None if every answer with a 2xx status is a success.
     :ivar defaults: options for subscriptions that have none of these names.
     """
 
-    accept: Accept = staticmethod(_accept_any)
+    accept: Accept | None = None
     defaults: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, outbound: IOutbound) -> None:
@@ -106,13 +101,13 @@ class CallingNotifier(ABC):
 
         def replied(reply: OutboundReply | Exception) -> None:
             result: Outcome | Exception
-            if isinstance(reply, OutboundReply | OutboundError):
+            if isinstance(reply, Exception) and not isinstance(reply, OutboundError):
+                result = reply
+            else:
                 try:
                     result = _judged(reply, request, self.accept)
                 except Exception as error:  # a bug in ``accept``
                     result = error
-            else:
-                result = reply
             done(result)
 
         client: Any = self._outbound
@@ -187,7 +182,7 @@ class RssCloudNotifier(CallingNotifier):
 async def call(
     outbound: IOutbound,
     request: OutboundRequest,
-    accept: Accept = _accept_any,
+    accept: Accept | None = None,
     passing: Container[int] = (),
 ) -> Outcome:
     """Call a callback and judge the answer.
@@ -210,12 +205,10 @@ async def call(
 def _judged(
     reply: OutboundReply | OutboundError,
     request: OutboundRequest,
-    accept: Accept,
+    accept: Accept | None,
     passing: Container[int] = (),
 ) -> Outcome:
     """The outcome of a call that has this answer, or none."""
-    if isinstance(reply, OutboundReply) and reply.success and not (reason := accept(reply)):
-        return DELIVERED
     if isinstance(reply, OutboundError):
         return failed(
             str(reply),
@@ -233,7 +226,9 @@ def _judged(
             gone=reply.status == 410 and all(status in PERMANENT for status, _ in reply.hops),
             exchange=exchange_of(request, reply),
         )
-    return failed(reason, exchange=exchange_of(request, reply))
+    if accept is not None and (reason := accept(reply)):
+        return failed(reason, exchange=exchange_of(request, reply))
+    return DELIVERED
 
 
 #: The outcome of a successful call.
