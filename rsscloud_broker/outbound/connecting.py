@@ -23,21 +23,11 @@ OUR_OWN_LACK = frozenset({EADDRNOTAVAIL, EMFILE, ENFILE, ENOBUFS, ENOMEM})
 _LACK_OVER_IPV6 = OUR_OWN_LACK - {EADDRNOTAVAIL}
 
 
-def connect(
-    reactor: Any, guard: AddressGuard, connection: Http1, address: str, timeout: float | None
-) -> None:
-    """Connect to an address, with TLS if needed; ``connection`` hears whether that succeeded.
-
-    :param address: an IPv4 or IPv6 address, which the guard has judged.
-    :param timeout: the seconds until the attempt is given up; None for never.
-    """
-    factory = _OneConnection(reactor, guard, connection, address)
-    connection.attempt = reactor.connectTCP(address, connection.origin[2], factory, timeout)
-
-
-class _OneConnection(ClientFactory):
+class OneConnection(ClientFactory):
     """Gives an ``Http1`` its connection, after a check of the address; else fails its request.
 
+    :param connection: gets the connection, with TLS if it needs that.
+    :param address: an IPv4 or IPv6 address, which the guard has judged.
     :ivar _connector: Twisted's connector; None until Twisted has begun to connect.
     """
 

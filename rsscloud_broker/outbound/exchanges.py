@@ -9,6 +9,7 @@ name.  A connection is kept for a moment, for further requests to the same host.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from attrs import define, field
@@ -19,7 +20,7 @@ from twisted.python.failure import Failure
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.outbound.bodies import BodyMaker
 from rsscloud_broker.outbound.budget import AnswerBudget
-from rsscloud_broker.outbound.connecting import connect
+from rsscloud_broker.outbound.connecting import OneConnection
 from rsscloud_broker.outbound.expiry import Expiry
 from rsscloud_broker.outbound.guard import AddressGuard
 from rsscloud_broker.outbound.http1 import Http1, HTTPAnswer, Message, NotConnected, Origin
@@ -30,7 +31,7 @@ from rsscloud_broker.util.deferreds import BreakOff, Done
 from rsscloud_broker.util.urls import is_address
 
 
-class IdleConnections:
+class IdleConnections(Expiry[Http1]):
     """Idle connections, by host.  ``HTTPExchanger`` gives and takes them.
 
     :param limit: how many connections are kept.  When there are more, a fourth of them are
@@ -39,43 +40,37 @@ class IdleConnections:
     """
 
     def __init__(self, clock: IReactorTime, limit: int, seconds: float) -> None:
+        super().__init__(clock, seconds, self._close)
         self._limit = limit
-        self._idle: Expiry[Http1] = Expiry(clock, seconds, self._close)
         self._by_origin: dict[Origin, list[Http1]] = {}
-
-    def __len__(self) -> int:
-        return len(self._idle)
 
     def take(self, origin: Origin) -> Http1 | None:
         """Remove and return the idle connection to a host that was used last; None if none."""
         connections = self._by_origin.get(origin)
         if not connections:
             return None
-        connection = connections.pop()
-        if not connections:
-            del self._by_origin[origin]
-        connection.when_lost = None
-        self._idle.discard(connection)
+        connection = connections[-1]
+        self._forget(connection)
         return connection
 
     def give(self, connection: Http1) -> None:
         """Keep a connection until it is taken or its time is over."""
         connection.when_lost = self._forget
-        self._idle.add(connection)
+        self.add(connection)
         self._by_origin.setdefault(connection.origin, []).append(connection)
-        if len(self._idle) > self._limit:
-            for _ in range(1 + self._limit // 4):
-                self._close(self._idle.oldest())
+        if len(self._until) > self._limit:
+            for longest_idle in list(islice(self._until, 1 + self._limit // 4)):
+                self._close(longest_idle)
 
     def close(self) -> None:
         """Close all idle connections."""
-        for connection in self._idle.clear():
+        for connection in self.clear():
             self._close(connection)
 
     def _forget(self, connection: Http1) -> None:
-        """Take a connection off the idle ones; it is lost, or about to be closed."""
+        """Take a connection off the idle ones: it is used, lost, or about to be closed."""
         connection.when_lost = None
-        self._idle.discard(connection)
+        self.discard(connection)
         connections = self._by_origin[connection.origin]
         connections.remove(connection)
         if not connections:
@@ -135,7 +130,11 @@ class HTTPExchanger:
         :returns: what ends the exchange.  Then ``done`` is not called.
         """
         exchange = _Exchange(self, target, message, done)
-        exchange.begin()
+        idle = self.idle_connections.take(exchange.origin)
+        if idle is None:
+            exchange.look_up()
+        else:
+            exchange.use(idle)
         return exchange.cancel
 
 
@@ -153,6 +152,7 @@ class _Exchange:
         "_problem",
         "_target",
         "_tried",
+        "origin",
     )
 
     def __init__(
@@ -160,6 +160,7 @@ class _Exchange:
     ) -> None:
         self._exchanger = exchanger
         self._target = target
+        self.origin: Origin = target[:3]
         self._message = message
         self._done: Done[HTTPAnswer] | None = done
         self._connections = exchanger.idle_connections
@@ -169,14 +170,10 @@ class _Exchange:
         self._tried = 0  # how many of the addresses
         self._problem: OutboundError | None = None  # with the address that was tried last
 
-    def begin(self) -> None:
-        """Send the request over an idle connection if there is one; else look the host up."""
-        idle = self._connections.take(self._target.origin)
-        if idle is None:
-            self._look_up()
-        else:
-            self._connection = idle
-            idle.request(self._message, self._answered_by_idle)
+    def use(self, idle: Http1) -> None:
+        """Send the request over an idle connection to the host."""
+        self._connection = idle
+        idle.request(self._message, self._answered)
 
     def cancel(self) -> None:
         """End the exchange; nobody is notified."""
@@ -192,16 +189,7 @@ class _Exchange:
         if done is not None:
             done(result)
 
-    def _answered_by_idle(self, result: HTTPAnswer | Exception) -> None:
-        """End with the result; if no byte of an answer came, try again over a new connection."""
-        connection, self._connection = self._connection, None
-        assert connection is not None  # it has called this
-        if isinstance(result, OutboundError) and not connection.heard:
-            self._look_up()  # the server closed it meanwhile: make a new one
-        else:
-            self._finish(connection, result)
-
-    def _look_up(self) -> None:
+    def look_up(self) -> None:
         """Look up the addresses of the host, and call one; a host may be an address itself."""
         host = self._target.host
         if is_address(host):
@@ -247,27 +235,19 @@ class _Exchange:
         timeout = exchanger.seconds / count if self._tried < count else None
         tls = exchanger.tls.for_host(target.host, target.port) if target.secure else None
         self._connection = connection = Http1(
-            target.origin, tls, exchanger.make_body, exchanger.budget
+            self.origin, tls, exchanger.make_body, exchanger.budget
         )
         connection.request(self._message, self._answered)
-        connect(exchanger.reactor, exchanger.guard, connection, address, timeout)
+        reactor = exchanger.reactor
+        factory = OneConnection(reactor, exchanger.guard, connection, address)
+        connection.attempt = reactor.connectTCP(address, target.port, factory, timeout)
 
     def _answered(self, result: HTTPAnswer | Exception) -> None:
-        """End with the result; if there was no connection, try the next address."""
+        """End with the result, and keep the connection for further requests or close it; or try
+        once more if the connection could not be made, or an idle one was of no use.
+        """
         connection, self._connection = self._connection, None
         assert connection is not None  # it has called this
-        if not isinstance(result, NotConnected):
-            self._finish(connection, result)
-            return
-        address, port = self._addresses[self._tried - 1], self._target.port
-        reason = f"no connection to {address} port {port}: {result}"
-        # Only if all addresses refuse the port, it is certain that the host is there.
-        port_only = result.port_only and (self._problem is None or self._problem.port_only)
-        self._problem = OutboundError(reason, port_only=port_only)
-        self._try_next()
-
-    def _finish(self, connection: Http1, result: HTTPAnswer | Exception) -> None:
-        """End with the result; keep the connection for further requests, or close it."""
         if isinstance(result, HTTPAnswer):
             if connection.tls is not None:
                 connection.tls.keep_session(connection.transport.getHandle())
@@ -277,4 +257,15 @@ class _Exchange:
                 self._connections.give(connection)
             elif not connection.gone:
                 connection.close()
+        elif isinstance(result, NotConnected):
+            address, port = self._addresses[self._tried - 1], self._target.port
+            reason = f"no connection to {address} port {port}: {result}"
+            # Only if all addresses refuse the port, it is certain that the host is there.
+            port_only = result.port_only and (self._problem is None or self._problem.port_only)
+            self._problem = OutboundError(reason, port_only=port_only)
+            self._try_next()
+            return
+        elif not self._tried and not connection.heard and isinstance(result, OutboundError):
+            self.look_up()  # the server closed the idle connection meanwhile: make a new one
+            return
         self._end(result)

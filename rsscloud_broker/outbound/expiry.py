@@ -43,11 +43,8 @@ class Expiry(Generic[T]):
 
     def discard(self, item: T) -> None:
         """Remove an item if it is in the collection; ``expire`` is not called."""
-        self._until.pop(item, None)
-
-    def oldest(self) -> T:
-        """The item that was added first."""
-        return next(iter(self._until))
+        if item in self._until:
+            del self._until[item]
 
     def clear(self) -> list[T]:
         """Stop the timer, and remove and return all items; ``expire`` is not called."""
@@ -72,5 +69,5 @@ class Expiry(Generic[T]):
             except Exception:  # log a bug; others expire all the same
                 self.log.failure("An expired item could not be removed.")
         if self._until and self._timer is None:
-            rest = self._until[self.oldest()] - now
+            rest = next(iter(self._until.values())) - now
             self._timer = self._clock.callLater(max(rest, 0), self._expire_due)

@@ -15,7 +15,7 @@ from twisted.trial.unittest import TestCase
 from rsscloud_broker.errors import CallsUnavailable
 from rsscloud_broker.outbound.bodies import TruncatingBody
 from rsscloud_broker.outbound.budget import AnswerBudget
-from rsscloud_broker.outbound.connecting import connect
+from rsscloud_broker.outbound.connecting import OneConnection
 from rsscloud_broker.outbound.guard import AddressGuard
 from rsscloud_broker.outbound.http1 import Http1, HTTPAnswer, Message, NotConnected
 from tests.outbound.servers import answer_to
@@ -28,7 +28,9 @@ class ConnectingTests(TestCase):
             (False, address, 80), None, partial(TruncatingBody, limit=1000), AnswerBudget()
         )
         asking = answer_to(connection, Message(b"GET / HTTP/1.1\r\n\r\n"))
-        connect(reactor, AddressGuard(), connection, address, None)
+        real: Any = reactor
+        factory = OneConnection(real, AddressGuard(), connection, address)
+        connection.attempt = real.connectTCP(address, 80, factory, None)
         return connection, asking
 
     async def failure(self, address: str = "192.0.2.1") -> type[BaseException]:

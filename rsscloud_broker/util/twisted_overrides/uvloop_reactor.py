@@ -17,6 +17,7 @@ import socket
 import struct
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from twisted.internet import error
@@ -86,7 +87,7 @@ class ConnectionAttempt:
     async def _connect(self, host: str, port: int) -> None:
         """Have uvloop open the connection; notify the factory if it cannot."""
         try:
-            await self._loop.create_connection(lambda: _Adapter(self), host, port)
+            await self._loop.create_connection(partial(_Adapter, self), host, port)
         except Exception as problem:
             number = getattr(problem, "errno", None)
             self._fail(error.getConnectError((number, os.strerror(number))) if number else problem)
