@@ -896,8 +896,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "outbound/urls.py",
-        "    check_port(port)\n    if not path",
-        "    if not path",
+        "    if digits:\n        check_port(port)\n",
+        "",
         "outbound.test_urls",
         "Strangers have the broker write lines to mail servers and databases.",
     ),

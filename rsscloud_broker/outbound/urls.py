@@ -47,7 +47,7 @@ REFUSED_PORTS = {
 
 #: URLs that every parser reads alike.  All others go through ``check_url``.
 _PLAIN = re.compile(
-    r"(https?)://"
+    r"http(s?)://"
     r"((?:([a-z0-9_.-]+)|\[([0-9a-f:.]+)\])(?::([0-9]{0,5}))?)"
     r"((?:[/?][a-z0-9_.~!$&'()*+,;=:@/?%\[\]-]*)?)",
     re.ASCII | re.IGNORECASE,
@@ -74,11 +74,6 @@ class Target(NamedTuple):
         """The URL as it is requested, encoded where necessary."""
         return f"{'https' if self.secure else 'http'}://{self.authority}{self.path}"
 
-    @property
-    def origin(self) -> tuple[bool, str, int]:
-        """Scheme, host and port: requests with the same origin may share a connection."""
-        return self[:3]
-
 
 def target_of(url: str) -> Target:
     """Parse a URL.
@@ -92,11 +87,12 @@ def target_of(url: str) -> Target:
         match = match or _PLAIN.fullmatch(_encoded(url))
         if match is None:
             raise AddressRefused("the URL cannot be put into a request")
-    scheme, authority, name, address, digits, path = match.groups()
-    secure = len(scheme) == len("https")
+    s, authority, name, address, digits, path = match.groups()
+    secure = s != ""
     port = int(digits) if digits else 443 if secure else 80
-    check_port(port)
-    if not path.startswith("/"):
+    if digits:
+        check_port(port)
+    if path[:1] != "/":
         path = f"/{path}"
     return Target(secure, (name or address).lower(), port, authority, path)
 
