@@ -30,7 +30,7 @@ from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.exchanges import HTTPExchanger
 from rsscloud_broker.outbound.expiry import Expiry
 from rsscloud_broker.outbound.guard import AddressGuard, Network
-from rsscloud_broker.outbound.http1 import HTTPAnswer, message
+from rsscloud_broker.outbound.http1 import AnswerHeaders, HTTPAnswer, message
 from rsscloud_broker.outbound.resolver import Resolve
 from rsscloud_broker.outbound.tls import TLSContext
 from rsscloud_broker.outbound.urls import check_circle, redirected, target_of
@@ -55,6 +55,8 @@ class Client(Service, ABC):
     :param blocks: the hosts that administrators have blocked, which are not called; None if none
         ever are.
     :param idle: ``idle_limit`` and ``idle_seconds`` of ``HTTPExchanger``.
+    :ivar blocks: what administrators have blocked.
+    :ivar pending: the requests under way, whose deadlines it watches.
     :cvar body: the class that collects the body of an answer.
     """
 
@@ -75,7 +77,7 @@ class Client(Service, ABC):
         **idle: Any,
     ) -> None:
         self._guard = guard
-        self._blocks = blocks
+        self.blocks = Blocks() if blocks is None else blocks
         self._exchanger = HTTPExchanger(
             reactor,
             resolve,
@@ -88,18 +90,18 @@ class Client(Service, ABC):
         )
         self._user_agent = user_agent
         self._deadline = deadline
-        self._pending: Expiry[_Call] = Expiry(reactor, deadline, self._time_out)
+        self.pending: Expiry[_Call] = Expiry(reactor, deadline, self._time_out)
 
     def stopService(self) -> None:
         super().stopService()
-        for call in self._pending.clear():
+        for call in self.pending.clear():
             call.break_off()
         self._exchanger.idle_connections.close()
 
     @property
     def under_way(self) -> int:
         """How many requests are under way."""
-        return len(self._pending)
+        return len(self.pending)
 
     @property
     def idle(self) -> int:
@@ -126,7 +128,7 @@ class Client(Service, ABC):
         if (signing := request.signing) is not None:
             headers[SIGNATURE] = sign(request.body, signing.secret, signing.method)
         call = _Call(self, request, headers, done)
-        self._pending.add(call)
+        self.pending.add(call)
         call.begin()
         return call.break_off
 
@@ -134,21 +136,9 @@ class Client(Service, ABC):
         """End a call whose deadline has passed."""
         call.stop(OutboundError(f"no whole answer within {self._deadline:g} seconds"))
 
-    def forget(self, call: _Call) -> None:
-        """Take a call that is over off the pending ones, so that it does not time out."""
-        self._pending.discard(call)
-
-    def check_block(self, url: str) -> None:
-        """Raise if an administrator has blocked a URL.
-
-        :raises AddressRefused: it is blocked.
-        """
-        if self._blocks and (block := self._block_of(self._blocks, url)):
-            raise AddressRefused(f"the {block.kind} is blocked here: {block.reason}")
-
-    def _block_of(self, blocks: Blocks, url: str) -> Block | None:
+    def block_of(self, url: str) -> Block | None:
         """The block because of which a URL is not called; None if there is none."""
-        return blocks.of_host(host_of(url))
+        return self.blocks.of_host(host_of(url))
 
     @abstractmethod
     def exchange(
@@ -157,11 +147,12 @@ class Client(Service, ABC):
         url: str,
         headers: Mapping[str, str],
         body: bytes,
-        done: Done[OutboundReply],
+        done: Done[OutboundReply | HTTPAnswer],
     ) -> BreakOff:
         """Begin one request, without following redirects.
 
-        :param done: is called with its answer, perhaps before this returns.
+        :param done: is called with its reply or the answer that it is made of, perhaps before this
+            returns.
         :raises OutboundError: it cannot begin.
         """
 
@@ -177,18 +168,11 @@ class CallbackClient(Client):
         url: str,
         headers: Mapping[str, str],
         body: bytes,
-        done: Done[OutboundReply],
+        done: Done[OutboundReply | HTTPAnswer],
     ) -> BreakOff:
-        """Begin one request, without redirects; ``done`` gets the reply, or the error."""
-
-        def answered(answer: HTTPAnswer | Exception) -> None:
-            if isinstance(answer, HTTPAnswer):
-                done(OutboundReply(answer.status, answer.headers(), answer.body, url))
-            else:
-                done(answer)
-
+        """Begin one request, without redirects; ``done`` gets the answer, or the error."""
         target = target_of(url)
-        return self._exchanger.begin(target, message(method, target, headers, body), answered)
+        return self._exchanger.begin(target, message(method, target, headers, body), done)
 
 
 class _Call:
@@ -218,7 +202,8 @@ class _Call:
         """Make the request: the first one, or that to the URL of a redirect."""
         request, client, url = self._request, self._client, self._url
         try:
-            client.check_block(url)
+            if client.blocks.in_force and (block := client.block_of(url)):
+                raise AddressRefused(f"the {block.kind} is blocked here: {block.reason}")
             self._cancel = client.exchange(
                 request.method, url, self._headers, request.body, self._handle_reply
             )
@@ -239,19 +224,25 @@ class _Call:
         """Give the caller the result, unless the call has ended before."""
         done, self._done = self._done, None
         if done is not None:
-            self._client.forget(self)
+            self._client.pending.discard(self)
             done(result)
 
-    def _handle_reply(self, reply: OutboundReply | Exception) -> None:
+    def _handle_reply(self, reply: OutboundReply | HTTPAnswer | Exception) -> None:
         """Follow a redirect while the request allows one more; else end with the reply."""
         if self._done is None:
             return
-        if isinstance(reply, OutboundReply) and not reply.success:
+        if isinstance(reply, HTTPAnswer):
+            headers = AnswerHeaders(reply.fields)
+            reply = OutboundReply(reply.status, headers, reply.body, self._url)
+        elif isinstance(reply, Exception):
+            self._end(reply)
+            return
+        if reply.status >= 300:
             location = _location_to_follow(reply, self._request.method)
             if location and len(self._hops) < self._request.redirects:
                 self._follow_redirect(reply, location)
                 return
-        if self._hops and isinstance(reply, OutboundReply):
+        if self._hops:
             reply = evolve(reply, hops=tuple(self._hops))
         self._end(reply)
 

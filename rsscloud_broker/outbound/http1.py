@@ -7,8 +7,8 @@ answers; it wraps the parser of Node.js.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 from typing import Protocol as TypingProtocol
 
@@ -72,22 +72,24 @@ def message(method: str, target: Target, headers: Mapping[str, str], body: bytes
     """
     head = f"{method} {target.path} HTTP/1.1\r\nHost: {target.authority}\r\n"
     for name, value in headers.items():
-        line = f"{_spelled(name)}: {value}"
-        if not line.isprintable():  # a line end would begin another header, or the body
-            raise OutboundError(f"the header {name} must be one line of text")
-        head += line + "\r\n"
-    if body or method not in _BODILESS:
-        head += f"Content-Length: {len(body)}\r\n"
+        head += _line(name, value)
+    size = len(body)
+    if size or method not in _BODILESS:
+        head += f"Content-Length: {size}\r\n"
     data = head.encode() + b"\r\n"
-    if len(body) <= PIECE:
+    if size <= PIECE:
         return Message(data + body, method != "HEAD")
     return Message(data, method != "HEAD", body)
 
 
-@lru_cache(maxsize=100)
-def _spelled(name: str) -> str:
-    """The name of a header as it is usually spelled."""
-    return _SPELLINGS.get(name.lower()) or "-".join(map(str.capitalize, name.split("-")))
+@lru_cache(maxsize=100)  # all subscribers of a topic get nearly the same headers
+def _line(name: str, value: str) -> str:
+    """The line of a header, with its name as it is usually spelled."""
+    spelled = _SPELLINGS.get(name.lower()) or "-".join(map(str.capitalize, name.split("-")))
+    line = f"{spelled}: {value}"
+    if not line.isprintable():  # a line end would begin another header, or the body
+        raise OutboundError(f"the header {name} must be one line of text")
+    return line + "\r\n"
 
 
 class HTTPAnswer(NamedTuple):
@@ -101,12 +103,31 @@ class HTTPAnswer(NamedTuple):
     fields: Fields
     body: bytes
 
-    def headers(self) -> dict[str, str]:
-        """The headers, by their names in lower case.  Of several values the last one counts."""
+
+class AnswerHeaders(Mapping[str, str]):
+    """The headers of an answer, by their names in lower case.  Of several values the last counts.
+
+    They are decoded when somebody asks for one: of most answers, only the status matters.
+    """
+
+    def __init__(self, fields: Fields) -> None:
+        self._fields = fields
+
+    @cached_property
+    def _decoded(self) -> dict[str, str]:
         return {
             name.decode("latin-1").lower(): value.decode("latin-1").strip()
-            for name, value in self.fields
+            for name, value in self._fields
         }
+
+    def __getitem__(self, name: str) -> str:
+        return self._decoded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._decoded)
+
+    def __len__(self) -> int:
+        return len(self._decoded)
 
 
 class NotConnected(OutboundError):
@@ -181,7 +202,7 @@ class Http1(Protocol):
     attempt: PendingConnection
     _body: AnswerBody | None = None
     when_lost: Callable[[Http1], object] | None = None
-    _pieces: Pieces | None = None
+    _is_counted = False  # whether the budget counts the answer
 
     def __init__(
         self, origin: Origin, tls: HostTLS | None, make_body: BodyMaker, budget: AnswerBudget
@@ -204,15 +225,19 @@ class Http1(Protocol):
         self.reusable = self.heard = False
         # The operating system accepts this many bytes of a request at once, even if the server
         # reads none.
-        self._large = len(message.data) + len(message.large) > 8 * 1024
-        self._received = 0
+        self._large = message.large != b"" or len(message.data) > 8 * 1024
+        self._pieces: Pieces | None = None
+        self._received = self._size = self._status = 0
+        self._fields: list[tuple[bytes, bytes]] = []
+        self._whole = False
         self._parser = parser = HttpResponseParser(self)
         # Some servers end lines with LF alone, or continue a header on the next line.
         parser.set_dangerous_leniencies(lenient_headers=True, lenient_optional_cr_before_lf=True)
-        self._prepare_for_answer()
         self._answered = done
         if self.connected:
-            self._write(message)
+            self.transport.write(message.data)
+            if message.large:
+                self._write_large(message.large)
         else:
             self._message = message
 
@@ -268,7 +293,9 @@ class Http1(Protocol):
         if self._answered is None:
             self.abort()
             return
-        self._write(message)
+        self.transport.write(message.data)
+        if message.large:
+            self._write_large(message.large)
 
     def dataReceived(self, data: bytes) -> None:
         """Parse a part of the answer; end the request if that is whole, faulty or too large."""
@@ -298,6 +325,7 @@ class Http1(Protocol):
             )
         else:
             headers = min(besides, MAX_BESIDES_BODY)
+            self._is_counted = True
             self._budget.grow(self, headers + (self._body.size if self._body else 0))
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
@@ -326,8 +354,9 @@ class Http1(Protocol):
             return  # a trailer, or bytes after the answer
         if len(self._fields) == MAX_FIELDS:
             raise OutboundError(f"the answer's headers have more than {MAX_FIELDS} fields")
-        # No NUL may be in a header; a blank takes its place (RFC 9110, section 5.5).
-        self._fields.append((name, value.replace(b"\0", b" ")))
+        if b"\0" in value:  # it may be in no header, and a blank takes its place
+            value = value.replace(b"\0", b" ")  # (RFC 9110, section 5.5)
+        self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
         """Note the status; for a final answer, make the object that collects its body."""
@@ -351,7 +380,8 @@ class Http1(Protocol):
         if self._whole:
             return
         if self._status < 200:
-            self._prepare_for_answer()  # that was an interim answer; the final one follows
+            self._status = 0  # that was an interim answer; the final one follows
+            self._fields = []
             return
         self._whole = True
         # A server may send an error before it has read the whole request.  Then it could take the
@@ -362,21 +392,10 @@ class Http1(Protocol):
 
     # --- our own
 
-    def _write(self, sent: Message) -> None:
-        """Write a request; of a large body only pieces, as the transport asks for them."""
-        self.transport.write(sent.data)
-        self._pieces = None
-        if sent.large:
-            self._pieces = Pieces(self.transport, sent.large)
-            self.transport.registerProducer(self._pieces, False)
-
-    def _prepare_for_answer(self) -> None:
-        """Prepare for an answer, or for the one after an interim answer (status 1xx)."""
-        self._status = 0
-        self._fields: list[tuple[bytes, bytes]] = []
-        self._body = None
-        self._size = 0
-        self._whole = False
+    def _write_large(self, body: bytes) -> None:
+        """Write a large body in pieces, as the transport asks for them."""
+        self._pieces = Pieces(self.transport, body)
+        self.transport.registerProducer(self._pieces, False)
 
     @property
     def _ends_with_connection(self) -> bool:
@@ -408,7 +427,9 @@ class Http1(Protocol):
         assert answered is not None  # the callers have checked it
         del self._parser  # it refers back to this, a cycle for the garbage collector
         self._body = None
-        self._budget.drop(self)
+        if self._is_counted:
+            self._is_counted = False
+            self._budget.drop(self)
         return answered
 
     def _why_lost(self, reason: Failure) -> str:

@@ -17,8 +17,8 @@ from rsscloud_broker.outbound.bodies import WholeBody
 from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.client import Client
 from rsscloud_broker.outbound.decoding import BodyDecoder, InThread
+from rsscloud_broker.outbound.http1 import HTTPAnswer
 from rsscloud_broker.outbound.urls import WrittenURL, target_of
-from rsscloud_broker.policy.blocks import Blocks
 from rsscloud_broker.util.deferreds import BreakOff, Done, run_with_callback
 from rsscloud_broker.util.urls import normal_form
 
@@ -78,9 +78,9 @@ class TopicClient(Client):
         self._budget.set_body_limit(limit)
         self._exchanger.call_anew()
 
-    def _block_of(self, blocks: Blocks, url: str) -> Block | None:
+    def block_of(self, url: str) -> Block | None:
         """The block of a topic or its host.  A redirect may lead to another topic."""
-        return blocks.of_topic(normal_form(url))
+        return self.blocks.of_topic(normal_form(url))
 
     def exchange(
         self,
@@ -88,7 +88,7 @@ class TopicClient(Client):
         url: str,
         headers: Mapping[str, str],
         body: bytes,
-        done: Done[OutboundReply],
+        done: Done[OutboundReply | HTTPAnswer],
     ) -> BreakOff:
         """Begin one request, without redirects; ``done`` gets the reply or an error."""
         return run_with_callback(self._exchange(method, url, headers, body), done)

@@ -153,7 +153,8 @@ class Carrier:
 
     def _notify(self, message: Notify) -> None:
         """Begin to notify a subscriber; ``_send_outcome`` gets the outcome, perhaps at once."""
-        number, body = message.number, self._body_of(message.body)
+        number = message.number
+        body = None if message.body is None else self._body_of(message.body)
         notifier = self._notifiers.get(message.protocol)
         self._under_way[number] = nothing_to_break_off
         if notifier is None or (body is None and message.body is not None):
@@ -209,4 +210,5 @@ class Carrier:
         if body is None:
             raise LookupError(f"there is no body {call.body!r}")
         reply = await self._ready_client.request(evolve(call.request, body=body))
+        reply = evolve(reply, headers=dict(reply.headers))  # only a dict can be sent
         self.link.send(Answered(call.number, reply), len(reply.body))
