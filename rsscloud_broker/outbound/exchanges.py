@@ -46,10 +46,9 @@ class IdleConnections(Expiry[Http1]):
 
     def take(self, origin: Origin) -> Http1 | None:
         """Remove and return the idle connection to a host that was used last; None if none."""
-        connections = self._by_origin.get(origin)
-        if not connections:
+        if origin not in self._by_origin:
             return None
-        connection = connections[-1]
+        connection = self._by_origin[origin][-1]
         self._forget(connection)
         return connection
 
@@ -141,19 +140,11 @@ class HTTPExchanger:
 class _Exchange:
     """One exchange: over an idle connection, or over a new one to an address of the host."""
 
-    __slots__ = (
-        "_addresses",
-        "_connection",
-        "_connections",
-        "_done",
-        "_exchanger",
-        "_looking",
-        "_message",
-        "_problem",
-        "_target",
-        "_tried",
-        "origin",
-    )
+    _connection: Http1 | None = None
+    _looking: Deferred[Any] | None = None
+    _addresses: Sequence[str] = ()
+    _tried = 0  # how many of the addresses
+    _problem: OutboundError | None = None  # with the address that was tried last
 
     def __init__(
         self, exchanger: HTTPExchanger, target: Target, message: Message, done: Done[HTTPAnswer]
@@ -164,11 +155,6 @@ class _Exchange:
         self._message = message
         self._done: Done[HTTPAnswer] | None = done
         self._connections = exchanger.idle_connections
-        self._connection: Http1 | None = None
-        self._looking: Deferred[Any] | None = None
-        self._addresses: Sequence[str] = ()
-        self._tried = 0  # how many of the addresses
-        self._problem: OutboundError | None = None  # with the address that was tried last
 
     def use(self, idle: Http1) -> None:
         """Send the request over an idle connection to the host."""

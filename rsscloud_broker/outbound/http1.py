@@ -303,7 +303,6 @@ class Http1(Protocol):
             self.abort()  # no request is under way
             return
         self.heard = True
-        self._received += len(data)
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as error:
@@ -315,10 +314,12 @@ class Http1(Protocol):
                     refusal = OutboundError(f"the answer is not HTTP: {error}", port_only=True)
                 self._fail(refusal)
                 return
-        besides = self._received - self._size
         if self._whole:
             self._succeed()
-        elif besides > MAX_BESIDES_BODY + self._size * 5:
+            return
+        self._received += len(data)
+        besides = self._received - self._size
+        if besides > MAX_BESIDES_BODY + self._size * 5:
             # The size of a chunk takes five bytes, and a chunk may be one byte.
             self._fail(
                 OutboundError(f"the answer's headers are larger than {MAX_BESIDES_BODY} bytes")
