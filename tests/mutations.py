@@ -918,8 +918,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "outbound/couriers/pending.py",
-        "if has_content and len(message.body) != message.size:",
-        "if False:",
+        "case ReadDone() if message.body is not None and len(message.body) != message.size:",
+        "case ReadDone() if False:",
         "outbound.couriers.test_pending",
         "A content has another size than the one that is stored of it.",
     ),

@@ -118,16 +118,16 @@ class CallingNotifier(ABC):
         self, notification: Notification, done: Done[Outcome], result: Outcome | Exception
     ) -> None:
         """Take what a courier says, which may be anything if somebody broke into it."""
-        if isinstance(result, OutboundError):  # the courier has not answered
+        if isinstance(result, Outcome):
+            if not result.success:
+                reason, exchange = clean(result.reason)[:MAX_REASON], result.exchange
+                result = evolve(result, reason=reason, exchange=exchange and cleaned(exchange))
+        elif isinstance(result, OutboundError):  # the courier has not answered
             try:
-                done(_judged(result, self.request_of(notification), self.accept))
+                result = _judged(result, self.request_of(notification), self.accept)
             except ValueError as error:
-                done(failed(str(error)))
-        elif isinstance(result, Outcome) and not result.success:
-            reason, exchange = clean(result.reason)[:MAX_REASON], result.exchange
-            done(evolve(result, reason=reason, exchange=exchange and cleaned(exchange)))
-        else:
-            done(result)
+                result = failed(str(error))
+        done(result)
 
 
 #: Seconds to wait before each further attempt of a notification that failed: a subscriber that

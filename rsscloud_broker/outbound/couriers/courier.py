@@ -131,7 +131,7 @@ class Courier:
         link, send = self._link, partial(self._send_notify, notification)
         if link is None or link.is_full:
             return run_with_callback(self._ask(TO_NOTIFY, send), done)
-        return self._begin(done, TO_NOTIFY, send)
+        return partial(self._break_off, self._pending.begin(done, TO_NOTIFY, send))
 
     async def read(self, make: Callable[[int], Read]) -> ReadDone | Unread:
         """Have a topic read, and return what was found.
@@ -154,13 +154,9 @@ class Courier:
         """Send a request when the process runs and there is room for it; wait for its answer."""
         while (link := self._link or await self._next_link()).is_full:
             await link.until_there_is_room()
-        return await from_callback(lambda done: self._begin(done, answers, send))
-
-    def _begin(
-        self, done: Done[Any], answers: tuple[type, ...], send: Callable[[int], object]
-    ) -> BreakOff:
-        """Send a request by ``send``; ``done`` gets its answer, of one of these types."""
-        return partial(self._break_off, self._pending.begin(done, answers, send))
+        return await from_callback(
+            lambda done: partial(self._break_off, self._pending.begin(done, answers, send))
+        )
 
     def _send_notify(self, notification: Notification, number: int) -> None:
         """Send a notification under its number; a large content crosses once for all."""

@@ -135,9 +135,6 @@ class Pending:
             return  # it was broken off
         if not isinstance(message, request.answers):
             raise WrongAnswer(f"it sent {type(message).__name__} as the answer to something else")
-        has_content = isinstance(message, ReadDone) and message.body is not None
-        if has_content and len(message.body) != message.size:  # type: ignore[union-attr, arg-type]
-            raise WrongAnswer("it sent a content that has not the size which it says")
         # A mere number says that the subscriber was notified.
         self.finish(number, _NOTIFIED if message is number else _result_of(message))
 
@@ -160,7 +157,10 @@ class Pending:
 
 
 def _result_of(message: Answer) -> object:
-    """What came of a request, for the caller that made it; errors are returned, not raised."""
+    """What came of a request, for the caller that made it; errors are returned, not raised.
+
+    :raises WrongAnswer: the message contradicts itself.
+    """
     match message:
         case NotNotified():  # whatever the courier says, which somebody may have broken into
             return evolve(message.outcome, success=False, interrupted=False)
@@ -171,5 +171,7 @@ def _result_of(message: Answer) -> object:
             if kind is None:
                 return _UNAVAILABLE.get(message.kind, CallsUnavailable)(message.reason)
             return kind(message.reason, port_only=message.port_only)
+        case ReadDone() if message.body is not None and len(message.body) != message.size:
+            raise WrongAnswer("it sent a content that has not the size which it says")
         case _:
             return message
