@@ -28,8 +28,8 @@ from rsscloud_broker.util.deferreds import BreakOff, nothing_to_break_off, run_w
 #: outcome nor a ``retry_at`` changes nothing.
 Done: TypeAlias = Callable[[Delivery], None]
 
-#: Called once, when an attempt has begun, or is over without having begun.
-Began: TypeAlias = Callable[[], None]
+#: Called once with an attempt, when it has begun, or is over without having begun.
+Began: TypeAlias = "Callable[[Attempt], None]"
 
 #: Begins a notification, as ``IDirectNotifier.begin`` does.
 Begin: TypeAlias = Callable[[Notification, Callable[[Outcome | Exception], object]], BreakOff]
@@ -42,11 +42,10 @@ NOT_KEPT = Outcome(False, "what was pushed is not kept any more", answered=False
 class Attempt(Job):
     """An attempt that waits for a slot or runs.  ``Attempts.submit`` creates it.
 
-    :ivar make: carries out the attempt.
     :ivar content: what the notification carries; None for the newest content when the attempt
         begins, or for no content if the subscription wants none.
     :ivar content_id: the store's key of the content, if it was pushed.
-    :ivar submitted_at: when it was submitted, by the monotonic clock.
+    :ivar submitted_at: when ``Retries`` submitted it, by the monotonic clock.
     :ivar changed_again: whether the topic changed after the attempt had begun.
     :ivar follows: whether it is a follower: it ends together with an earlier attempt for the same
         subscription.  A follower counts as begun.
@@ -57,7 +56,6 @@ class Attempt(Job):
     """
 
     subscription: Subscription
-    make: Callable[[Attempt], None]
     done: Done
     began: Began
     content: Content | None = None
@@ -70,10 +68,6 @@ class Attempt(Job):
     break_off: BreakOff = nothing_to_break_off
     sending: Content | None = None
     called: bool = False
-
-    def begin(self) -> None:
-        """Carry out the attempt, which has a slot now."""
-        self.make(self)
 
 
 def leave_to_the_store(subscription: Subscription, now: float, pause: float = 0.0) -> Delivery:
@@ -133,7 +127,7 @@ def changes_something(delivery: Delivery) -> bool:
     )
 
 
-def ignore_begin() -> None:
+def ignore_begin(attempt: Attempt) -> None:
     """A ``Began`` that does nothing."""
 
 
@@ -152,32 +146,24 @@ def begin_by(notifier: INotifier) -> Begin:
     return lambda notification, done: run_with_callback(notify(notification), done)
 
 
-def notification_of(subscription: Subscription, content: Content | None) -> Notification:
-    """What a subscriber is notified.
-
-    :param content: what it carries; None for nothing.
-    """
-    topic, options = subscription.told_topic, subscription.options
-    return Notification(topic, subscription.callback, options, content)
-
-
 class OutdatedSubscriptions:
-    """The subscriptions that were stored or removed since a read of the store began."""
+    """The subscriptions that were stored or removed since a read of the store began.
+
+    :ivar options: their options by topic and callback; None for one that was removed.  There are
+        nearly always none, so that a walk looks at this first.
+    """
 
     def __init__(self) -> None:
-        # By topic and callback; None for a subscription that was removed.
-        self._options: dict[tuple[str, Callback], SubscriptionOptions | None] = {}
+        self.options: dict[tuple[str, Callback], SubscriptionOptions | None] = {}
 
     def add(self, topic: str, callback: Callback, options: SubscriptionOptions | None) -> None:
         """Note that a subscription was stored with some options, or removed (None)."""
-        self._options[topic, callback] = options
+        self.options[topic, callback] = options
 
     def __contains__(self, subscription: Subscription) -> bool:
         """Whether a subscription may differ from the store since it was read."""
-        if not self._options:  # as nearly always, and each notification asks
-            return False
         key = subscription.topic, subscription.callback
-        return key in self._options and self._options[key] != subscription.options
+        return key in self.options and self.options[key] != subscription.options
 
 
 class LateOutcomes:

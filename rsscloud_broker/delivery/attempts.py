@@ -39,7 +39,6 @@ from rsscloud_broker.delivery.attempt import (
     delivery_of_follower,
     ignore_begin,
     leave_to_the_store,
-    notification_of,
     put_off,
 )
 from rsscloud_broker.delivery.breakers import Breakers
@@ -48,7 +47,7 @@ from rsscloud_broker.delivery.dispatch import Dispatcher
 from rsscloud_broker.delivery.outcomes import Outcomes
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IClock, INotifier
-from rsscloud_broker.model import Callback, Content, Denial, Outcome, Subscription
+from rsscloud_broker.model import Callback, Content, Denial, Notification, Outcome, Subscription
 from rsscloud_broker.model.work import Delivery
 from rsscloud_broker.policy.blocks import Blocks
 from rsscloud_broker.util.deferreds import BreakOff, run_with_callback
@@ -73,7 +72,7 @@ class Attempts:
     _breakers: Breakers
     _counters: Counters
     _contents: Contents
-    _blocks: Blocks | None = None
+    _blocks: Blocks = field(factory=Blocks)
     _jitter: Callable[[], float] = random
     _delivered: Callable[[Subscription, float], object] = lambda subscription, at: None
     stopping: bool = field(default=False, init=False)
@@ -85,7 +84,9 @@ class Attempts:
     log = Logger()
 
     def __attrs_post_init__(self) -> None:
-        self._outcomes = Outcomes(self._clock, self._counters, self._jitter, self._delivered)
+        self._outcomes = Outcomes(
+            self._notifiers, self._clock, self._counters, self._jitter, self._delivered
+        )
         for protocol in self._notifiers:
             self._counters.begin_protocol(protocol)
         # Cached, since asking what an object provides is slow.
@@ -114,46 +115,52 @@ class Attempts:
         :param content: the content to carry; None for the newest.
         :param content_id: the store's key of the content, if it was pushed.
         """
-        host = subscription.callback.host
+        callback = subscription.callback
         if not subscription.wants_content or subscription.ended:
             content_id = None
         attempt = Attempt(
-            host, subscription.topic, subscription, self._make, done, began, content, content_id
+            callback.host,
+            subscription.topic,
+            self._make,
+            subscription,
+            done,
+            began,
+            content,
+            content_id,
         )
-        instead = self._delivery_instead(attempt, changed=changed)
+        earlier = self._under_way.get(subscription.id)
+        instead = self._delivery_instead(attempt, earlier, changed=changed)
         if instead is not None:
             self._finish(attempt, instead)
             return attempt
-        earlier = self._under_way.get(subscription.id)
         if earlier is not None:
             # What is claimed anew was freed by another node, which knows of a newer change.
             freed = subscription.claim is not None and earlier.subscription.claim is not None
             earlier.changed_again |= earlier.begun and (changed or freed)
             earlier.followers.append(attempt)
             attempt.begun = attempt.follows = True
-            began()
+            began(attempt)
             return attempt
-        until = self._breakers.ask(subscription.callback, attempt)
+        until = self._breakers.ask(callback, attempt) if self._breakers.failing else None
         if until is not None:
             self._finish(attempt, self._hold_back(attempt, until))
             return attempt
-        attempt.submitted_at = self._clock.seconds()
         self._under_way[subscription.id] = attempt
         self._dispatcher.submit(attempt)
         return attempt
 
-    def _delivery_instead(self, attempt: Attempt, *, changed: bool) -> Delivery | None:
-        """What to store instead of making an attempt; None to make it."""
+    def _delivery_instead(
+        self, attempt: Attempt, earlier: Attempt | None, *, changed: bool
+    ) -> Delivery | None:
+        """What to store instead of making an attempt; None to make it, or to follow the earlier."""
         subscription, content_id = attempt.subscription, attempt.content_id
         now = self._clock.wall_seconds()
         if self.stopping:
             return self._put_off(subscription, SOON, content_id)
         if subscription.lease.expires_at <= now:
             return self._put_off_expired(attempt)
-        held = self._put_off_if_blocked(attempt)
-        if held is not None:
+        if self._blocks.has_hosts and (held := self._put_off_if_blocked(attempt)):
             return held
-        earlier = subscription.id in self._under_way
         if content_id is not None:
             waits = earlier or (changed and subscription.attempts is not None)
             # A pushed content is tried again a second after another attempt for its subscriber.
@@ -236,7 +243,7 @@ class Attempts:
 
     def _make(self, attempt: Attempt) -> None:
         """Carry out an attempt that has just got its slot, or say what is stored instead."""
-        attempt.began()
+        attempt.began(attempt)
         instead = self._delivery_since(attempt)
         if instead is not None:
             self._finish(attempt, instead)
@@ -252,12 +259,13 @@ class Attempts:
         submitted; None to call.
         """
         subscription = attempt.subscription
-        until = self._breakers.stops(subscription.callback, attempt)
-        if until is not None:
-            return self._hold_back(attempt, until)
+        if self._breakers.failing:
+            until = self._breakers.stops(subscription.callback, attempt)
+            if until is not None:
+                return self._hold_back(attempt, until)
         protocol = subscription.callback.protocol
         if protocol in self._notifiers:
-            return self._put_off_if_blocked(attempt)
+            return self._put_off_if_blocked(attempt) if self._blocks.has_hosts else None
         nobody = Outcome(False, f"no notifier for {protocol} runs here")
         tried, now = (subscription.attempts or 0) + 1, self._clock.wall_seconds()
         return Delivery(subscription, nobody, now, None, tried, content_id=attempt.content_id)
@@ -280,7 +288,9 @@ class Attempts:
             return run_with_callback(self._notify_of_newest(attempt), called)
         else:
             self._count_sending(attempt, content)
-        return self._beginner(protocol)(notification_of(subscription, content), called)
+        topic, options = subscription.told_topic, subscription.options
+        notification = Notification(topic, subscription.callback, options, content)
+        return self._beginner(protocol)(notification, called)
 
     async def _deny(self, notifier: INotifier, subscription: Subscription) -> Outcome:
         """Call a subscriber to say that its topic has ended, and why."""
@@ -303,8 +313,9 @@ class Attempts:
         if content is None:
             return None if content_id is None else NOT_KEPT
         self._count_sending(attempt, content)
-        notifier = self._notifiers[subscription.callback.protocol]
-        outcome: Outcome = await notifier.notify(notification_of(subscription, content))
+        topic, callback = subscription.told_topic, subscription.callback
+        notification = Notification(topic, callback, subscription.options, content)
+        outcome: Outcome = await self._notifiers[callback.protocol].notify(notification)
         return outcome
 
     def _count_sending(self, attempt: Attempt, content: Content) -> None:
@@ -317,7 +328,10 @@ class Attempts:
         attempt.sending = content
 
     def _end_call(self, attempt: Attempt, result: Outcome | Exception | None) -> None:
-        """Take the end of a call; ``result`` is None if there is no content to carry yet."""
+        """Take the end of a call, and have the breakers take note of it.
+
+        :param result: what came of it; None if there is no content to carry yet.
+        """
         if attempt.called:
             return  # a notifier that has said so twice
         attempt.called = True
@@ -329,41 +343,30 @@ class Attempts:
             self._dispatcher.end(attempt)
 
     def _judge(self, attempt: Attempt, result: Outcome | Exception | None) -> Delivery:
-        """What to store of a call.
-
-        :param result: what came of it; None if there is no content to carry yet.
-        """
+        """What to store of a call."""
+        subscription, content_id = attempt.subscription, attempt.content_id
         if isinstance(result, Outcome):  # all else says nothing of the host
-            delivery = self._take_outcome(attempt, result)
+            if not (result.answered or result.success or result.refused):
+                self._breakers.failed(subscription.callback, result)
+            elif result.answered and self._breakers.failing:
+                self._breakers.answered(subscription.callback)
+            delivery = self._outcomes.delivery(subscription, result, content_id)
             attempt.went_well = result.success
         elif result is None:
-            delivery = self._wait_for_content(attempt.subscription)
+            delivery = self._wait_for_content(subscription)
         elif isinstance(result, CancelledError):  # the broker stops
-            delivery = self._put_off(attempt.subscription, SOON, attempt.content_id)
+            delivery = self._put_off(subscription, SOON, content_id)
         elif isinstance(result, Unavailable):  # the broker's own want, not the subscriber's fault
-            self._outcomes.count_unavailable(attempt.subscription, result)
-            delivery = self._put_off(attempt.subscription, SOON, attempt.content_id)
+            self._outcomes.count_unavailable(subscription, result)
+            delivery = self._put_off(subscription, SOON, content_id)
         else:  # a notifier's bug must not end the walk, and no breaker counts it
-            protocol = attempt.subscription.callback.protocol
+            protocol = subscription.callback.protocol
             self.log.failure("Notifier {protocol} failed.", Failure(result), protocol=protocol)
-            delivery = self._delivery_of(attempt, Outcome(False, f"the notifier failed: {result}"))
+            outcome = Outcome(False, f"the notifier failed: {result}")
+            delivery = self._outcomes.delivery(subscription, outcome, content_id)
         if attempt.changed_again and delivery.outcome and not delivery.outcome.gone:
             delivery = self._schedule_again(delivery, delivery.outcome)
         return delivery
-
-    def _take_outcome(self, attempt: Attempt, outcome: Outcome) -> Delivery:
-        """Have the breakers take note of an outcome, and say what to store of it."""
-        callback = attempt.subscription.callback
-        if outcome.answered:
-            self._breakers.answered(callback)
-        elif not (outcome.success or outcome.refused):
-            self._breakers.failed(callback, outcome)
-        return self._delivery_of(attempt, outcome)
-
-    def _delivery_of(self, attempt: Attempt, outcome: Outcome) -> Delivery:
-        """What to store of an outcome, by the schedule of the notifier."""
-        notifier = self._notifiers[attempt.subscription.callback.protocol]
-        return self._outcomes.delivery(notifier, attempt.subscription, outcome, attempt.content_id)
 
     def _wait_for_content(self, subscription: Subscription) -> Delivery:
         """Put a notification off until the topic has been fetched."""
@@ -389,9 +392,10 @@ class Attempts:
         if attempt.over:
             return  # it was called off, and ended by itself afterwards
         attempt.over = True
-        self._breakers.give_back(attempt.subscription.callback, attempt)
+        if self._breakers.failing:
+            self._breakers.give_back(attempt.subscription.callback, attempt)
         if not attempt.begun:
-            attempt.began()
+            attempt.began(attempt)
         for follower in attempt.followers:
             follower.over = True
         self.disown(attempt)
@@ -417,7 +421,7 @@ class Attempts:
 
     def _put_off_if_blocked(self, attempt: Attempt) -> Delivery | None:
         """Put a notification off if an administrator has blocked its host; else return None."""
-        if not (self._blocks and self._blocks.of_host(attempt.host)):
+        if not self._blocks.of_host(attempt.host):
             return None
         # It is due again after an hour, or when the block is lifted.
         pause = 3600.0 * self._outcomes.stretch()

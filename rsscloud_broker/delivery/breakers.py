@@ -62,6 +62,8 @@ class _Breaker:
 class Breakers:
     """The circuit breakers of all hosts.
 
+    :ivar failing: the breakers of hosts and ports that did not answer, by name.  While there are
+        none, ``ask`` and the like have nothing to do, and each notification need not call them.
     :param first_pause: seconds for which a breaker is open at first.
     :param changed: is called when ``take_changes`` has something to return.
     :param closed: is called when a breaker closes, with the host; and with ``host:port``
@@ -85,7 +87,7 @@ class Breakers:
         self._first_pause = first_pause
         self._tell_changed = changed
         self._tell_closed = closed
-        self._breakers: OrderedDict[str, _Breaker] = OrderedDict()
+        self.failing: OrderedDict[str, _Breaker] = OrderedDict()
         # By ``host`` or ``host:port``: the changes that ``take_changes`` returns next, and
         # in how many saves each is; and the names that ``own_changes`` has returned, until
         # ``follow`` is called.
@@ -95,13 +97,13 @@ class Breakers:
         counters.open_hosts.set_function(self._count_open)
 
     def _count_open(self) -> int:
-        return sum(breaker.is_open for breaker in self._breakers.values())
+        return sum(breaker.is_open for breaker in self.failing.values())
 
     def restore(self, states: Iterable[HostState]) -> None:
         """Use the stored states of hosts, except those whose breakers are open here."""
         now, wall = self._clock.seconds(), self._clock.wall_seconds()
         for one in states:
-            known = self._breakers.get(one.host)
+            known = self.failing.get(one.host)
             if known is not None and known.is_open:
                 continue
             # Nobody needs a state whose pause ended a day ago.
@@ -110,7 +112,7 @@ class Breakers:
                 continue
             # The wall clock may have been set back since the state was stored.
             pause = min(one.retry_at - wall, LONGEST_PAUSE)
-            self._breakers[one.host] = _Breaker(one.failures, now + pause, stored=True)
+            self.failing[one.host] = _Breaker(one.failures, now + pause, stored=True)
             self._forget_the_oldest()
 
     def own_changes(self) -> Collection[str]:
@@ -131,11 +133,11 @@ class Breakers:
         open_ones = {one.host for one in states}
         closed = [
             name
-            for name, breaker in self._breakers.items()
+            for name, breaker in self.failing.items()
             if breaker.stored and name not in open_ones and name not in own
         ]
         for name in closed:
-            del self._breakers[name]
+            del self.failing[name]
             self.log.info("{name} answers another node again: it is called as before.", name=name)
         self.restore([one for one in states if one.host not in own])
         return bool(closed)
@@ -144,8 +146,8 @@ class Breakers:
         """Say that the store has these states, which ``take_changes`` returned."""
         for one in states:
             self._end_saving(one.host)
-            if one.host in self._breakers:
-                self._breakers[one.host].stored = one.failures > 0
+            if one.host in self.failing:
+                self.failing[one.host].stored = one.failures > 0
 
     def not_saved(self, states: Iterable[HostState]) -> None:
         """Say that the store could not take these states, which ``take_changes`` returned.  It will
@@ -203,15 +205,14 @@ class Breakers:
 
     def answered(self, callback: Callback) -> None:
         """Close the breakers of a callback, which has answered, even if with an error."""
-        if self._breakers:
-            self._close(callback.host, callback.host)
-            self._close(callback.origin, callback.host, callback.origin)
+        self._close(callback.host, callback.host)
+        self._close(callback.origin, callback.host, callback.origin)
 
     def free(self, host: str) -> None:
         """Close the breakers of a host and of all its ports, since an administrator says so."""
-        closed = [name for name in self._breakers if name == host or name.startswith(f"{host}:")]
+        closed = [name for name in self.failing if name == host or name.startswith(f"{host}:")]
         for name in closed:
-            if self._breakers.pop(name).is_open:
+            if self.failing.pop(name).is_open:
                 self._forget(name)
         if closed:
             self.log.info("An administrator had {host} called again.", host=host)
@@ -223,13 +224,13 @@ class Breakers:
         if outcome.port_only:
             self._close(callback.host, callback.host)  # a refusal shows that the host is up
         name = callback.origin if outcome.port_only else callback.host
-        breaker = self._breakers.get(name)
+        breaker = self.failing.get(name)
         if breaker is None:
-            breaker = self._breakers[name] = _Breaker()
+            breaker = self.failing[name] = _Breaker()
             self._forget_the_oldest()
         elif breaker.is_open and breaker.probe is None:
             return  # that call was under way when the breaker opened
-        self._breakers.move_to_end(name)
+        self.failing.move_to_end(name)
         breaker.failures += 1
         breaker.probe = None
         if breaker.is_open:
@@ -258,13 +259,8 @@ class Breakers:
         return list(changed.values())
 
     def _open_breakers_of(self, callback: Callback) -> Sequence[_Breaker]:
-        """The open breakers of a callback.
-
-        This runs for each notification, so it is quick while there are no breakers.
-        """
-        if not self._breakers:
-            return ()
-        found = (self._breakers.get(name) for name in (callback.host, callback.origin))
+        """The open breakers of a callback."""
+        found = (self.failing.get(name) for name in (callback.host, callback.origin))
         return [breaker for breaker in found if breaker is not None and breaker.is_open]
 
     def _close(self, name: str, host: str, origin: str = "") -> None:
@@ -272,7 +268,7 @@ class Breakers:
 
         :param origin: ``host:port`` if it is the breaker of a port; empty if it is the host's.
         """
-        breaker = self._breakers.pop(name, None)
+        breaker = self.failing.pop(name, None)
         if breaker is not None and breaker.is_open:
             self.log.info("{name} answers again: it is called as before.", name=name)
             self._forget(name)
@@ -281,8 +277,8 @@ class Breakers:
             self._publish(HostReachable(host, port, self._clock.wall_seconds()))
 
     def _forget_the_oldest(self) -> None:
-        if len(self._breakers) > REMEMBERED:
-            name, breaker = self._breakers.popitem(last=False)
+        if len(self.failing) > REMEMBERED:
+            name, breaker = self.failing.popitem(last=False)
             if breaker.is_open:
                 self._forget(name)
 

@@ -24,10 +24,10 @@ what would be lost without each of these limits.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable
 from math import ceil
+from typing import Any
 
 from attrs import define, field
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -50,11 +50,13 @@ IN_A_ROW = 7
 
 
 @define(eq=False)
-class Job(ABC):
-    """One notification to be made.  A subclass says how.
+class Job:
+    """One notification to be made.
 
     :ivar host: the host that the notification calls, and whose slot it needs.
     :ivar topic: the topic that has changed; topics take turns.
+    :ivar begin: is called with the job, begins the notification, and calls ``Dispatcher.end`` when
+        it is over; it raises nothing.
     :ivar begun: whether the notification has begun.
     :ivar behind_its_host: whether it waits because its host has no free slot.
     :ivar went_well: whether it succeeded, once it is over; None if it says nothing of its host.
@@ -64,18 +66,12 @@ class Job(ABC):
 
     host: str
     topic: str
+    begin: Callable[[Any], None]
     begun: bool = field(default=False, init=False)
     behind_its_host: bool = field(default=False, init=False)
     went_well: bool | None = field(default=None, init=False)
     _quick: bool = field(default=False, init=False)
     _began_at: float = field(default=0.0, init=False)
-
-    @abstractmethod
-    def begin(self) -> None:
-        """Begin the notification, and call ``Dispatcher.end`` when it is over.
-
-        It raises nothing.
-        """
 
 
 class _Queue:
@@ -105,12 +101,10 @@ class _Queue:
 
     def pop(self) -> Job:
         """Remove and return the first job of the topic whose turn it is."""
-        topic, jobs = next(iter(self._topics.items()))
+        topic, jobs = self._topics.popitem(last=False)
         job, _ = jobs.popitem(last=False)
         if jobs:
-            self._topics.move_to_end(topic)
-        else:
-            del self._topics[topic]
+            self._topics[topic] = jobs  # behind the other topics
         self.length -= 1
         return job
 
@@ -122,12 +116,10 @@ class _Host:
     :ivar slots: how many of its jobs may be under way or in the common queue.  The fraction is
         the part of the next slot that the host has already earned.
     :ivar slots_in_use: how many of its jobs are under way or in the common queue.
-    :ivar queue: the jobs that wait for a slot of this host.
     """
 
     slots: float
     slots_in_use: int = 0
-    queue: OrderedDict[Job, None] = field(factory=OrderedDict)
 
 
 class Dispatcher:
@@ -159,23 +151,25 @@ class Dispatcher:
         self._most_per_host = MOST_PER_HOST
         self._timer: IDelayedCall | None = None
         self._hosts: dict[str, _Host] = {}
+        # By host, the jobs that wait for a slot of their host.
+        self._behind: dict[str, OrderedDict[Job, None]] = {}
         # How many hosts that answered quickly are remembered.
         self._quick_hosts: BoundedDict[str, float] = BoundedDict(20_000)  # and their slots
         self._quick_queue, self._queue = _Queue(), _Queue()
-        # The jobs under way, in the order in which they began; how many are for quick hosts;
-        # the slow jobs; and how many jobs wait for slots of their hosts.
+        # The jobs under way, in the order in which they began; how many are for quick hosts; and
+        # the slow jobs.
         self._active: OrderedDict[Job, None] = OrderedDict()
         self._active_quick = 0
         self._quick_in_a_row = 0  # how many began since one for another host
         self._slow: set[Job] = set()
-        self._behind_hosts = 0
         self._is_beginning = False
         counters.in_flight.set_function(lambda: len(self._active) + len(self._slow))
         counters.slow.set_function(lambda: len(self._slow))
         counters.queued.set_function(self._queued)
 
     def _queued(self) -> int:
-        return self._quick_queue.length + self._queue.length + self._behind_hosts
+        behind_hosts = sum(map(len, self._behind.values()))
+        return self._quick_queue.length + self._queue.length + behind_hosts
 
     def set_node_count(self, nodes: int) -> None:
         """Divide the limits, which hold for all nodes together, among this many nodes.
@@ -191,39 +185,52 @@ class Dispatcher:
     def submit(self, job: Job) -> None:
         """Begin a job, now or as soon as a slot is free for it."""
         host = self._hosts.get(job.host)
-        slots = self._quick_hosts.get(job.host, 0)
+        job._quick = job.host in self._quick_hosts
         if host is None:
-            host = self._hosts[job.host] = _Host(slots or self._per_host)
-        job._quick = slots > 0
+            slots = self._quick_hosts[job.host] if job._quick else self._per_host
+            host = self._hosts[job.host] = _Host(slots)
         if host.slots_in_use < int(host.slots):
             host.slots_in_use += 1
-            self._enqueue(job)
-            self._begin_jobs()
+            (self._quick_queue if job._quick else self._queue).add(job)
+            if not self._is_beginning:
+                self._begin_jobs()
         else:
             job.behind_its_host = True
-            host.queue[job] = None
-            self._behind_hosts += 1
+            self._behind.setdefault(job.host, OrderedDict())[job] = None
 
     def withdraw(self, job: Job) -> bool:
         """Remove a job from the queue in which it waits.  Returns whether it waited in one."""
         if self._quick_queue.discard(job) or self._queue.discard(job):
             self._leave_host(job)
             return True
-        host = self._hosts.get(job.host)
-        if host is None or job not in host.queue:
+        behind = self._behind.get(job.host)
+        if behind is None or job not in behind:
             return False
-        del host.queue[job]
-        self._behind_hosts -= 1
+        del behind[job]
+        if not behind:
+            del self._behind[job.host]
         return True
 
     def end(self, job: Job) -> None:
         """Give the slots of a job that is over to others."""
-        quick = job in self._active and self._clock.seconds() - job._began_at < SLOW_AFTER
-        self._count_no_more(job)
-        if job.went_well is not None:
-            self._adjust_slots(job, well=quick and job.went_well)
+        quick = False
+        if job in self._active:
+            quick = self._clock.seconds() - job._began_at < SLOW_AFTER
+            del self._active[job]
+            self._active_quick -= job._quick
+        else:
+            self._slow.discard(job)
+        host = self._hosts[job.host]
+        if quick and job.went_well:  # so its host earns a part of another slot
+            if host.slots < self._most_per_host:
+                host.slots += 1 / host.slots  # one with N slots needs N successes for the next
+            self._quick_hosts[job.host] = host.slots
+        elif job.went_well is not None:  # its host loses all that it has earned
+            host.slots = self._per_host
+            self._quick_hosts.pop(job.host, 0)
         self._leave_host(job)
-        self._begin_jobs()
+        if not self._is_beginning and (self._quick_queue.length or self._queue.length):
+            self._begin_jobs()
 
     def stop(self) -> None:
         """Stop the timer.  The caller has stopped all jobs before."""
@@ -233,8 +240,7 @@ class Dispatcher:
 
     def queued_for(self, host: str) -> int:
         """How many jobs wait because their host has no free slot."""
-        found = self._hosts.get(host)
-        return 0 if found is None else len(found.queue)
+        return len(self._behind.get(host, ()))
 
     @property
     def most_retries(self) -> int:
@@ -243,72 +249,49 @@ class Dispatcher:
 
     def is_quick(self, host: str) -> bool:
         """Whether a host answered quickly the last time."""
-        return self._quick_hosts.get(host, 0) > 0
-
-    def _enqueue(self, job: Job) -> None:
-        (self._quick_queue if job._quick else self._queue).add(job)
+        return host in self._quick_hosts
 
     def _begin_jobs(self) -> None:
-        """Begin jobs as long as slots are free."""
-        if self._is_beginning:  # a job that ends at once calls this method again
-            return
+        """Begin jobs as long as slots are free; not called while it runs, as by jobs that end at
+        once.
+        """
         self._is_beginning = True
         try:
-            while (queue := self._next_queue()) is not None:
-                self._begin_job(queue.pop())
+            while job := self._next_job():
+                job.begun = True
+                job._began_at = self._clock.seconds()
+                self._active[job] = None
+                self._active_quick += job._quick
+                self._quick_in_a_row = self._quick_in_a_row + 1 if job._quick else 0
+                job.begin(job)
         finally:
             self._is_beginning = False
         if self._timer is None and (self._quick_queue.length or self._queue.length):
             self._timer = self._clock.callLater(TICK, self._make_room)
 
-    def _begin_job(self, job: Job) -> None:
-        job.begun = True
-        job._began_at = self._clock.seconds()
-        self._active[job] = None
-        self._active_quick += job._quick
-        self._quick_in_a_row = self._quick_in_a_row + 1 if job._quick else 0
-        job.begin()
-
-    def _next_queue(self) -> _Queue | None:
-        """The queue whose first job may begin; None if no slot is free for any job."""
+    def _next_job(self) -> Job | None:
+        """Take the job that may begin from its queue; None if no slot is free for any job."""
         queue, quick_queue = self._queue, self._quick_queue
         is_free = len(self._active) < self._slots
         if queue.length and is_free and self._quick_in_a_row >= IN_A_ROW:
-            return queue
+            return queue.pop()
         if quick_queue.length and (is_free or self._active_quick < (self._slots + 1) // 2):
-            return quick_queue
-        return queue if queue.length and is_free else None
-
-    def _count_no_more(self, job: Job) -> None:
-        """Count a job no more among those under way: neither as active nor as slow."""
-        if job in self._active:
-            del self._active[job]
-            self._active_quick -= job._quick
-        else:
-            self._slow.discard(job)
-
-    def _adjust_slots(self, job: Job, *, well: bool) -> None:
-        """Let a host earn a part of another slot, or take all that it has earned."""
-        host = self._hosts[job.host]
-        if not well:
-            host.slots = self._per_host
-            self._quick_hosts.pop(job.host, 0)
-            return
-        if host.slots < self._most_per_host:
-            host.slots += 1 / host.slots  # a host with N slots needs N successes for the next slot
-        self._quick_hosts[job.host] = host.slots
+            return quick_queue.pop()
+        return queue.pop() if queue.length and is_free else None
 
     def _leave_host(self, job: Job) -> None:
         """Give back a slot of a host, and give its free slots to the jobs in its queue."""
         host = self._hosts[job.host]
         host.slots_in_use -= 1
-        while host.queue and host.slots_in_use < int(host.slots):
-            following, _ = host.queue.popitem(last=False)
+        behind = self._behind.get(job.host)
+        while behind and host.slots_in_use < int(host.slots):
+            following, _ = behind.popitem(last=False)
             following.behind_its_host = False
             following._quick = self.is_quick(job.host)
-            self._behind_hosts -= 1
             host.slots_in_use += 1
-            self._enqueue(following)
+            (self._quick_queue if following._quick else self._queue).add(following)
+            if not behind:
+                del self._behind[job.host]
         if not host.slots_in_use:
             del self._hosts[job.host]
 
@@ -331,5 +314,6 @@ class Dispatcher:
             # last time.
             share = 1.0 if job._quick else 3 / 4
             if len(self._slow) < ceil(self._max_slow * share):
-                self._count_no_more(job)
+                del self._active[job]
+                self._active_quick -= job._quick
                 self._slow.add(job)

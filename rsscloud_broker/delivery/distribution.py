@@ -53,6 +53,7 @@ from rsscloud_broker.events import (
 from rsscloud_broker.interfaces import IClock, IEventSink, INotifyingOutbound, SinkParts
 from rsscloud_broker.model import Callback, Subscription, SubscriptionOptions
 from rsscloud_broker.model.work import Fanout
+from rsscloud_broker.policy.blocks import Blocks
 from rsscloud_broker.policy.memory_budget import Reservations
 from rsscloud_broker.storage import Store
 from rsscloud_broker.util.caches import BoundedDict
@@ -129,7 +130,7 @@ class Distribution(Service):
             self._breakers,
             parts.counters,
             self._contents,
-            parts.blocks,
+            Blocks() if parts.blocks is None else parts.blocks,
             delivered=self._delivered,
         )
         self._retries = Retries(

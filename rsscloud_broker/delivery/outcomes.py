@@ -5,7 +5,7 @@ It counts the outcomes, and logs why a subscriber was not notified.  ``Attempts`
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 
 from attrs import define, evolve, field
@@ -30,6 +30,7 @@ class Outcomes:
     :param delivered: is called when a subscriber has accepted a notification, with the time.
     """
 
+    _notifiers: Mapping[str, INotifier]
     _clock: IClock
     _counters: Counters
     _jitter: Callable[[], float]
@@ -43,17 +44,15 @@ class Outcomes:
         self._counter_of = cache(self._counters.deliveries.labels)
 
     def delivery(
-        self,
-        notifier: INotifier,
-        subscription: Subscription,
-        outcome: Outcome,
-        content_id: int | None,
+        self, subscription: Subscription, outcome: Outcome, content_id: int | None
     ) -> Delivery:
-        """Decide what to store of an outcome; count it, and log a failure.
+        """Decide what to store of an outcome, by the schedule of its notifier; count it, and log a
+        failure.
 
         :param content_id: the store's key of the content that was carried, if it was pushed.
         """
-        now = self._clock.wall_seconds()
+        protocol, now = subscription.callback.protocol, self._clock.wall_seconds()
+        notifier = self._notifiers[protocol]
         tried = (subscription.attempts or 0) + 1
         if tried > 1:
             self._counters.retries.inc()
@@ -61,7 +60,7 @@ class Outcomes:
             subscription, outcome, now, notifier.drop_after_failures, tried, content_id=content_id
         )
         if outcome.success and not subscription.ended:
-            self.count(subscription, "delivered")
+            self._counter_of(protocol, "delivered").inc()
             self._delivered(subscription, now)
             return delivery
         # A subscriber whose call was interrupted may be innocent: that was not the last attempt.

@@ -254,6 +254,7 @@ class Retries:
             subscription, self._take_delivery, changed=False, content_id=content_id
         )
         if not attempt.over:
+            attempt.submitted_at = self._clock.seconds()
             self._in_memory[subscription.id] = attempt
 
     def _capacity(self) -> int:

@@ -255,13 +255,14 @@ class Walk:
 
     def _submit(self, subscriptions: Sequence[Subscription]) -> None:
         """Submit an attempt for each subscription, and move the cursor behind it."""
-        tools, progress = self._tools, self._progress
+        tools, progress, outdated = self._tools, self._progress, self._outdated
+        content_id = self._fanout.content_id if self._fanout.pushed else None
         for subscription in subscriptions:
             progress.cursor = max(progress.cursor, subscription.id)
             progress.to_resubmit.discard(subscription.id)
-            if not self._concerns(subscription):
+            if subscription.wants_content and self._subscribed_later(subscription):
                 continue
-            if subscription in self._outdated:
+            if outdated.options and subscription in outdated:
                 self._take_delivery(self._for_the_store(subscription))
                 continue
             self._waiting.add(subscription.id)
@@ -269,9 +270,9 @@ class Walk:
                 subscription,
                 self._take_delivery,
                 changed=True,
-                began=partial(self._stop_waiting_for, subscription.id),
+                began=self._stop_waiting_for,
                 content=self._content,
-                content_id=self._fanout.content_id if self._fanout.pushed else None,
+                content_id=content_id,
             )
             if attempt.over:
                 self._waiting.discard(subscription.id)
@@ -293,23 +294,19 @@ class Walk:
             return put_off(subscription, now, now, self._fanout.content_id)
         return leave_to_the_store(subscription, now)
 
-    def _concerns(self, subscription: Subscription) -> bool:
-        """Whether the walk notifies a subscription.
+    def _subscribed_later(self, subscription: Subscription) -> bool:
+        """Whether a subscriber that wants content subscribed after the walk began.
 
         A walk without content began when no subscriber wanted any, unless the store had no space
-        for the content (``Fanout.lacks_content``).  Subscribers that want content now subscribed
-        later.  The broker notifies them separately, so the walk skips them.
+        for the content (``Fanout.lacks_content``).  The broker notifies those that subscribed later
+        separately, so the walk skips them.
         """
-        return (
-            self._content is not None
-            or self._fanout.lacks_content
-            or bool(subscription.ended)
-            or not subscription.wants_content
-        )
+        has_content = self._content is not None or self._fanout.lacks_content
+        return not (has_content or subscription.ended)
 
-    def _stop_waiting_for(self, key: int) -> None:
+    def _stop_waiting_for(self, attempt: Attempt) -> None:
         """Note that an attempt waits for no slot any more."""
-        self._waiting.discard(key)
+        self._waiting.discard(attempt.subscription.id)
         if not self._waiting:
             self._wake()
 

@@ -33,6 +33,7 @@ class Blocks:
     block that applies, or None.
 
     :ivar in_force: whether there is any block.
+    :ivar has_hosts: whether any host is blocked; both are asked for each notification.
     """
 
     def __init__(self) -> None:
@@ -63,6 +64,7 @@ class Blocks:
                 self._below[canonical_host(one.object[2:])] = one
             else:
                 self._hosts[canonical_host(one.object)] = one
+        self.has_hosts = bool(self._hosts or self._below)
         self._lengths = sorted({len(prefix) for prefix in self._prefixes})
         # Cached, since the same sources call again and again.
         self._of_source: Callable[[str], Block | None] = lru_cache(MAX_SOURCES)(
@@ -76,7 +78,7 @@ class Blocks:
 
         :param host: a name or an address, in any spelling.
         """
-        if not (self._hosts or self._below):
+        if not self.has_hosts:
             return None
         host = canonical_host(host)
         found = self._hosts.get(host)
@@ -90,7 +92,7 @@ class Blocks:
 
         :param url: in normal form.
         """
-        if not (self._topics or self._prefixes or self._hosts or self._below):
+        if not (self._topics or self._prefixes or self.has_hosts):
             return None  # each ping asks several times
         url = with_canonical_host(url)
         found = self._topics.get(url)

@@ -73,9 +73,11 @@ class AttemptsTestCase(SynchronousTestCase):
 
     def submit(self, wanted: Subscription | None = None, *, changed: bool = True) -> Attempt:
         wanted = wanted or subscription()
-        key = wanted.id
         return self.attempts.submit(
-            wanted, self.delivered.append, changed=changed, began=lambda: self.began.append(key)
+            wanted,
+            self.delivered.append,
+            changed=changed,
+            began=lambda attempt: self.began.append(attempt.subscription.id),
         )
 
     def outcome(self, outcome: Outcome, attempts: int | None = None) -> Delivery:

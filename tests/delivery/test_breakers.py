@@ -303,7 +303,7 @@ class MemoryTests(BreakersTestCase):
     def test_bounded(self) -> None:
         for number in range(30):
             self.call(name=str(number))
-        self.assertEqual((len(self.breakers._breakers), self.told), (10, 0))
+        self.assertEqual((len(self.breakers.failing), self.told), (10, 0))
 
     def test_names_of_changes_are_kept_only_until_the_store_is_read(self) -> None:
         for number in range(30):

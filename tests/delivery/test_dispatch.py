@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from attrs import define
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.delivery.dispatch import MOST_PER_HOST, SLOW_AFTER, TICK, Dispatcher, Job
 from rsscloud_broker.testing.clock import Clock
-
-
-@define(eq=False)
-class Work(Job):
-    """A job that is begun in some way."""
-
-    how: Callable[[Job], object]
-
-    def begin(self) -> None:
-        self.how(self)
 
 
 class DispatchTestCase(SynchronousTestCase):
@@ -65,7 +52,7 @@ class DispatchTestCase(SynchronousTestCase):
             gate = self.gates[name] = Deferred()
             gate.addCallback(lambda _: self.dispatcher.end(job))
 
-        job = Work(host or name, topic, begin)
+        job = Job(host or name, topic, begin)
         job.went_well = None if unknown else not fails
         self.dispatcher.submit(job)
         return job
@@ -88,9 +75,11 @@ class DispatchTestCase(SynchronousTestCase):
         """Nothing is kept of hosts and jobs that are over."""
         names = ("notifications_in_flight", "slow_notifications", "notifications_queued")
         self.assertEqual([self.gauge(name) for name in names], [0.0] * 3)
-        for kept in ("_hosts", "_quick_queue", "_queue", "_active", "_slow"):
+        for kept in ("_hosts", "_behind", "_active", "_slow"):
             self.assertEqual(len(getattr(self.dispatcher, kept)), 0, kept)
-        self.assertEqual((self.dispatcher._behind_hosts, self.dispatcher._active_quick), (0, 0))
+        for queue in (self.dispatcher._quick_queue, self.dispatcher._queue):
+            self.assertEqual((queue.length, len(queue._topics)), (0, 0))
+        self.assertEqual(self.dispatcher._active_quick, 0)
 
 
 class PlacesTests(DispatchTestCase):
@@ -140,7 +129,7 @@ class PlacesTests(DispatchTestCase):
                 over.append(number)
                 self.dispatcher.end(job)
 
-            return Work("host", "topic", begin)
+            return Job("host", "topic", begin)
 
         first = self.submit("first", "host")
         for number in range(10_000):
@@ -158,10 +147,10 @@ class PlacesTests(DispatchTestCase):
             nonlocal submitted
             submitted += 1
             if submitted < 10_000:
-                self.dispatcher.submit(Work(f"host {submitted}", "topic", begin))
+                self.dispatcher.submit(Job(f"host {submitted}", "topic", begin))
             self.dispatcher.end(job)
 
-        self.dispatcher.submit(Work("host", "topic", begin))
+        self.dispatcher.submit(Job("host", "topic", begin))
         self.assertEqual(submitted, 10_000)
         self.assert_idle()
 
