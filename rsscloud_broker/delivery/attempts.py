@@ -141,10 +141,11 @@ class Attempts:
             attempt.begun = attempt.follows = True
             began(attempt)
             return attempt
-        until = self._breakers.ask(callback, attempt) if self._breakers.failing else None
-        if until is not None:
-            self._finish(attempt, self._hold_back(attempt, until))
-            return attempt
+        if attempt.host in self._breakers.failing:
+            until = self._breakers.ask(callback, attempt)
+            if until is not None:
+                self._finish(attempt, self._hold_back(attempt, until))
+                return attempt
         self._under_way[subscription.id] = attempt
         self._dispatcher.submit(attempt)
         return attempt
@@ -259,7 +260,7 @@ class Attempts:
         submitted; None to call.
         """
         subscription = attempt.subscription
-        if self._breakers.failing:
+        if attempt.host in self._breakers.failing:
             until = self._breakers.stops(subscription.callback, attempt)
             if until is not None:
                 return self._hold_back(attempt, until)
@@ -348,7 +349,7 @@ class Attempts:
         if isinstance(result, Outcome):  # all else says nothing of the host
             if not (result.answered or result.success or result.refused):
                 self._breakers.failed(subscription.callback, result)
-            elif result.answered and self._breakers.failing:
+            elif result.answered and attempt.host in self._breakers.failing:
                 self._breakers.answered(subscription.callback)
             delivery = self._outcomes.delivery(subscription, result, content_id)
             attempt.went_well = result.success
@@ -392,7 +393,7 @@ class Attempts:
         if attempt.over:
             return  # it was called off, and ended by itself afterwards
         attempt.over = True
-        if self._breakers.failing:
+        if attempt.host in self._breakers.failing:
             self._breakers.give_back(attempt.subscription.callback, attempt)
         if not attempt.begun:
             attempt.began(attempt)

@@ -62,8 +62,8 @@ class _Breaker:
 class Breakers:
     """The circuit breakers of all hosts.
 
-    :ivar failing: the breakers of hosts and ports that did not answer, by name.  While there are
-        none, ``ask`` and the like have nothing to do, and each notification need not call them.
+    :ivar failing: how many breakers there are of each host, its ports included.  Where it has none,
+        ``ask`` and the like have nothing to do, and a notification need not call them.
     :param first_pause: seconds for which a breaker is open at first.
     :param changed: is called when ``take_changes`` has something to return.
     :param closed: is called when a breaker closes, with the host; and with ``host:port``
@@ -87,7 +87,8 @@ class Breakers:
         self._first_pause = first_pause
         self._tell_changed = changed
         self._tell_closed = closed
-        self.failing: OrderedDict[str, _Breaker] = OrderedDict()
+        self._breakers: OrderedDict[str, _Breaker] = OrderedDict()
+        self.failing: Counter[str] = Counter()
         # By ``host`` or ``host:port``: the changes that ``take_changes`` returns next, and
         # in how many saves each is; and the names that ``own_changes`` has returned, until
         # ``follow`` is called.
@@ -97,13 +98,13 @@ class Breakers:
         counters.open_hosts.set_function(self._count_open)
 
     def _count_open(self) -> int:
-        return sum(breaker.is_open for breaker in self.failing.values())
+        return sum(breaker.is_open for breaker in self._breakers.values())
 
     def restore(self, states: Iterable[HostState]) -> None:
         """Use the stored states of hosts, except those whose breakers are open here."""
         now, wall = self._clock.seconds(), self._clock.wall_seconds()
         for one in states:
-            known = self.failing.get(one.host)
+            known = self._breakers.get(one.host)
             if known is not None and known.is_open:
                 continue
             # Nobody needs a state whose pause ended a day ago.
@@ -112,8 +113,7 @@ class Breakers:
                 continue
             # The wall clock may have been set back since the state was stored.
             pause = min(one.retry_at - wall, LONGEST_PAUSE)
-            self.failing[one.host] = _Breaker(one.failures, now + pause, stored=True)
-            self._forget_the_oldest()
+            self._keep(one.host, _Breaker(one.failures, now + pause, stored=True))
 
     def own_changes(self) -> Collection[str]:
         """The hosts and ports whose state the store does not have yet.  Those that change from now
@@ -133,11 +133,11 @@ class Breakers:
         open_ones = {one.host for one in states}
         closed = [
             name
-            for name, breaker in self.failing.items()
+            for name, breaker in self._breakers.items()
             if breaker.stored and name not in open_ones and name not in own
         ]
         for name in closed:
-            del self.failing[name]
+            self._remove(name)
             self.log.info("{name} answers another node again: it is called as before.", name=name)
         self.restore([one for one in states if one.host not in own])
         return bool(closed)
@@ -146,8 +146,8 @@ class Breakers:
         """Say that the store has these states, which ``take_changes`` returned."""
         for one in states:
             self._end_saving(one.host)
-            if one.host in self.failing:
-                self.failing[one.host].stored = one.failures > 0
+            if one.host in self._breakers:
+                self._breakers[one.host].stored = one.failures > 0
 
     def not_saved(self, states: Iterable[HostState]) -> None:
         """Say that the store could not take these states, which ``take_changes`` returned.  It will
@@ -159,9 +159,7 @@ class Breakers:
 
     def _end_saving(self, name: str) -> None:
         """Note that a state is not being stored any more; it may be in several saves at a time."""
-        self._being_saved[name] -= 1
-        if self._being_saved[name] <= 0:
-            del self._being_saved[name]
+        _count_one_less(self._being_saved, name)
 
     def ask(self, callback: Callback, caller: object) -> float | None:
         """Ask whether a callback may be called.
@@ -210,9 +208,9 @@ class Breakers:
 
     def free(self, host: str) -> None:
         """Close the breakers of a host and of all its ports, since an administrator says so."""
-        closed = [name for name in self.failing if name == host or name.startswith(f"{host}:")]
+        closed = [name for name in self._breakers if name == host or name.startswith(f"{host}:")]
         for name in closed:
-            if self.failing.pop(name).is_open:
+            if self._remove(name).is_open:
                 self._forget(name)
         if closed:
             self.log.info("An administrator had {host} called again.", host=host)
@@ -224,13 +222,13 @@ class Breakers:
         if outcome.port_only:
             self._close(callback.host, callback.host)  # a refusal shows that the host is up
         name = callback.origin if outcome.port_only else callback.host
-        breaker = self.failing.get(name)
+        breaker = self._breakers.get(name)
         if breaker is None:
-            breaker = self.failing[name] = _Breaker()
-            self._forget_the_oldest()
+            breaker = _Breaker()
+            self._keep(name, breaker)
         elif breaker.is_open and breaker.probe is None:
             return  # that call was under way when the breaker opened
-        self.failing.move_to_end(name)
+        self._breakers.move_to_end(name)
         breaker.failures += 1
         breaker.probe = None
         if breaker.is_open:
@@ -260,7 +258,7 @@ class Breakers:
 
     def _open_breakers_of(self, callback: Callback) -> Sequence[_Breaker]:
         """The open breakers of a callback."""
-        found = (self.failing.get(name) for name in (callback.host, callback.origin))
+        found = (self._breakers.get(name) for name in (callback.host, callback.origin))
         return [breaker for breaker in found if breaker is not None and breaker.is_open]
 
     def _close(self, name: str, host: str, origin: str = "") -> None:
@@ -268,19 +266,27 @@ class Breakers:
 
         :param origin: ``host:port`` if it is the breaker of a port; empty if it is the host's.
         """
-        breaker = self.failing.pop(name, None)
-        if breaker is not None and breaker.is_open:
+        if name in self._breakers and self._remove(name).is_open:
             self.log.info("{name} answers again: it is called as before.", name=name)
             self._forget(name)
             self._tell_closed(host, origin)
             port = _port_of(origin) if origin else None
             self._publish(HostReachable(host, port, self._clock.wall_seconds()))
 
-    def _forget_the_oldest(self) -> None:
-        if len(self.failing) > REMEMBERED:
-            name, breaker = self.failing.popitem(last=False)
-            if breaker.is_open:
-                self._forget(name)
+    def _keep(self, name: str, breaker: _Breaker) -> None:
+        """Remember a breaker by its name; forget the oldest if there are too many."""
+        if name not in self._breakers:
+            self.failing.update(_hosts_of(name))
+        self._breakers[name] = breaker
+        if len(self._breakers) > REMEMBERED:
+            oldest = next(iter(self._breakers))
+            if self._remove(oldest).is_open:
+                self._forget(oldest)
+
+    def _remove(self, name: str) -> _Breaker:
+        for host in _hosts_of(name):
+            _count_one_less(self.failing, host)
+        return self._breakers.pop(name)
 
     def _forget(self, name: str) -> None:
         """Have the store forget a breaker: a state without failures says that."""
@@ -296,6 +302,20 @@ class Breakers:
     def _pause(self, failures: int) -> float:
         """Seconds for which a breaker is open after this many failures in a row."""
         return backoff(self._first_pause, failures - THRESHOLD, LONGEST_PAUSE)
+
+
+def _hosts_of(name: str) -> tuple[str, str]:
+    """The host of a breaker, by its name.  An address with colons may be taken for ``host:port``,
+    so there are two: to ask for a host that has no breaker does no harm.
+    """
+    return name, name.rpartition(":")[0]
+
+
+def _count_one_less(counts: Counter[str], name: str) -> None:
+    """Count a name once less, and forget it at zero."""
+    counts[name] -= 1
+    if counts[name] <= 0:
+        del counts[name]
 
 
 def _port_of(origin: str) -> int:

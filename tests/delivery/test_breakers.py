@@ -295,6 +295,33 @@ class StoredTests(BreakersTestCase):
         self.assertEqual(self.breakers.take_changes(), [HostState("b", 0, 0.0)])
 
 
+class FailingTests(BreakersTestCase):
+    """A notification asks for a host only if it is among ``failing``."""
+
+    def test_hosts_that_have_breakers_of_their_own_or_of_ports(self) -> None:
+        for name in ("a.example:1", "a.example:2", "[2001:db8::1]:8000"):
+            self.call(name=name, outcome=REFUSED)
+        self.call(2, name="b.example:3")
+        hosts = {"a.example", "b.example", "2001:db8::1"}
+        self.assertEqual(hosts & {*self.breakers.failing}, hosts)
+        self.breakers.answered(callback("a.example:1"))
+        self.assertIn("a.example", self.breakers.failing)
+        for name in ("a.example:2", "b.example"):
+            self.breakers.answered(callback(name))
+        self.assertEqual(hosts & {*self.breakers.failing}, {"2001:db8::1"})
+        self.breakers.answered(callback("[2001:db8::1]:8000"))
+        self.assertEqual(self.breakers.failing, {})
+
+    def test_restored_closed_elsewhere_and_freed(self) -> None:
+        self.breakers.restore([HostState(name, 9, NOW + 60) for name in ("a:1", "b", "c:2", "c")])
+        self.assertLessEqual({"a", "b", "c"}, {*self.breakers.failing})
+        self.breakers.follow([HostState("b", 9, NOW + 60), HostState("c", 9, NOW + 60)])
+        self.assertEqual({"a", "b", "c"} & {*self.breakers.failing}, {"b", "c"})
+        for name in "bc":
+            self.breakers.free(name)
+        self.assertEqual(self.breakers.failing, {})
+
+
 class MemoryTests(BreakersTestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -303,7 +330,8 @@ class MemoryTests(BreakersTestCase):
     def test_bounded(self) -> None:
         for number in range(30):
             self.call(name=str(number))
-        self.assertEqual((len(self.breakers.failing), self.told), (10, 0))
+        self.assertEqual((len(self.breakers._breakers), self.told), (10, 0))
+        self.assertEqual(self.breakers.failing.total(), 20)  # a host counts twice for each
 
     def test_names_of_changes_are_kept_only_until_the_store_is_read(self) -> None:
         for number in range(30):
