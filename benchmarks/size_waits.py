@@ -21,6 +21,7 @@ from benchmarks.size_data import topic_url
 from rsscloud_broker.config import Topics
 from rsscloud_broker.core import Access, Sweeper
 from rsscloud_broker.model import Ping
+from rsscloud_broker.policy.blocks import Blocks
 from rsscloud_broker.storage import Store
 from rsscloud_broker.testing.fakes import RecordingBus
 from rsscloud_broker.util.clock import EachPeriod, SystemClock
@@ -43,7 +44,7 @@ async def _sweep(store: Store, clock: SystemClock) -> None:
     def forget(url: str) -> None:
         """Nothing is cached here."""
 
-    await Sweeper(store, RecordingBus(), clock, Access(Topics()), forget).sweep()
+    await Sweeper(store, RecordingBus(), clock, Access(Topics(), Blocks()), forget).sweep()
 
 
 async def _prune(store: Store, clock: SystemClock) -> None:

@@ -94,7 +94,7 @@ class Server(Foundation):
             self.counters,
             self.limiter,
             core.PushedTopics(self.prefixes),
-            blocks=self.blocks,
+            self.blocks,
         )
 
     @part

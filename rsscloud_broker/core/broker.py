@@ -62,7 +62,7 @@ class Broker:
     :param access: says which topics the operator allows.
     :param topics: says which URLs of topics the broker may fetch.
     :param callbacks: says which URLs of callbacks the broker may call.
-    :param space: checks the free space on the disk; None for no check.
+    :param space: checks the free space on the disk.
     """
 
     _store: Store
@@ -76,7 +76,7 @@ class Broker:
     _topics: IURLPolicy
     _callbacks: IURLPolicy
     _counters: Counters
-    _space: DiskSpace | None = None
+    _space: DiskSpace
     _lookups: FairLimiter = field(init=False)
     _view: TopicView = field(init=False)
 
@@ -84,14 +84,10 @@ class Broker:
         self._lookups = FairLimiter(self._clock, slots=100, under_way=MAX_LOOKUPS)
         self._view = TopicView(self._store, self._clock)
 
-    def _check_space(self) -> None:
-        if self._space is not None:
-            self._space.check()
-
     def _admit_ping(self, source: str) -> None:
         """Count a ping; raise if its source is blocked or pings too often, or the disk is full."""
         self._access.check_source(source)
-        self._check_space()
+        self._space.check()
         self._admission.ping(source)
 
     @property
@@ -206,7 +202,7 @@ class Broker:
         if self._access.came_back(origin):
             return {}
         self._access.check_source(source)
-        self._check_space()
+        self._space.check()
         for url in urls:
             with self._publishing_refusals(url, source):
                 self._admission.ping(source)
@@ -302,7 +298,7 @@ class Broker:
 
     async def push_content(self, topic: str, content: Content, source: str) -> bool:
         self._access.check_source(source)
-        self._check_space()
+        self._space.check()
         topic = topic_of(topic)
         self._access.check_blocked(topic)
         now = self._clock.wall_seconds()
@@ -350,7 +346,7 @@ class Broker:
         self._verifier.notifier(intent.callback.protocol)  # raises if there is none
         intent = about_topic(intent)
         if not intent.unsubscribe:
-            self._check_space()
+            self._space.check()
             self._access.check_subscribe(intent.topic)
         return intent
 

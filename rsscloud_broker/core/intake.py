@@ -35,7 +35,7 @@ PORTION: Final = 200
 class PingIntake:
     """Implements ``IPingIntake``.
 
-    :param space: checks the free disk space; None if it is not checked.
+    :param space: checks the free disk space.
     """
 
     _store: Store
@@ -44,11 +44,10 @@ class PingIntake:
     _clock: IClock
     _access: Access
     _counters: Counters
-    _space: DiskSpace | None = None
+    _space: DiskSpace
 
     async def take_in(self, pings: Sequence[Ping], precision: float) -> Intake:
-        if self._space is not None:
-            self._space.check()
+        self._space.check()
         taken = refused = 0
         for start in range(0, len(pings), PORTION):
             if start:  # other work gets its turn, and sinks handle the events

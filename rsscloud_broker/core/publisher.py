@@ -31,7 +31,7 @@ T = TypeVar("T")
 class Publisher:
     """Implements ``IPublisher``.
 
-    :param space: checks the free disk space; None if it is not checked.
+    :param space: checks the free disk space.
     """
 
     _store: Store
@@ -39,7 +39,7 @@ class Publisher:
     _bus: IEventBus
     _clock: IClock
     _access: Access
-    _space: DiskSpace | None = None
+    _space: DiskSpace
 
     async def publish(
         self, url: str, content: Content, operation: Callable[[Any], T], source: str
@@ -87,8 +87,7 @@ class Publisher:
     def _admit(self, url: str, source: str) -> str:
         """The normal form of the URL of a topic, after a check that it may be published."""
         self._access.check_source(source)
-        if self._space is not None:
-            self._space.check()
+        self._space.check()
         topic = topic_of(url)
         self._access.check_blocked(topic)
         return topic

@@ -36,6 +36,9 @@ NOT_READ = "its publisher pushes its content, so the broker does not read it"
 #: How many topics are cached, and for how many seconds each.
 MAX_REMEMBERED, REMEMBERED_SECONDS = 10_000, 60.0
 
+#: How many topics are fetched from one host at the same time.
+_MAX_OF_HOST = 20
+
 
 def _normal_forms(prefixes: Iterable[str]) -> tuple[str, ...]:
     return tuple(map(normal_form, prefixes))
@@ -75,9 +78,7 @@ class TopicReader:
 
     :param limiter: gives slots to fetches.
     :param pushed: the URLs of topics whose content is pushed; they are never fetched.
-    :param max_of_host: how many topics are fetched from one host at the same time.
-    :param blocks: the topics that administrators have blocked, which are not fetched; None if none
-        ever are.
+    :param blocks: the topics that administrators have blocked, which are not fetched.
     """
 
     log = Logger()
@@ -88,9 +89,8 @@ class TopicReader:
     _clock: IClock
     _counters: Counters
     _limiter: FairLimiter
-    _pushed: Container[str] = ()
-    _max_of_host: int = 20
-    _blocks: Blocks | None = None
+    _pushed: Container[str]
+    _blocks: Blocks
     # By URL; None for a topic that is to be read from the store next.
     _cache: BoundedDict[str, _Recorded | None] = field(
         factory=lambda: BoundedDict(MAX_REMEMBERED), init=False
@@ -142,9 +142,9 @@ class TopicReader:
         for location in (url, present.url):
             if not self.reads(location):
                 raise TopicUnreadable(location, NOT_READ, refused=True)
-            if self._blocks is not None and (block := self._blocks.of_topic(location)):
+            if block := self._blocks.of_topic(location):
                 raise TopicUnreadable(location, refusal(block), refused=True)
-        quota = HostQuota("fetch", host_of(present.url), self._max_of_host)
+        quota = HostQuota("fetch", host_of(present.url), _MAX_OF_HOST)
         async with self._limiter.slot(turn, quota, urgent=present.subscribers > 0):
             try:
                 async with self._store.trial(Work(WorkKind.TOPIC, present.url)):

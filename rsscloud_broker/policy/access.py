@@ -35,12 +35,12 @@ class Access:
 
     Every URL of a topic must be in normal form, or another spelling would get round a pattern.
 
-    :param blocks: what administrators have blocked; None if nothing ever is.
+    :param blocks: what administrators have blocked.
     :param identity: the URL by which other brokers know this one; empty if they cannot.
     :ivar limited: whether the patterns forbid subscriptions to any topic.
     """
 
-    def __init__(self, topics: Topics, blocks: Blocks | None = None, identity: str = "") -> None:
+    def __init__(self, topics: Topics, blocks: Blocks, identity: str = "") -> None:
         self._blocks = blocks
         self._identity = identity
         self.change(topics)
@@ -83,7 +83,7 @@ class Access:
 
         :raises Forbidden: it is blocked, or its host is.
         """
-        if self._blocks is not None and (block := self._blocks.of_topic(topic)):
+        if block := self._blocks.of_topic(topic):
             raise Forbidden(f"{topic}: {refusal(block)}")
 
     def check_source(self, source: str) -> None:
@@ -92,7 +92,7 @@ class Access:
         :param source: the address of the caller; empty for the broker itself.
         :raises Forbidden: it is.
         """
-        if self._blocks is not None and (block := self._blocks.of_source(source)):
+        if block := self._blocks.of_source(source):
             raise Forbidden(f"your address {source}: {refusal(block)}")
 
     def check_callback(self, url: str) -> None:
@@ -100,7 +100,7 @@ class Access:
 
         :raises Forbidden: it is.
         """
-        if self._blocks is not None and (block := self._blocks.of_host(host_of(url))):
+        if block := self._blocks.of_host(host_of(url)):
             raise Forbidden(f"{url}: {refusal(block)}")
 
 

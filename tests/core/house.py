@@ -101,6 +101,9 @@ class FakeDiskSpace(DiskSpace):
             raise DiskFull("the disk is full")
 
 
+NOTHING_BLOCKED = core.Blocks()
+
+
 def change_detector(
     store: Store,
     fetcher: ITopicFetcher,
@@ -109,10 +112,10 @@ def change_detector(
     counters: Counters,
     limiter: core.FairLimiter,
     pushed: Container[str] = (),
-    blocks: core.Blocks | None = None,
+    blocks: core.Blocks = NOTHING_BLOCKED,
 ) -> core.ChangeDetector:
     """A change detector with all its parts; it parses feeds in the calling thread."""
-    reader = core.TopicReader(store, fetcher, bus, clock, counters, limiter, pushed, blocks=blocks)
+    reader = core.TopicReader(store, fetcher, bus, clock, counters, limiter, pushed, blocks)
     return core.ChangeDetector(
         store, reader, core.FeedInspector(store, parse_here), bus, clock, counters
     )

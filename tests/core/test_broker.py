@@ -300,7 +300,8 @@ class SpellingTests(BrokerTestCase):
     def test_patterns(self) -> None:
         """Another spelling of a URL does not get round a pattern."""
         broker = self.broker
-        broker._access = Access(Topics(subscribe=("http://*/x/*",), publish=("http://*/x/*",)))
+        topics = Topics(subscribe=("http://*/x/*",), publish=("http://*/x/*",))
+        broker._access = Access(topics, self.blocks)
         self.refusal(broker.subscribe(self.intent), errors.Forbidden)
         self.refusal(broker.ping_topic(self.WRITTEN, CALLER), errors.Forbidden)
         ping = model.Ping("A", "http://feeds.example/x/../rss.xml", NOW)

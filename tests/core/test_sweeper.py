@@ -26,9 +26,8 @@ class SweeperTests(CoreTestCase):
         self.addCleanup(self.sweeper.stopService)
 
     def a_sweeper(self, topics: Topics) -> Sweeper:
-        return Sweeper(
-            self.store, self.bus, self.clock, Access(topics), self.detector.reader.forget
-        )
+        access = Access(topics, self.blocks)
+        return Sweeper(self.store, self.bus, self.clock, access, self.detector.reader.forget)
 
     def put(self, name: str, expires_at: float, topic: str = FEED) -> Subscription:
         seconds = 1000

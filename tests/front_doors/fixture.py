@@ -46,6 +46,7 @@ from rsscloud_broker.model import NO_VALIDATORS, Content, Ping, Subscription, Va
 from rsscloud_broker.model.disclosure import Disclosure
 from rsscloud_broker.model.fetching import EVERYTHING, Fetched, Wanted
 from rsscloud_broker.plugins import bundled
+from rsscloud_broker.policy.blocks import Blocks
 from rsscloud_broker.storage.schema import metadata
 from rsscloud_broker.testing import CallersThread, sink_parts
 from rsscloud_broker.testing.clock import About, Clock
@@ -55,7 +56,7 @@ from rsscloud_broker.web.assets import AssetsDoor
 from rsscloud_broker.web.pages import PageRenderer
 from rsscloud_broker.wire import soap as soap_codec
 from rsscloud_broker.wire import xmlrpc as xmlrpc_codec
-from tests.core.house import change_detector
+from tests.core.house import FakeDiskSpace, change_detector
 from tests.front_doors.exchange import FORM, Answer, Exchange, address, envelope, request_bytes
 
 #: 2026-09-29 12:00:00 UTC
@@ -269,10 +270,11 @@ class House:
             intents,
             self.clock,
             admission,
-            core.Access(config.Topics(), identity=PUBLIC_URL),
+            core.Access(config.Topics(), Blocks(), PUBLIC_URL),
             self.topics,
             self.subscribers,
             self.counters,
+            FakeDiskSpace(),
         )
         pages = PageRenderer(lambda: site.pages)
         self.parts = interfaces.FrontDoorParts(

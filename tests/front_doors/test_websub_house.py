@@ -11,6 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import RateLimitOptions, Topics
 from rsscloud_broker.core import Access, Sweeper
+from rsscloud_broker.policy.blocks import Blocks
 from tests.front_doors.exchange import FORM
 from tests.front_doors.fixture import FEED, PUBLIC_URL, Call, House
 from tests.http.test_error_pages import BROWSERS, headers_of
@@ -59,7 +60,8 @@ class LaterDenialTests(HouseTestCase):
 
     def test_forbidden(self) -> None:
         """The operator's patterns, which are read at the start, no longer allow the topic."""
-        house, access = self.house, Access(Topics(subscribe=("http://other.example/*",)))
+        house, topics = self.house, Topics(subscribe=("http://other.example/*",))
+        access = Access(topics, Blocks())
         sweeper = Sweeper(house.store, house.bus, house.clock, access, house.detector.reader.forget)
         sweeper.startService()
         self.addCleanup(sweeper.stopService)

@@ -9,6 +9,7 @@ from rsscloud_broker.core import Access, Sweeper
 from rsscloud_broker.errors import EndedTopic, Forbidden
 from rsscloud_broker.model import Intent
 from rsscloud_broker.policy.access import NOT_ALLOWED
+from rsscloud_broker.policy.blocks import Blocks
 from tests.core.house import CALLBACK, FEED, NOW, BrokerTestCase
 
 OURS = "https://blogs.example/anna/rss.xml"
@@ -17,13 +18,14 @@ OTHER = "https://elsewhere.example/rss.xml?blogs.example"
 
 class AccessTests(SynchronousTestCase):
     def test_open_by_default(self) -> None:
-        access = Access(Topics())
+        access = Access(Topics(), Blocks())
         access.check_subscribe(OTHER)
         access.check_publish(OURS, OTHER)
         self.assertFalse(access.limited)
 
     def test_patterns_are_of_whole_urls(self) -> None:
-        access = Access(Topics(("https://blogs.example/*",), ("*.xml", "http://a.example/[ab]")))
+        topics = Topics(("https://blogs.example/*",), ("*.xml", "http://a.example/[ab]"))
+        access = Access(topics, Blocks())
         self.assertTrue(access.limited)
         self.assertTrue(access.may_subscribe(OURS))
         self.assertFalse(access.may_subscribe(OTHER))
@@ -44,12 +46,12 @@ class AccessTests(SynchronousTestCase):
             ("https://b.example/[%7e]?/%2f", "https://b.example/~x/%2F"),
             ("*.xml", OURS),
         ):
-            access = Access(Topics((pattern,)))
+            access = Access(Topics((pattern,)), Blocks())
             self.assertEqual(access.may_subscribe(topic), topic != "https://b.example/~x/%2F")
             self.assertFalse(access.may_subscribe("https://a.other/"))
 
     def test_patterns_can_change(self) -> None:
-        access = Access(Topics(subscribe=()))
+        access = Access(Topics(subscribe=()), Blocks())
         access.change(Topics(publish=("https://blogs.example/*",)))
         access.check_subscribe(OTHER)
         access.check_publish(OURS)
@@ -57,7 +59,7 @@ class AccessTests(SynchronousTestCase):
         self.assertFalse(access.limited)
 
     def test_none_at_all(self) -> None:
-        access = Access(Topics((), ()))
+        access = Access(Topics((), ()), Blocks())
         self.assertFalse(access.may_subscribe(OURS))
         self.assertFalse(access.may_subscribe(""))
         self.assertRaises(Forbidden, access.check_publish, OURS)
@@ -71,7 +73,7 @@ class AllowedAgainTests(BrokerTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.subscribe()
-        access = Access(Topics(subscribe=()))
+        access = Access(Topics(subscribe=()), Blocks())
         sweeper = Sweeper(self.store, self.bus, self.clock, access, self.detector.reader.forget)
         self.result(sweeper.sweep())
         self.result(self.broker.unsubscribe(self.intent))
