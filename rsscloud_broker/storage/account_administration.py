@@ -15,8 +15,8 @@ from rsscloud_broker.database.columns import record_of
 from rsscloud_broker.errors import Unadministrable
 from rsscloud_broker.model.administration import AccountSummary, Change
 from rsscloud_broker.storage import accounts as rows
-from rsscloud_broker.storage.admin_schema import account, secret
 from rsscloud_broker.storage.changes import record_change
+from rsscloud_broker.storage.operating_schema import account, secret
 
 
 def _over_secrets(found: ColumnElement[Any], kind: str) -> ScalarSelect[Any]:

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, func, 
 
 from rsscloud_broker.database.columns import insert_row, record_of, to_micros, with_micros
 from rsscloud_broker.interfaces import Account, Session, StoredPassword, Token
-from rsscloud_broker.storage.admin_schema import account, secret
+from rsscloud_broker.storage.operating_schema import account, secret
 
 _ACCOUNTS_BY_NAME = select(account).where(account.c.name.in_(bindparam("names", expanding=True)))
 

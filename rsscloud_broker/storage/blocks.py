@@ -10,8 +10,8 @@ from sqlalchemy import Connection, Select, delete, func, select, tuple_
 
 from rsscloud_broker.database.columns import columns_of, insert_row, put_rows, record_of
 from rsscloud_broker.model.administration import Announcement, Block, Change
-from rsscloud_broker.storage.admin_schema import announcement, block
 from rsscloud_broker.storage.changes import record_change, record_if_done
+from rsscloud_broker.storage.operating_schema import announcement, block
 
 _ALL_BY_KEY: Select[Any] = select(block).order_by(block.c.kind, block.c.object)
 

@@ -15,7 +15,7 @@ from sqlalchemy.sql.dml import UpdateBase
 
 from rsscloud_broker.database.columns import columns_of, insert_row, record_of, to_micros
 from rsscloud_broker.model.administration import Change
-from rsscloud_broker.storage.admin_schema import admin_change
+from rsscloud_broker.storage.operating_schema import admin_change
 
 #: How many changes are kept.
 KEPT: Final = 1000

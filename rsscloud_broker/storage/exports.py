@@ -17,8 +17,8 @@ from attrs import asdict
 from sqlalchemy import Connection, Row, and_, case, func, inspect, literal, or_, select, table
 
 from rsscloud_broker.database.columns import to_seconds
-from rsscloud_broker.storage.admin_schema import account
 from rsscloud_broker.storage.blocks import all_blocks
+from rsscloud_broker.storage.operating_schema import account
 from rsscloud_broker.storage.schema import metadata, options_from_text, subscription, topic
 from rsscloud_broker.wire.times import exact_iso_time
 

@@ -17,7 +17,7 @@ from rsscloud_broker.database.columns import record_of, to_micros
 from rsscloud_broker.model import Exchange
 from rsscloud_broker.model.administration import FailedAttempt
 from rsscloud_broker.model.work import Delivery
-from rsscloud_broker.storage.admin_schema import failed_attempt
+from rsscloud_broker.storage.operating_schema import failed_attempt
 from rsscloud_broker.storage.schema import subscription
 
 _STORED: Final = ("at", "attempt", "reason", "exchange", "request_body", "answer_body")

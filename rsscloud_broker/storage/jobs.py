@@ -41,7 +41,7 @@ from rsscloud_broker.database.columns import (
 from rsscloud_broker.model.shared import JobTurn, SharedDocument
 from rsscloud_broker.storage.hints import DOCUMENT, FREED, hint
 from rsscloud_broker.storage.nodes import database_clock
-from rsscloud_broker.storage.shared_schema import document, document_part, job
+from rsscloud_broker.storage.operating_schema import document, document_part, job
 
 
 def claim_job(conn: Connection, name: str, now: float, period: float, node: int) -> JobTurn:

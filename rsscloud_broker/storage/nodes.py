@@ -56,6 +56,7 @@ from rsscloud_broker.database.columns import insert_row, record_of, to_micros, t
 from rsscloud_broker.errors import StoreUnavailable
 from rsscloud_broker.model.administration import NodeState
 from rsscloud_broker.storage import pings, suspects
+from rsscloud_broker.storage.operating_schema import job
 from rsscloud_broker.storage.schema import (
     CHECK_WAITS,
     CLAIMS,
@@ -66,7 +67,6 @@ from rsscloud_broker.storage.schema import (
     slice_,
     topic,
 )
-from rsscloud_broker.storage.shared_schema import job
 from rsscloud_broker.wire.node_states import DEAD_AFTER
 
 #: How many claims of each kind one transaction frees at most.

@@ -3,9 +3,9 @@
 A URL may be longer than a row of a B-tree index in PostgreSQL (2,704 bytes).  So unique indexes
 over URLs use hashes there; SQLite does not need them.
 
-``admin_schema`` has the tables of administration and of accounts, and
-``shared_schema`` those of what one node makes for all.  Tables that one module alone uses are in
-that module: ``log_entries``, ``kept_changes``, ``statistics`` and ``relaying``.
+``operating_schema`` has the tables of administration, of accounts and of nodes.  Tables that one
+module alone uses are in that module: ``log_entries``, ``kept_changes``, ``statistics`` and
+``relaying``.
 """
 
 from __future__ import annotations
@@ -49,9 +49,11 @@ def options_from_text(stored: str) -> SubscriptionOptions:
     return json.loads(stored) if stored else {}
 
 
-def _index_where(name: str, where: ColumnElement[bool], *columns: Column[Any]) -> None:
+def index_where(
+    name: str, where: ColumnElement[bool], *columns: Column[Any], unique: bool = False
+) -> None:
     """Make an index of those rows only for which a condition holds."""
-    Index(name, *columns, sqlite_where=where, postgresql_where=where)
+    Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
 
 
 metadata = new_metadata()
@@ -122,7 +124,7 @@ Index("ix_topic_url_begins", URL_BEGINS).ddl_if(dialect="postgresql")
 # Most topics have none of these, and each update of an indexed column writes to all indexes.
 for _name in ("idle_at", "next_poll_at", "moved_to_id"):
     _column = topic.c[_name]
-    _index_where(f"ix_topic_{_name}", _column.is_not(None), _column, topic.c.id)
+    index_where(f"ix_topic_{_name}", _column.is_not(None), _column, topic.c.id)
 
 #: Whether a check of a topic waits for any node to claim it.
 CHECK_WAITS = and_(
@@ -131,8 +133,8 @@ CHECK_WAITS = and_(
     topic.c.check_due_at.is_(None),
 )
 _in_turn = (topic.c.check_source, topic.c.check_host, topic.c.check_requested_at)
-_index_where("ix_topic_check_waits", CHECK_WAITS, *_in_turn)
-_index_where("ix_topic_check_due_at", topic.c.check_due_at.is_not(None), topic.c.check_due_at)
+index_where("ix_topic_check_waits", CHECK_WAITS, *_in_turn)
+index_where("ix_topic_check_due_at", topic.c.check_due_at.is_not(None), topic.c.check_due_at)
 
 # The ids of most tables below are never used twice: fan-outs keep ids of subscriptions as cursors,
 # and sinks remember by an id how far they have read.
@@ -204,7 +206,7 @@ Index(
     postgresql_where=subscription.c.dropping,
 )
 _is_failing = subscription.c.consecutive_errors > 0
-_index_where("ix_subscription_failing", _is_failing, subscription.c.id)
+index_where("ix_subscription_failing", _is_failing, subscription.c.id)
 
 ping = Table(
     "ping",
@@ -333,7 +335,7 @@ pending = Table(
 _is_free = pending.c.node_id.is_(None)
 for _name, _first in (("due_at", ("due_at",)), ("host", ("host", "due_at"))):
     _columns = (*(pending.c[each] for each in _first), pending.c.subscription_id)
-    _index_where(f"ix_pending_notification_{_name}", _is_free, *_columns)
+    index_where(f"ix_pending_notification_{_name}", _is_free, *_columns)
 
 #: Pushed contents that wait for the pending notification of an earlier one, in the order of their
 #: ids.
@@ -348,7 +350,7 @@ queued = Table(
 )
 
 _of_content = pending.c.content_topic_id
-_index_where("ix_pending_notification_content_topic_id", _of_content.is_not(None), _of_content)
+index_where("ix_pending_notification_content_topic_id", _of_content.is_not(None), _of_content)
 
 #: Intents that wait to be verified.
 intent = Table(
@@ -382,7 +384,7 @@ Index(
 CLAIMS = (fanout.c.node_id, intent.c.node_id, topic.c.check_node_id, topic.c.poll_node_id)
 
 for _claim in CLAIMS:
-    _index_where(f"ix_{_claim.table.name}_{_claim.name}", _claim.is_not(None), _claim)
+    index_where(f"ix_{_claim.table.name}_{_claim.name}", _claim.is_not(None), _claim)
 
 #: Hosts that do not answer.
 host_state = Table(

@@ -18,8 +18,8 @@ from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, func,
 
 from rsscloud_broker.database.columns import insert_into, to_micros
 from rsscloud_broker.model.shared import Work, WorkKind
+from rsscloud_broker.storage.operating_schema import suspect
 from rsscloud_broker.storage.schema import intent, topic
-from rsscloud_broker.storage.shared_schema import suspect
 from rsscloud_broker.storage.topic_urls import key_of
 
 #: Seconds after which suspects are forgotten.  Whatever is repeated is repeated each day.

@@ -16,7 +16,7 @@ from rsscloud_broker.accounts.secrets import digest_of
 from rsscloud_broker.errors import InvalidAccount, SignInFailed, TooMany, Unavailable
 from rsscloud_broker.interfaces import Caller, IAccounts, SignedIn, SignIn
 from rsscloud_broker.interfaces.accounts import SCOPES
-from rsscloud_broker.storage.admin_schema import secret as secret_table
+from rsscloud_broker.storage.operating_schema import secret as secret_table
 from rsscloud_broker.testing.clock import About
 from tests.accounts.fixture import PASSWORD, PATIENT, QUICK, AccountHouse
 

@@ -17,7 +17,7 @@ from rsscloud_broker.interfaces import StoredPassword
 from rsscloud_broker.runtime import data_lock
 from rsscloud_broker.storage import accounts as rows
 from rsscloud_broker.storage import open_database
-from rsscloud_broker.storage.admin_schema import account
+from rsscloud_broker.storage.operating_schema import account
 from tests.commands.cases import CommandTests
 from tests.processes import BIN
 from tests.terminals import open_terminal

@@ -23,7 +23,7 @@ from rsscloud_broker.sinks import mirror as mirror_module
 from rsscloud_broker.sinks.archive import ArchiveOptions, ArchiveSink
 from rsscloud_broker.sinks.files import drafted, publish_document, publish_draft, records_in
 from rsscloud_broker.sinks.mirror import MISSING, Mirror
-from rsscloud_broker.storage.shared_schema import document
+from rsscloud_broker.storage.operating_schema import document
 from rsscloud_broker.testing import RecordingBus, make_sink_tests, memory_store, sink_parts
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.util.atomic_files import Copy, Draft, publish_file

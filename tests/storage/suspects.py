@@ -9,7 +9,7 @@ from sqlalchemy import Connection, insert, select
 from twisted.internet.defer import Deferred
 
 from rsscloud_broker.model.shared import Work
-from rsscloud_broker.storage.shared_schema import suspect
+from rsscloud_broker.storage.operating_schema import suspect
 from rsscloud_broker.storage.topic_urls import key_of
 
 

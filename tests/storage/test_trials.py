@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.model.shared import Work, WorkKind
-from rsscloud_broker.storage.shared_schema import suspect
+from rsscloud_broker.storage.operating_schema import suspect
 from rsscloud_broker.storage.trials import CALM, FEW
 from rsscloud_broker.testing import memory_store
 from tests.storage.suspects import make_suspect

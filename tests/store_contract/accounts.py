@@ -9,7 +9,7 @@ from rsscloud_broker.errors import Unadministrable
 from rsscloud_broker.interfaces import Account, Session, StoredPassword, Token
 from rsscloud_broker.model.administration import AccountSummary, Change
 from rsscloud_broker.storage import AccountStore
-from rsscloud_broker.storage.admin_schema import secret
+from rsscloud_broker.storage.operating_schema import secret
 
 #: More than an account may have, where a test does not say.
 MANY = 100

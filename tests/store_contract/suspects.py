@@ -15,8 +15,8 @@ from rsscloud_broker.model import Callback, Intent
 from rsscloud_broker.model.shared import Work, WorkKind
 from rsscloud_broker.model.work import Check
 from rsscloud_broker.storage import nodes, trials
+from rsscloud_broker.storage.operating_schema import suspect
 from rsscloud_broker.storage.schema import node
-from rsscloud_broker.storage.shared_schema import suspect
 from tests.storage.databases import threaded_store
 from tests.storage.waiting import SOME
 from tests.store_contract.basics import FEED, a_fetch, a_subscription, waits

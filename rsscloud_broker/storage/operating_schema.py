@@ -1,4 +1,5 @@
-"""The tables of administration and of accounts, beside those in ``schema``.
+"""The tables of administration, of accounts and of what nodes have to do with each other, beside
+those in ``schema``.
 
 Secrets are not in the database, only their SHA-256 digests.  Ids are never used twice, so that
 nobody who knew an old one finds a new row by it.
@@ -10,6 +11,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    ForeignKey,
     Index,
     Integer,
     LargeBinary,
@@ -20,7 +22,7 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker.database.columns import Key, cascade, required
-from rsscloud_broker.storage.schema import metadata
+from rsscloud_broker.storage.schema import index_where, metadata
 
 #: The last failed attempts of subscriptions, with requests and answers: see ``failed_attempts``.
 failed_attempt = Table(
@@ -72,7 +74,6 @@ admin_change = Table(
     sqlite_autoincrement=True,
 )
 
-
 account = Table(
     "account",
     metadata,
@@ -114,11 +115,59 @@ secret = Table(
 
 # An account has one link at most, and one invitation.
 _is_link = secret.c.kind.in_(("link", "invitation"))
-Index(
-    "uq_secret_link",
-    secret.c.account_id,
-    secret.c.kind,
-    unique=True,
-    sqlite_where=_is_link,
-    postgresql_where=_is_link,
+index_where("uq_secret_link", _is_link, secret.c.account_id, secret.c.kind, unique=True)
+
+#: Jobs that one node does for all: those of each minute and hour, and those that never end.
+job = Table(
+    "job",
+    metadata,
+    Column("name", Text, primary_key=True),
+    # Since when what the job does has not been done, or when it is due next.
+    Column("due_at", BigInteger, nullable=False),
+    # The node that has claimed it; null if it is free.
+    Column("node_id", BigInteger),
+)
+
+index_where("ix_job_node_id", job.c.node_id.is_not(None), job.c.node_id)
+
+#: The archives and ResourceSync documents, for all nodes: at most one whole version of each.
+document = Table(
+    "document",
+    metadata,
+    Column("id", Key, primary_key=True),
+    # The path at which it is served, such as ``/2026/09/29/12.xml``.
+    Column("name", Text, nullable=False),
+    # Whether all its parts are there; before that, nobody reads it.
+    Column("whole", Boolean, nullable=False, server_default=false()),
+    Column("made_at", BigInteger, nullable=False),
+    # The bytes of the file, and how many pings are listed in it.
+    *required(BigInteger, "size", "records", server_default="0"),
+    # When it became whole, by the clock of the database.
+    Column("stored_at", BigInteger, nullable=False, server_default="0", index=True),
+    sqlite_autoincrement=True,
+)
+Index("uq_document_name", document.c.name, document.c.whole, unique=True)
+
+#: The gzipped bytes of a document, in parts.
+document_part = Table(
+    "document_part",
+    metadata,
+    Column("document_id", Key, cascade("document.id"), primary_key=True, autoincrement=False),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("body", LargeBinary, nullable=False),
+)
+
+#: Work that nodes had claimed when they ended: see ``suspects``.
+suspect = Table(
+    "suspect",
+    metadata,
+    Column("kind", Text, primary_key=True),
+    # The id of the row of the work; of a notification, that of its subscription.
+    Column("key", BigInteger, primary_key=True, autoincrement=False),
+    # How many nodes have ended: the first had claimed it, and the others were working on it.
+    Column("ends", Integer, nullable=False),
+    # The node that works on it; null if none does.
+    Column("node_id", Key, ForeignKey("node.id", ondelete="SET NULL"), index=True),
+    # When the last one was found to have ended, by the clock of the database.
+    Column("ended_at", BigInteger, nullable=False, index=True),
 )
