@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Final, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
 
 from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.commands.doctor_checks import database, machine, network, outside
@@ -11,42 +11,36 @@ from rsscloud_broker.commands.doctor_checks.results import CheckContext, Result
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.wire.self_test import WrongBroker
 
-#: A check that blocks at most for moments, and one that waits for others.
-Check: TypeAlias = Callable[[CheckContext], Iterator[Result]]
-WaitingCheck: TypeAlias = Callable[[CheckContext], AsyncIterator[Result]]
-
-_CHECKS: Final[tuple[tuple[str, Check | WaitingCheck], ...]] = (
-    ("broker", machine.broker),
-    ("data", machine.data),
-    ("log", machine.log),
-    ("disk", machine.disk),
-    ("database", database.database),
-    ("integrity", database.integrity),
-    ("backup", database.backup),
-    ("endpoints", machine.endpoints),
-    ("plugin cache", machine.plugin_caches),
-    ("egress", network.egress),
-    ("names", network.names),
-    ("neighbours", network.neighbours),
-    ("public URL", outside.public_url),
-    ("proxy", outside.proxy),
-    ("certificate", outside.certificates),
-    ("descriptors", machine.descriptors),
-    ("clock", network.clock),
-)
+#: The checks, by their names.  Those that wait for others are coroutine functions.
+_CHECKS: Final[Mapping[str, Callable[[CheckContext], Awaitable[None] | None]]] = {
+    "broker": machine.broker,
+    "data": machine.data,
+    "log": machine.log,
+    "disk": machine.disk,
+    "database": database.database,
+    "integrity": database.integrity,
+    "backup": database.backup,
+    "endpoints": machine.endpoints,
+    "plugin cache": machine.plugin_caches,
+    "egress": network.egress,
+    "names": network.names,
+    "neighbours": network.neighbours,
+    "public URL": outside.public_url,
+    "proxy": outside.proxy,
+    "certificate": outside.certificates,
+    "descriptors": machine.descriptors,
+    "clock": network.clock,
+}
 
 
 async def examine(patient: CheckContext) -> list[Result]:
     """Run all checks.  A check that fails in itself is a result, too."""
-    results: list[Result] = []
-    for name, check in _CHECKS:
+    for name, check in _CHECKS.items():
         try:
-            found = check(patient)
-            if isinstance(found, AsyncIterator):
-                results += [result async for result in found]
-            else:
-                results += found
+            waiting = check(patient)
+            if waiting is not None:
+                await waiting
         except (ClientError, OSError, Unavailable, WrongBroker) as error:
             advice = "fix that, and run the doctor again"
-            results.append(Result("fail", name, f"this could not be checked: {error}", advice))
-    return results
+            patient.fail(name, f"this could not be checked: {error}", advice)
+    return patient.results

@@ -7,14 +7,13 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
 from sqlalchemy import make_url
 
 from rsscloud_broker import storage
-from rsscloud_broker.commands.doctor_checks.results import CheckContext, Level, Result
+from rsscloud_broker.commands.doctor_checks.results import CheckContext, Level
 from rsscloud_broker.database.disk_space import MEGABYTE
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.runtime import start_checks
@@ -32,33 +31,32 @@ _MUCH_UNUSED: Final = 100 * MEGABYTE
 _DUMP_SECONDS: Final = 30
 
 
-async def database(patient: CheckContext) -> AsyncIterator[Result]:
+async def database(patient: CheckContext) -> None:
     """Whether the database can be reached, has this version's tables, and grants the rights."""
     shown = storage.shown(patient.config.database_url)
     if _cannot_be_reached(patient):
-        yield Result("warn", "database", "it was not checked, since the data cannot be used")
+        patient.warn("database", "it was not checked, since the data cannot be used")
         return
     state, fault = await patient.in_thread(
         start_checks.database_state, patient.config, patient.app_tables
     )
     if fault:
         advice = "correct 'database' in the configuration, or the rights or files of the database"
-        yield Result("fail", "database", fault, advice)
+        patient.fail("database", fault, advice)
     elif "migrates" in state and patient.runs:
         found = f"{shown}: {state}, but a broker of another version runs"
-        yield Result("warn", "database", found, "restart the broker when it suits you")
+        patient.warn("database", found, "restart the broker when it suits you")
     else:
-        yield Result("ok", "database", f"{shown}: {state}")
+        patient.ok("database", f"{shown}: {state}")
 
 
-async def integrity(patient: CheckContext) -> AsyncIterator[Result]:
+async def integrity(patient: CheckContext) -> None:
     """Whether the database is damaged or wastes space; for PostgreSQL, the state of the server."""
     url = patient.config.database_url
     if _cannot_be_reached(patient):
         return
     if _is_postgresql(url):
-        async for result in _check_server(patient, url):
-            yield result
+        await _check_server(patient, url)
         return
     file = storage.database_file(url)
     if file is None or not file.exists():  # nothing is stored yet
@@ -67,18 +65,17 @@ async def integrity(patient: CheckContext) -> AsyncIterator[Result]:
     size = f"{file} has {_megabytes(health.size)}"
     if health.problems:
         found = f"{file} is damaged: {'; '.join(health.problems[:3])}"
-        advice = "stop the broker, and restore a backup"
-        yield Result("fail", "integrity", found, advice)
+        patient.fail("integrity", found, "stop the broker, and restore a backup")
     elif not health.was_all_read:
         found = f"{size}; in {CHECK_SECONDS:g} seconds no damage was found, and not all was read"
         advice = f"check all of it at a quiet time: {_shell_command(file, 'PRAGMA quick_check')}"
-        yield Result("warn", "integrity", found, advice)
+        patient.warn("integrity", found, advice)
     else:
-        yield Result("ok", "integrity", f"{size}, and no damage was found")
+        patient.ok("integrity", f"{size}, and no damage was found")
     if health.free > max(_MUCH_UNUSED, health.size / 2):
         found = f"{_megabytes(health.free)} of {file} are unused; the broker will use them again"
         advice = f"to have them back, stop the broker and run: {_shell_command(file, 'VACUUM')}"
-        yield Result("ok", "integrity", found, advice)
+        patient.ok("integrity", found, advice)
 
 
 def _shell_command(file: Path, statement: str) -> str:
@@ -87,7 +84,7 @@ def _shell_command(file: Path, statement: str) -> str:
     return shlex.join(["python3", "-c", code])
 
 
-async def _check_server(patient: CheckContext, url: str) -> AsyncIterator[Result]:
+async def _check_server(patient: CheckContext, url: str) -> None:
     """The state of a PostgreSQL server."""
     try:
         health = await patient.in_thread(storage.server_health, url)
@@ -98,24 +95,24 @@ async def _check_server(patient: CheckContext, url: str) -> AsyncIterator[Result
         f" {health.max_connections} connections in use"
     )
     if health.connections > health.max_connections * 0.9:
-        yield Result("warn", "server", found, "raise max_connections of the server")
+        patient.warn("server", found, "raise max_connections of the server")
     else:
-        yield Result("ok", "server", found)
+        patient.ok("server", found)
     apart = health.time - patient.clock.wall_seconds()
     # The largest difference in seconds between the clocks of two machines that share a database.
     if abs(apart) > 5.0:
         found = f"the clock of the database server differs by {apart:+.0f} seconds"
-        yield Result("warn", "server", found, "keep both clocks right by NTP")
+        patient.warn("server", found, "keep both clocks right by NTP")
 
 
-async def backup(patient: CheckContext) -> AsyncIterator[Result]:
+async def backup(patient: CheckContext) -> None:
     """Whether a backup of the database can be made."""
     url = patient.config.database_url
     if _cannot_be_reached(patient):
         return
     if _is_postgresql(url):
         level, found, advice = await patient.in_thread(_try_dump, url)
-        yield Result(level, "backup", found, advice)
+        patient.add(level, "backup", found, advice)
         return
     file = storage.database_file(url)
     if file is None or not file.exists():  # there is nothing to back up yet
@@ -127,13 +124,13 @@ async def backup(patient: CheckContext) -> AsyncIterator[Result]:
         found = (
             f"a copy of {file} has {_megabytes(size)}, and {_megabytes(free)} are free on its disk"
         )
-        yield Result("warn", "backup", found, "make room, or make backups on another disk")
+        patient.warn("backup", found, "make room, or make backups on another disk")
     elif size > TRIAL_BYTES:
         found = f"{_megabytes(free)} are free for a copy of {file} ({_megabytes(size)})"
-        yield Result("ok", "backup", f"{found}; a trial would have taken long")
+        patient.ok("backup", f"{found}; a trial would have taken long")
     else:
         copied = await patient.in_thread(storage.try_backup, file, directory)
-        yield Result("ok", "backup", f"a trial made a copy of {_megabytes(copied)}")
+        patient.ok("backup", f"a trial made a copy of {_megabytes(copied)}")
 
 
 def _try_dump(url: str) -> tuple[Level, str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
 from typing import Final
@@ -12,7 +11,7 @@ from typing import Final
 import rsscloud_broker.plugins
 import twisted.plugins
 from rsscloud_broker import storage
-from rsscloud_broker.commands.doctor_checks.results import CheckContext, Result
+from rsscloud_broker.commands.doctor_checks.results import CheckContext
 from rsscloud_broker.database.disk_space import MEGABYTE
 from rsscloud_broker.runtime import start_checks
 
@@ -20,40 +19,38 @@ from rsscloud_broker.runtime import start_checks
 _PLENTY: Final = 5
 
 
-def broker(patient: CheckContext) -> Iterator[Result]:
+def broker(patient: CheckContext) -> None:
     """Whether the broker runs."""
     data = patient.config.data
     if patient.runs:
-        yield Result("ok", "broker", f"it runs with the data in {data}")
+        patient.ok("broker", f"it runs with the data in {data}")
     else:
-        yield Result(
-            "warn",
+        patient.warn(
             "broker",
             f"no broker runs with the data in {data}, so how requests arrive cannot be checked",
             "start it, and run the doctor again, as the broker's user",
         )
 
 
-def data(patient: CheckContext) -> Iterator[Result]:
+def data(patient: CheckContext) -> None:
     """Whether the broker may use the data directory, and nobody else may read its secrets."""
     config = patient.config
     faults = start_checks.file_faults(config)
     if faults:
-        yield from (Result("fail", "data", fault) for fault in faults)
+        for fault in faults:
+            patient.fail("data", fault)
         return
     state = "can be written" if os.path.isdir(config.data) else "will be made"
-    yield Result("ok", "data", f"{config.data} {state}")
+    patient.ok("data", f"{config.data} {state}")
     if note := start_checks.root_warning(config):
-        yield Result("warn", "data", note)
+        patient.warn("data", note)
     secrets = [(storage.database_file(config.database_url), "the secrets of subscribers")]
     if patient.config_file:
         secrets.append((Path(patient.config_file), _secrets_of(patient)))
     for file, what in secrets:
         if file and what and file.exists() and stat.S_IMODE(file.stat().st_mode) & stat.S_IROTH:
-            yield Result(
-                "warn", "data", f"every user of this machine may read {file}, which holds {what}",
-                f"chmod o-rwx {file}",
-            )  # fmt: skip
+            found = f"every user of this machine may read {file}, which holds {what}"
+            patient.warn("data", found, f"chmod o-rwx {file}")
 
 
 def _secrets_of(patient: CheckContext) -> str:
@@ -67,18 +64,18 @@ def _secrets_of(patient: CheckContext) -> str:
     return "the password of the database" if start_checks.has_password(url) else ""
 
 
-def log(patient: CheckContext) -> Iterator[Result]:
+def log(patient: CheckContext) -> None:
     """Whether the log file can be written; twistd decides where the log goes."""
     if patient.log_file is None:
         return
     faults = start_checks.log_faults(Path(patient.log_file).absolute())
     for fault in faults:
-        yield Result("fail", "log", fault)
+        patient.fail("log", fault)
     if not faults:
-        yield Result("ok", "log", f"{patient.log_file} can be written")
+        patient.ok("log", f"{patient.log_file} can be written")
 
 
-def disk(patient: CheckContext) -> Iterator[Result]:
+def disk(patient: CheckContext) -> None:
     """Whether enough of the disk is free, in bytes and in files."""
     status = os.statvfs(patient.existing_data)
     free, size = status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize
@@ -90,38 +87,38 @@ def disk(patient: CheckContext) -> Iterator[Result]:
     if free < required:
         rule = f"{required / MEGABYTE:,.0f} MB must be free, so the broker accepts nothing new"
         advice = "make room there, or lower min_free_mb in [storage]"
-        yield Result("fail", "disk", f"{found}, and {rule}", advice)
+        patient.fail("disk", f"{found}, and {rule}", advice)
     elif free < required * _PLENTY:
         rule = f"below {required / MEGABYTE:,.0f} MB the broker accepts nothing new"
-        yield Result("warn", "disk", f"{found}; {rule}", "make room there soon")
+        patient.warn("disk", f"{found}; {rule}", "make room there soon")
     else:
-        yield Result("ok", "disk", found)
+        patient.ok("disk", found)
     # On a disk with fewer free inodes than this, the doctor warns.
     if status.f_files and status.f_favail < 10_000:
         found = f"only {status.f_favail:,} more files can be made on the disk of the data"
-        yield Result("warn", "disk", found, "remove files that nobody needs (df -i)")
+        patient.warn("disk", found, "remove files that nobody needs (df -i)")
 
 
-def endpoints(patient: CheckContext) -> Iterator[Result]:
+def endpoints(patient: CheckContext) -> None:
     """Whether the broker could listen, or does."""
     config = patient.config
     for description in config.all_listen:
         findings = start_checks.Findings("", "")
         start_checks.try_endpoint(description, config.data, findings)
         for fault in findings.faults:
-            yield Result("fail", "endpoint", fault)
+            patient.fail("endpoint", fault)
         for note in findings.notes:
-            yield Result("ok", "endpoint", note)
+            patient.ok("endpoint", note)
         if not findings.faults and not findings.notes:
             if patient.runs:
                 found = f"the broker runs, but nobody listens on {description}"
                 advice = "give the doctor the options of the broker (--listen), or restart it"
-                yield Result("warn", "endpoint", found, advice)
+                patient.warn("endpoint", found, advice)
             else:
-                yield Result("ok", "endpoint", f"the broker could listen on {description}")
+                patient.ok("endpoint", f"the broker could listen on {description}")
 
 
-def descriptors(patient: CheckContext) -> Iterator[Result]:
+def descriptors(patient: CheckContext) -> None:
     """Whether the process may open enough files and connections."""
     needed = patient.descriptors
     if patient.arrived is not None:
@@ -131,10 +128,9 @@ def descriptors(patient: CheckContext) -> Iterator[Result]:
     if allowed == RLIM_INFINITY or allowed >= needed:
         shown = "any number of" if allowed == RLIM_INFINITY else f"{allowed:,}"
         found = f"{whose} may open {shown} file descriptors, and {needed:,} may be needed"
-        yield Result("ok", "descriptors", found)
+        patient.ok("descriptors", found)
         return
-    yield Result(
-        "warn",
+    patient.warn(
         "descriptors",
         f"{whose} may open {allowed:,} file descriptors, and the configured number of connections"
         f" needs {needed:,}; further connections would wait or be refused",
@@ -142,7 +138,7 @@ def descriptors(patient: CheckContext) -> Iterator[Result]:
     )
 
 
-def plugin_caches(patient: CheckContext) -> Iterator[Result]:
+def plugin_caches(patient: CheckContext) -> None:
     """Whether Twisted's caches of plugins are up to date, or can be written."""
     for package in (twisted.plugins, rsscloud_broker.plugins):
         for directory in map(Path, package.__path__):
@@ -152,12 +148,11 @@ def plugin_caches(patient: CheckContext) -> Iterator[Result]:
             cache = directory / "dropin.cache"
             newest = max(file.stat().st_mtime for file in modules)
             if cache.exists() and cache.stat().st_mtime >= newest:
-                yield Result("ok", "plugin cache", f"{cache} is up to date")
+                patient.ok("plugin cache", f"{cache} is up to date")
             elif os.access(directory, os.W_OK, effective_ids=True):
-                yield Result("ok", "plugin cache", f"{cache} will be written at the next start")
+                patient.ok("plugin cache", f"{cache} will be written at the next start")
             else:
-                yield Result(
-                    "warn",
+                patient.warn(
                     "plugin cache",
                     f"{cache} is out of date, and this user may not write it, so each start is"
                     " slower and Twisted logs an error",

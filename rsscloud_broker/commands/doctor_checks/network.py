@@ -5,13 +5,13 @@ servers that the operator names.
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_address, ip_network
 from time import perf_counter
 from typing import Any, Final
 
 from rsscloud_broker.client.web import ClientError
-from rsscloud_broker.commands.doctor_checks.results import CheckContext, Level, Result
+from rsscloud_broker.commands.doctor_checks.results import CheckContext, Level
 from rsscloud_broker.config import Network
 from rsscloud_broker.errors import AddressRefused, Unavailable
 from rsscloud_broker.outbound import AddressGuard, Resolver, URLPolicy
@@ -41,23 +41,23 @@ _WIDE: Final = {4: 16, 6: 48}
 _ANY_NAME: Final = "example.com"
 
 
-async def clock(patient: CheckContext) -> AsyncIterator[Result]:
+async def clock(patient: CheckContext) -> None:
     """Whether the clock of this machine agrees with that of another one."""
     url = patient.time_url
     if not url:
         advice = "name a server on another machine with --time-url, such as https://example.com/"
-        yield Result("ok", "clock", "it was not compared with another clock", advice)
+        patient.ok("clock", "it was not compared with another clock", advice)
         return
     began = perf_counter()
     try:
         answer = await patient.ask(url, {})
     except ClientError as error:
-        yield Result("warn", "clock", f"nobody tells the time: {error}", "name another --time-url")
+        patient.warn("clock", f"nobody tells the time: {error}", "name another --time-url")
         return
     date = http_date(answer.headers.get("date", ""))
     if date is None:
         found = f"{url} tells no time: its answer has no Date header"
-        yield Result("warn", "clock", found, "name another --time-url")
+        patient.warn("clock", found, "name another --time-url")
         return
     # The header has whole seconds, and was written while the request was on its way.
     apart = answer.at - (perf_counter() - began) / 2 - (date + 0.5)
@@ -65,10 +65,10 @@ async def clock(patient: CheckContext) -> AsyncIterator[Result]:
     level: Level = "warn" if abs(apart) < FAIL_APART else "fail"
     level = "ok" if abs(apart) < WARN_APART else level
     advice = "" if level == "ok" else "keep the clock right by NTP (timedatectl set-ntp true)"
-    yield Result(level, "clock", found, advice)
+    patient.add(level, "clock", found, advice)
 
 
-async def names(patient: CheckContext) -> AsyncIterator[Result]:
+async def names(patient: CheckContext) -> None:
     """Whether host names can be looked up, and every configured name server answers."""
     has_name = not is_address(patient.host) and not is_localhost(patient.host)
     name = patient.host if has_name else _ANY_NAME
@@ -76,23 +76,22 @@ async def names(patient: CheckContext) -> AsyncIterator[Result]:
     for server in servers:
         problem, _ = await _look_up(patient, name, [server])
         if problem in {"", *_ABOUT_THE_NAME}:
-            yield Result("ok", "names", f"the name server {server} answers")
+            patient.ok("names", f"the name server {server} answers")
         else:
             found = f"the name server {server} does not work: {problem}"
             advice = "correct name_servers in [egress], or see whether a firewall is in between"
-            yield Result("fail", "names", found, advice)
+            patient.fail("names", found, advice)
     problem, addresses = await _look_up(patient, name, servers)
     if not problem:
-        yield Result("ok", "names", f"{name} has the address {', '.join(addresses)}")
+        patient.ok("names", f"{name} has the address {', '.join(addresses)}")
     elif problem in _ABOUT_THE_NAME and has_name:
         found = f"the broker's own name {name} does not work: {problem}"
-        advice = "have the name resolve to the broker, or correct public_url"
-        yield Result("fail", "names", found, advice)
+        patient.fail("names", found, "have the name resolve to the broker, or correct public_url")
     else:
         found = f"names of feeds and callbacks cannot be looked up ({name}: {problem})"
         advice = "see /etc/resolv.conf, or name name_servers in [egress]"
         # A laptop may be offline.
-        yield Result("warn" if patient.is_local else "fail", "names", found, advice)
+        patient.add("warn" if patient.is_local else "fail", "names", found, advice)
 
 
 #: Problems of a name which show that the name server has answered.
@@ -115,15 +114,14 @@ async def _look_up(
         resolver.stopService()
 
 
-def egress(patient: CheckContext) -> Iterator[Result]:
+def egress(patient: CheckContext) -> None:
     """Whether the broker can call the public internet, and nothing that it should not call."""
     routes = [kind for kind, address in _PUBLIC if _has_route(address)]
     if routes:
-        found = f"there is a route to the public internet by {' and '.join(routes)}"
-        yield Result("ok", "egress", found)
+        patient.ok("egress", f"there is a route to the public internet by {' and '.join(routes)}")
     else:
         found = "this machine has no route to the public internet: feeds and callbacks there fail"
-        yield Result("warn", "egress", found, "give it one, unless all of them are on your network")
+        patient.warn("egress", found, "give it one, unless all of them are on your network")
     config = patient.config.egress
     for key, networks in (
         ("allow_topics", config.topic_networks),
@@ -133,11 +131,11 @@ def egress(patient: CheckContext) -> Iterator[Result]:
         faults = [] if patient.is_local else list(_too_open(networks))
         for fault in faults:
             advice = f"allow single addresses in {key} of [egress], or leave this one out"
-            yield Result("warn", "egress", f"{key} allows {fault}", advice)
+            patient.warn("egress", f"{key} allows {fault}", advice)
         if not faults and networks:
             shown = ", ".join(map(str, networks))
-            yield Result("ok", "egress", f"{key} allows {shown} beside public addresses")
-    yield from _check_own_listeners(patient)
+            patient.ok("egress", f"{key} allows {shown} beside public addresses")
+    _check_own_listeners(patient)
 
 
 def _too_open(networks: Sequence[Network]) -> Iterator[str]:
@@ -152,7 +150,7 @@ def _too_open(networks: Sequence[Network]) -> Iterator[str]:
                 yield f"{network}, which is {network.num_addresses:,} addresses, to every stranger"
 
 
-def _check_own_listeners(patient: CheckContext) -> Iterator[Result]:
+def _check_own_listeners(patient: CheckContext) -> None:
     """Whether the broker refuses to call itself."""
     config = patient.config
     known = tuple(own_listeners(config.all_listen))
@@ -164,14 +162,14 @@ def _check_own_listeners(patient: CheckContext) -> Iterator[Result]:
         except AddressRefused:
             continue
         found = f"a callback at {target} port {port}, which is this broker itself, would be called"
-        yield Result("fail", "egress", found, "leave that address out of allow_callbacks")
+        patient.fail("egress", found, "leave that address out of allow_callbacks")
     unknown = [each for each in config.all_listen if not each.startswith("unix:")]
     if len(unknown) > len(known) and config.egress.callback_networks:
         found = (
             "the port of an endpoint in 'listen' is not known in advance, so a callback to it in an"
             " allowed network is not refused"
         )
-        yield Result("warn", "egress", found, "leave the broker's address out of allow_callbacks")
+        patient.warn("egress", found, "leave the broker's address out of allow_callbacks")
 
 
 def _has_route(address: str) -> bool:
@@ -185,7 +183,7 @@ def _has_route(address: str) -> bool:
     return True
 
 
-async def neighbours(patient: CheckContext) -> AsyncIterator[Result]:
+async def neighbours(patient: CheckContext) -> None:
     """Whether the broker may call the targets of the relay, and what it follows.
 
     Nothing is sent to them.
@@ -200,7 +198,7 @@ async def neighbours(patient: CheckContext) -> AsyncIterator[Result]:
             "machine everywhere else; so other brokers may send them back"
         )
         advice = "set public_url to the address by which other brokers reach this one"
-        yield Result("warn", "neighbours", found, advice)
+        patient.warn("neighbours", found, advice)
     resolver = Resolver(patient.reactor, config.egress.name_servers)
     resolver.startService()
     try:
@@ -208,8 +206,7 @@ async def neighbours(patient: CheckContext) -> AsyncIterator[Result]:
             (targets, config.egress.callback_networks, "allow_callbacks", "pings are passed on to"),
             (sources, config.egress.topic_networks, "allow_topics", "the broker follows"),
         ):
-            async for result in _check_urls(patient, resolver, urls, networks, key, what):
-                yield result
+            await _check_urls(patient, resolver, urls, networks, key, what)
     finally:
         resolver.stopService()
 
@@ -230,7 +227,7 @@ async def _check_urls(
     networks: tuple[Network, ...],
     key: str,
     what: str,
-) -> AsyncIterator[Result]:
+) -> None:
     """Whether the broker may call some URLs; ``key`` is the option that allows networks."""
     known = tuple(own_listeners(patient.config.all_listen))
     policy = URLPolicy(resolver, AddressGuard(networks, known), patient.reactor)
@@ -239,6 +236,6 @@ async def _check_urls(
             await policy.check(url)
         except AddressRefused as error:
             advice = f"correct the URL, or allow its address in {key} of [egress]"
-            yield Result("fail", "neighbours", f"{what} {url}, which is refused: {error}", advice)
+            patient.fail("neighbours", f"{what} {url}, which is refused: {error}", advice)
         else:
-            yield Result("ok", "neighbours", f"{what} {url}")
+            patient.ok("neighbours", f"{what} {url}")

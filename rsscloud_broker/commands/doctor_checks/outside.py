@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from secrets import token_urlsafe
 from typing import Final
@@ -38,37 +38,35 @@ _FORGED: Final = "192.0.2.99"
 _DOOR: Final = "set enabled = true in [front_doors.doctor] to have this checked"
 
 
-async def public_url(patient: CheckContext) -> AsyncIterator[Result]:
+async def public_url(patient: CheckContext) -> None:
     """Whether a request to the public URL arrives at this broker."""
     config = patient.config
     url = config.address
     if config.public_url is None:
         found = start_checks.DERIVED_URL.format(url=url)
-        yield Result("warn", "public URL", found.rstrip("."))
-    for result in await patient.in_thread(_find_unreachable, url):
-        yield result
+        patient.warn("public URL", found.rstrip("."))
+    patient.results += await patient.in_thread(_find_unreachable, url)
     if not patient.runs:
         return
     if "doctor" not in patient.doors:
-        yield Result("warn", "public URL", "the self-test of the broker is turned off", _DOOR)
+        patient.warn("public URL", "the self-test of the broker is turned off", _DOOR)
         return
     try:
         key = read_key(config.data)
     except OSError as error:
         found = f"the key of the self-test cannot be read: {error}"
         advice = "run the doctor as the broker's user; an older broker has no key: restart it"
-        yield Result("warn", "public URL", found, advice)
+        patient.warn("public URL", found, advice)
         return
     try:
         patient.arrived = await _ask_how_it_arrived(patient, key, {})
     except (ClientError, self_test.WrongBroker) as error:
         advice = "see whether public_url, the name, the firewall and the proxy lead to this broker"
         found = f"a request to {url} does not arrive at this broker: {error}"
-        yield Result("fail", "public URL", found, advice)
+        patient.fail("public URL", found, advice)
         return
-    yield Result("ok", "public URL", f"a request to {url} arrives at this broker")
-    for result in _find_changes_by_proxy(url, patient.arrived):
-        yield result
+    patient.ok("public URL", f"a request to {url} arrives at this broker")
+    _find_changes_by_proxy(patient, patient.arrived)
 
 
 async def _ask_how_it_arrived(
@@ -126,13 +124,12 @@ def _find_unreachable(url: str) -> list[Result]:
     return results if len(results) < len(addresses) else []  # else the request says why
 
 
-def _find_changes_by_proxy(url: str, arrived: Mapping[str, str]) -> Iterator[Result]:
+def _find_changes_by_proxy(patient: CheckContext, arrived: Mapping[str, str]) -> None:
     """What a proxy has changed that it should not."""
-    wanted = urlsplit(url)
+    wanted = urlsplit(patient.config.address)
     host = urlsplit(f"//{arrived['host']}")
     if host.netloc != wanted.netloc and host.hostname != wanted.hostname:
-        yield Result(
-            "warn",
+        patient.warn(
             "proxy",
             f"the request to {wanted.netloc} arrives for the host {arrived['host'] or '(none)'}",
             "have the proxy pass the host on (nginx: proxy_set_header Host $host)",
@@ -140,31 +137,29 @@ def _find_changes_by_proxy(url: str, arrived: Mapping[str, str]) -> Iterator[Res
     expected = f"{wanted.path}{self_test.PATH}"
     if arrived["path"] not in {expected, self_test.PATH}:
         found = f"the path {expected} arrives as {arrived['path']}"
-        yield Result("warn", "proxy", found, "have the proxy pass paths on as they are")
+        patient.warn("proxy", found, "have the proxy pass paths on as they are")
     scheme = arrived["forwarded_proto"]
     if scheme and scheme != wanted.scheme:
-        yield Result(
-            "warn",
+        patient.warn(
             "proxy",
             f"the request by {wanted.scheme} is said to have come by {scheme}",
             f"set public_url to {scheme}://{wanted.netloc}, or correct X-Forwarded-Proto",
         )
 
 
-async def proxy(patient: CheckContext) -> AsyncIterator[Result]:
+async def proxy(patient: CheckContext) -> None:
     """Whether the broker learns the addresses of its callers, and nobody can forge one."""
     arrived = patient.arrived
     if arrived is None:  # an earlier check has said why
         return
     peer, given = arrived["peer"], arrived["forwarded_for"]
     if not given:
-        yield _judge_without_header(patient, arrived)
+        _judge_without_header(patient, arrived)
         return
     trusted = patient.config.http.proxy_networks
     last = given.rpartition(",")[2].strip()
     if arrived["client"] == peer and not _is_within(peer, trusted) and last != peer:
-        yield Result(
-            "fail",
+        patient.fail(
             "proxy",
             f"the proxy at {peer} says that the caller is {last}, but is not trusted, so the broker"
             " takes all callers for one",
@@ -175,8 +170,7 @@ async def proxy(patient: CheckContext) -> AsyncIterator[Result]:
     forged = await _ask_how_it_arrived(patient, key, {"X-Forwarded-For": _FORGED})
     hops = [hop.strip() for hop in forged["forwarded_for"].split(",")]
     if forged["client"] == _FORGED and hops == [_FORGED]:
-        yield Result(
-            "fail",
+        patient.fail(
             "proxy",
             "the proxy passes on whatever X-Forwarded-For a caller writes, so callers can forge"
             " their addresses",
@@ -186,11 +180,11 @@ async def proxy(patient: CheckContext) -> AsyncIterator[Result]:
         return
     shown = last if _is_within(last, trusted) else arrived["client"]
     found = f"the broker learns the addresses of callers from the proxy (this one: {shown})"
-    yield Result("ok", "proxy", found)
+    patient.ok("proxy", found)
 
 
-def _judge_without_header(patient: CheckContext, arrived: Mapping[str, str]) -> Result:
-    """The result if the request came without ``X-Forwarded-For``."""
+def _judge_without_header(patient: CheckContext, arrived: Mapping[str, str]) -> None:
+    """Judge a request that came without ``X-Forwarded-For``."""
     parts = urlsplit(patient.config.address)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     peer = arrived["peer"] or "a UNIX socket"
@@ -199,9 +193,9 @@ def _judge_without_header(patient: CheckContext, arrived: Mapping[str, str]) -> 
     # The port of a socket of systemd is not known, but without TLS no proxy is needed for it.
     may_be_own = any(each.startswith(SYSTEMD) for each in listen) or arrived["scheme"] == "https"
     if arrived["peer"] and (is_own_port or (may_be_own and parts.scheme == arrived["scheme"])):
-        return Result("ok", "proxy", f"requests come without a proxy (this one from {peer})")
-    return Result(
-        "warn",
+        patient.ok("proxy", f"requests come without a proxy (this one from {peer})")
+        return
+    patient.warn(
         "proxy",
         f"the broker does not itself listen on port {port}, and the request came from {peer}"
         " without X-Forwarded-For: if that is a proxy, the broker takes all callers for one",
@@ -218,29 +212,29 @@ def _is_within(host: str, networks: tuple[Network, ...]) -> bool:
 # --- certificates -----------------------------------------------------------
 
 
-async def certificates(patient: CheckContext) -> AsyncIterator[Result]:
+async def certificates(patient: CheckContext) -> None:
     """Until when the certificates are valid: that of the public URL, and those of endpoints."""
     parts = urlsplit(patient.config.address)
     if parts.scheme == "https" and parts.hostname:
         where = f"the certificate of {parts.netloc}"
         try:
             found = await patient.in_thread(_fetch_certificate, parts.hostname, parts.port or 443)
-            yield _judge_dates(where, found, patient.clock.wall_seconds())
+            _judge_dates(patient, where, found)
         except (OSError, ValueError) as error:
             advice = "see whether something speaks TLS there"
-            yield Result("fail", "certificate", f"{where} cannot be read: {error}", advice)
+            patient.fail("certificate", f"{where} cannot be read: {error}", advice)
     for description in patient.config.all_listen:
         if not description.startswith(certificate_files.TLS):
             continue
         try:
             options = certificate_files.tls_options(description, patient.reactor)
         except ConfigError as error:
-            yield Result("fail", "certificate", f"{description}: {error}")
+            patient.fail("certificate", f"{description}: {error}")
             continue
         file = certificate_files.certificate_of(options)
         if file is not None:
             where = f"the certificate of {description}"
-            yield _judge_dates(where, file, patient.clock.wall_seconds())
+            _judge_dates(patient, where, file)
 
 
 def _fetch_certificate(host: str, port: int) -> x509.Certificate:
@@ -255,21 +249,21 @@ def _fetch_certificate(host: str, port: int) -> x509.Certificate:
         return x509.load_der_x509_certificate(tls.getpeercert(binary_form=True) or b"")
 
 
-def _judge_dates(where: str, certificate: x509.Certificate, now: float) -> Result:
-    """The result about the dates of a certificate; ``where`` says whose it is."""
+def _judge_dates(patient: CheckContext, where: str, certificate: x509.Certificate) -> None:
+    """Judge the dates of a certificate; ``where`` says whose it is."""
     ends = certificate.not_valid_after_utc
-    moment = datetime.fromtimestamp(now, UTC)
+    moment = datetime.fromtimestamp(patient.clock.wall_seconds(), UTC)
     days = (ends - moment).days
     until = f"until {ends:%Y-%m-%d %H:%M} UTC"
     if certificate.not_valid_before_utc > moment:
         begins = f"{certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
         advice = "see whether the clock is right, or use another certificate"
-        return Result("fail", "certificate", f"{where} is not valid before {begins}", advice)
-    if ends <= moment:
+        patient.fail("certificate", f"{where} is not valid before {begins}", advice)
+    elif ends <= moment:
         found = f"{where} was valid {until}"
-        return Result("fail", "certificate", found, "renew it, and reload the server that uses it")
-    # A certificate that ends within this many days is worth a warning.
-    if days < 14:
+        patient.fail("certificate", found, "renew it, and reload the server that uses it")
+    elif days < 14:  # a certificate that ends so soon is worth a warning
         found = f"{where} is valid only {until}, {days} more days"
-        return Result("warn", "certificate", found, "see whether it is renewed automatically")
-    return Result("ok", "certificate", f"{where} is valid {until}, {days} more days")
+        patient.warn("certificate", found, "see whether it is renewed automatically")
+    else:
+        patient.ok("certificate", f"{where} is valid {until}, {days} more days")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partialmethod
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 from urllib.parse import urlsplit
@@ -42,6 +43,7 @@ class CheckContext:
     :ivar runs: whether a broker runs with this data directory.
     :ivar arrived: how a request through the public URL arrived at the broker; None until the
         broker has answered.
+    :ivar results: what the checks have found.
     """
 
     config: Config
@@ -56,9 +58,18 @@ class CheckContext:
     app_tables: Mapping[str, AppTables] = NO_APPS
     runs: bool = field(init=False)
     arrived: Mapping[str, str] | None = field(default=None, init=False)
+    results: list[Result] = field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.runs = data_lock.is_held(self.config.data)
+
+    def add(self, level: Level, name: str, found: str, advice: str = "") -> None:
+        """Add what a check has found: see ``Result``."""
+        self.results.append(Result(level, name, found, advice))
+
+    ok = partialmethod(add, "ok")
+    warn = partialmethod(add, "warn")
+    fail = partialmethod(add, "fail")
 
     @property
     def host(self) -> str:

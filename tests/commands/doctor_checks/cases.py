@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -12,13 +12,13 @@ from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.client.feed_requests import FeedAnswer
 from rsscloud_broker.client.web import ClientError
-from rsscloud_broker.commands.doctor_checks.results import CheckContext, Result
+from rsscloud_broker.commands.doctor_checks.results import CheckContext
 from rsscloud_broker.config import Config
 from rsscloud_broker.runtime import data_lock
 from rsscloud_broker.util.clock import SystemClock
 from tests.processes import free_port
 
-Check: TypeAlias = Callable[[CheckContext], Iterator[Result] | AsyncIterator[Result]]
+Check: TypeAlias = Callable[[CheckContext], Awaitable[None] | None]
 
 
 class DoctorTestCase(TestCase):
@@ -53,12 +53,11 @@ class DoctorTestCase(TestCase):
         self, check: Check, patient: CheckContext | None = None
     ) -> list[tuple[str, str, str]]:
         """Level, fact and advice of the results of a check."""
-        found = check(patient or self.patient())
-        if isinstance(found, AsyncIterator):
-            results = [result async for result in found]
-        else:
-            results = list(found)
-        return [(result.level, result.found, result.advice) for result in results]
+        patient = patient or self.patient()
+        patient.results.clear()
+        if (waiting := check(patient)) is not None:
+            await waiting
+        return [(result.level, result.found, result.advice) for result in patient.results]
 
     async def assert_only(
         self, check: Check, level: str, *parts: str, patient: CheckContext | None = None
