@@ -69,19 +69,13 @@ class StoredFile:
 
 
 @frozen
-class Served:
-    """A content with what its headers say.
+class Served(HostedDocument):
+    """A stored document.
 
-    :ivar packed: the body compressed by gzip; empty if that is no shorter.
     :ivar modified_at: seconds since the epoch, whole.
     """
 
-    body: bytes = field(repr=False)
-    packed: bytes = field(repr=False)
-    media_type: str
-    digest: bytes
-    modified_at: int
-    is_topic: bool
+    modified_at: int = field(kw_only=True)
 
 
 _PRESENT = feed.outerjoin(version, version.c.id == feed.c.version_id)
@@ -185,8 +179,7 @@ def versions(conn: Connection, account: Account, path: str) -> list[Version]:
 def one_version(conn: Connection, account: Account, path: str, key: int) -> HostedDocument | None:
     """A version of a file by its id; None if the account has no such version."""
     mine = (feed.c.account_id == account.id, feed.c.path == path, version.c.id == key)
-    columns = (version.c.body, version.c.media_type, version.c.packed, feed.c.is_topic)
-    found = select(*columns).join(feed, feed.c.id == version.c.feed_id)
+    found = select(version, feed.c.is_topic).join(feed, feed.c.id == version.c.feed_id)
     row = conn.execute(found.where(*mine)).first()
     return None if row is None else record_of(HostedDocument, row)
 
@@ -209,6 +202,5 @@ def present(conn: Connection, account: str, path: str, known: int = 0) -> Stored
         return None
     if row.body is None:
         return StoredFile(row.version_id or 0)
-    second = row.modified_at // MICROSECONDS
-    content = Served(row.body, row.packed, row.media_type, row.digest, second, row.is_topic)
+    content = record_of(Served, row, modified_at=row.modified_at // MICROSECONDS)
     return StoredFile(row.version_id, content)
