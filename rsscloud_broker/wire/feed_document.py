@@ -19,6 +19,7 @@ GENERATOR = "rsscloud-broker"
 class FeedEnclosure:
     """A file that belongs to an entry.
 
+    :ivar media_type: such as ``audio/mpeg``.
     :ivar size: the number of its bytes; 0 if it is unknown.
     """
 

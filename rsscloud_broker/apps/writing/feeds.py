@@ -15,7 +15,6 @@ from rsscloud_broker.web.feed_answers import WrittenFeed
 from rsscloud_broker.wire import atom_feed, cloud, json_feed, rss_feed
 from rsscloud_broker.wire.feed_document import (
     FeedDocument,
-    FeedEnclosure,
     FeedEntry,
     FeedOutlineItem,
 )
@@ -119,7 +118,6 @@ class AccountFeeds:
     def _entry(self, post: Post) -> FeedEntry:
         """A message as an entry; ``full_html`` has its outline, too."""
         html = to_html(post.text)
-        file = post.enclosure
         return FeedEntry(
             id=post.guid,
             url=self.page_url(post),
@@ -131,7 +129,7 @@ class AccountFeeds:
             published=post.created_at,
             updated=post.changed_at,
             categories=post.categories,
-            enclosure=FeedEnclosure(file.url, file.media_type, file.size) if file else None,
+            enclosure=post.enclosure,
             items=tuple(map(_outline, post.items)),
         )
 

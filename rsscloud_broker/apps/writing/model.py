@@ -8,6 +8,7 @@ from typing import TypeAlias
 from attrs import field, frozen
 
 from rsscloud_broker.errors import DocumentFault, Refused
+from rsscloud_broker.wire.feed_document import FeedEnclosure
 
 
 class InvalidPost(Refused, DocumentFault):
@@ -25,19 +26,13 @@ class Missing(InvalidPost):
 
 
 @frozen
-class Enclosure:
+class Enclosure(FeedEnclosure):
     """A file that belongs to a message, such as a picture (RSS 2.0, ``enclosure``).
 
-    :ivar url: where the file is.
-    :ivar media_type: such as ``audio/mpeg``.
-    :ivar size: the number of its bytes; 0 if its server does not tell.
     :ivar text: what stands for it where it is not seen: what a picture shows, or the name of a
         file; empty for nothing.
     """
 
-    url: str
-    media_type: str
-    size: int
     text: str = ""
 
 
