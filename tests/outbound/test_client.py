@@ -61,14 +61,10 @@ class RequestTests(ClientTestCase):
             await self.ask(path)
             self.assertIn(self.pages.seen[-1].uri, {path, path.removesuffix("/?") or "/"})
 
-    async def test_no_path(self) -> None:
-        for path in ("", "?x=1"):
+    async def test_url_that_is_completed(self) -> None:
+        for path, uri in (("", "/"), ("?x=1", "/?x=1"), ("/é?ü=ß", "/%C3%A9?%C3%BC=%C3%9F")):
             await self.ask(path)
-            self.assertEqual(self.pages.seen[-1].uri, "/" + path)
-
-    async def test_text_beyond_ascii_is_encoded(self) -> None:
-        await self.ask("/é?ü=ß")
-        self.assertEqual(self.pages.seen[-1].uri, "/%C3%A9?%C3%BC=%C3%9F")
+            self.assertEqual(self.pages.seen[-1].uri, uri)
 
     async def test_every_status_is_an_answer(self) -> None:
         for status in (204, 304, 400, 404, 410, 500, 503):
@@ -109,15 +105,13 @@ class RequestTests(ClientTestCase):
         self.assertEqual(len(peers), 1)
 
     async def test_answer_without_a_length(self) -> None:
-        raw = RawFactory(b"HTTP/1.0 200 OK\r\nX-A: 1\r\nX-A: 2\r\n\r\nto the end")
-        answer = await self.begin(self.make_client(), f"http://127.0.0.1:{listen(self, raw)}/")
-        self.assertEqual((answer.body, answer.headers["x-a"]), (b"to the end", "2"))
-
-    async def test_answer_that_says_that_nothing_was_done_to_it(self) -> None:
-        """As RFC 2616 allowed: its body lasts until the connection ends (RFC 9112, 6.3)."""
-        raw = RawFactory(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\n\r\nto the end")
-        answer = await self.begin(self.make_client(), f"http://127.0.0.1:{listen(self, raw)}/")
-        self.assertEqual(answer.body, b"to the end")
+        """Also one that says that nothing was done to it, as RFC 2616 allowed: the body lasts until
+        the connection ends (RFC 9112, 6.3).
+        """
+        for head in (b"HTTP/1.0 200 OK\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\n"):
+            raw = RawFactory(head + b"X-A: 1\r\nX-A: 2\r\n\r\nto the end")
+            answer = await self.begin(self.make_client(), f"http://127.0.0.1:{listen(self, raw)}/")
+            self.assertEqual((answer.body, answer.headers["x-a"]), (b"to the end", "2"))
 
     async def test_ipv6(self) -> None:
         port = serve(self, self.pages, interface="::1")
@@ -127,14 +121,6 @@ class RequestTests(ClientTestCase):
 
 
 class BodyTests(ClientTestCase):
-    async def test_as_large_as_allowed(self) -> None:
-        self.pages.answers["/"] = page(200, b"x" * 1000)
-        self.assertEqual((await self.ask()).body, b"x" * 1000)
-
-    async def test_larger(self) -> None:
-        self.pages.answers["/"] = page(200, b"x" * 1001)
-        self.assertEqual(await self.refused(), "the answer is larger than 1000 bytes")
-
     async def test_without_end(self) -> None:
         def flood(request: Request) -> int:
             request.write(b"x" * 5000)
@@ -171,28 +157,9 @@ class BodyTests(ClientTestCase):
             self.assertEqual(asked, ["gzip, deflate"])
         self.assertFalse((await self.ask("/plain")).compressed)
 
-    async def test_compressed_and_larger(self) -> None:
-        bomb = gzip.compress(b"0" * 50_000_000)
-        self.pages.answers["/"] = page(200, bomb, content_encoding="gzip")
-        self.assertEqual(await self.refused(), "the answer is larger than 1000 bytes")
-
-    async def test_compressed_twice(self) -> None:
-        bomb = gzip.compress(gzip.compress(b"hello"))
-        self.pages.answers["/"] = page(200, bomb, content_encoding="gzip, gzip")
-        self.assertEqual(await self.refused(), "the answer is compressed more than once")
-
     async def test_not_compressed_as_it_says(self) -> None:
-        for body in (b"hello", gzip.compress(b"hello" * 100)[:-9] + b"\xff" * 9):
-            self.pages.answers["/"] = page(200, body, content_encoding="gzip")
-            self.assertIn("the answer cannot be decompressed", await self.refused())
-        self.pages.answers["/"] = page(200, gzip.compress(b"hello")[:-3], content_encoding="gzip")
-        self.assertEqual(await self.refused(), "the answer breaks off")
-
-    async def test_mistaken_codings(self) -> None:
-        self.pages.answers["/"] = page(200, b"hello", content_encoding="utf-8")
-        self.assertEqual((await self.ask()).body, b"hello")
-        self.pages.answers["/"] = page(204, b"", content_encoding="gzip")
-        self.assertEqual((await self.ask()).body, b"")
+        self.pages.answers["/"] = page(200, b"hello", content_encoding="gzip")
+        self.assertIn("the answer cannot be decompressed", await self.refused())
 
     async def test_breaks_off(self) -> None:
         for head in (b"Content-Length: 1000\r\n", b"Transfer-Encoding: chunked\r\n"):

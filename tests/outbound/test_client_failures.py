@@ -12,6 +12,7 @@ from rsscloud_broker.interfaces import OutboundReply
 from tests.outbound.client_case import ClientTestCase
 from tests.outbound.scripted import RawFactory
 from tests.outbound.servers import (
+    Answer,
     Client,
     Names,
     black_hole,
@@ -103,19 +104,18 @@ class DeadlineTests(ClientTestCase):
         await self.assert_too_late(asking, client)
         await raw.connections[0].lost
 
-    async def test_of_headers(self) -> None:
-        self.pages.answers["/"] = silence
-        client = self.make_client()
+    async def begin_at(self, answer: Answer, client: Client) -> Deferred[OutboundReply]:
+        """Begin a request to a page that answers so; it has arrived there."""
+        self.pages.answers["/"] = answer
+        self.pages.asked = Deferred()
         asking = self.begin(client, self.base)
         await self.pages.asked
-        await self.assert_too_late(asking, client)
+        return asking
 
-    async def test_of_the_body(self) -> None:
-        self.pages.answers["/"] = half
-        client = self.make_client()
-        asking = self.begin(client, self.base)
-        await self.pages.asked
-        await self.assert_too_late(asking, client)
+    async def test_of_headers_and_of_the_body(self) -> None:
+        for answer in (silence, half):
+            client = self.make_client()
+            await self.assert_too_late(await self.begin_at(answer, client), client)
 
     async def test_of_all_redirects_together(self) -> None:
         client = self.make_client()
@@ -143,10 +143,7 @@ class DeadlineTests(ClientTestCase):
 
     async def test_cancelling_is_no_failure_of_the_other_side(self) -> None:
         for answer in (silence, half):
-            self.pages.answers["/"] = answer
-            self.pages.asked = Deferred()
-            asking = self.begin(self.make_client(), self.base)
-            await self.pages.asked
+            asking = await self.begin_at(answer, self.make_client())
             asking.cancel()
             self.failureResultOf(asking, CancelledError)
 

@@ -105,19 +105,13 @@ class KeptConnectionTests(CallbackClientTestCase):
         outbound.stopService()
         self.failureResultOf(asking, CancelledError)
 
-    async def test_closed_by_the_other_side_while_it_waits(self) -> None:
-        self.serve()
-        await self.ask()
-        self.server.connections[0].transport.loseConnection()
-        await self.server.connections[0].lost
-        self.assertEqual((await self.ask()).body, b"hello")
-
-    async def test_says_something_while_it_waits(self) -> None:
-        self.serve()
-        await self.ask()
-        self.server.connections[0].transport.write(OK)
-        await self.server.connections[0].lost
-        self.assertEqual((await self.ask()).body, b"hello")
+    async def test_other_side_closes_it_or_says_something_while_it_waits(self) -> None:
+        for act in (lambda it: it.loseConnection(), lambda it: it.write(OK)):
+            self.serve()
+            await self.ask()
+            act(self.server.connections[0].transport)
+            await self.server.connections[0].lost
+            self.assertEqual((await self.ask()).body, b"hello")
 
     async def test_closed_just_when_we_ask(self) -> None:
         """Nothing was heard, so it is asked again: once."""
@@ -234,32 +228,21 @@ class SessionTests(CallbackClientTestCase):
         connections: Any = self.server.connections
         return [connection.resumed for connection in connections]
 
-    async def test_next_connection(self) -> None:
-        self.serve_resumable()
-        self.assertEqual(await self.resumed(*["a.example"] * 4), [False, False, True, True])
-
-    async def test_tls_1_2(self) -> None:
-        self.serve_resumable(lowerMaximumSecurityTo=TLSVersion.TLSv1_2)
-        self.assertEqual(await self.resumed(*["a.example"] * 4), [False, False, True, True])
-
-    async def test_of_another_host(self) -> None:
-        self.serve_resumable()
-        found = await self.resumed(*["a.example", "b.example"] * 3)
-        self.assertEqual(found, [False] * 4 + [True] * 2)
-
-    async def test_none_is_kept_of_many_hosts_that_are_called_in_turn(self) -> None:
-        self.patch(tls, "SESSIONS", 1)
-        self.setUp()
-        self.serve_resumable()
-        found = await self.resumed(*["a.example", "b.example"] * 3)
-        self.assertEqual(found, [False] * 6)
-
-    async def test_as_many_as_allowed(self) -> None:
-        self.patch(tls, "SESSIONS", 1)
-        self.setUp()
-        self.serve_resumable()
-        found = await self.resumed(*["a.example"] * 3, *["b.example"] * 3, "a.example")
-        self.assertEqual(found, [False, False, True] * 2 + [False])
+    async def test_which_are_resumed(self) -> None:
+        """Those of the same host, as far as they are kept."""
+        many = tls.SESSIONS
+        for options in ({}, {"lowerMaximumSecurityTo": TLSVersion.TLSv1_2}):
+            for kept, hosts, resumed in (
+                (many, "aaaa", [False, False, True, True]),
+                (many, "ababab", [False] * 4 + [True] * 2),
+                (1, "ababab", [False] * 6),
+                (1, "aaabbba", [False, False, True] * 2 + [False]),
+            ):
+                self.patch(tls, "SESSIONS", kept)
+                self.setUp()
+                self.serve_resumable(**options)
+                found = await self.resumed(*(f"{host}.example" for host in hosts))
+                self.assertEqual(found, resumed, (options, kept, hosts))
 
     async def test_nothing_is_left_of_a_connection(self) -> None:
         """Not even for the collector of garbage, for which it would be much to do."""

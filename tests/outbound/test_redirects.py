@@ -18,20 +18,20 @@ class RedirectTests(ClientTestCase):
         self.pages.answers[path] = page(status, b"moved", location=location)
 
     async def test_followed_as_often_as_allowed(self) -> None:
-        for number in range(3):
+        """Beyond that the redirect is the answer."""
+        for number in range(6):
             self.redirect(f"/{number}", f"/{number + 1}")
-        answer = await self.ask("/0", redirects=3)
-        self.assertEqual((answer.status, answer.body), (200, b"hello"))
-        self.assertEqual(answer.url, f"{self.base}/3")
-        self.assertEqual([seen.uri for seen in self.pages.seen], ["/0", "/1", "/2", "/3"])
-
-    async def test_beyond_that_the_redirect_is_the_answer(self) -> None:
-        for number in range(3):
-            self.redirect(f"/{number}", f"/{number + 1}")
-        for redirects in (0, 2):
+        for redirects, status, body in (
+            (6, 200, b"hello"),
+            (5, 302, b"moved"),
+            (0, 302, b"moved"),
+        ):
+            self.pages.seen.clear()
             answer = await self.ask("/0", redirects=redirects)
-            self.assertEqual((answer.status, answer.body), (302, b"moved"))
+            self.assertEqual((answer.status, answer.body), (status, body))
             self.assertEqual(answer.url, f"{self.base}/{redirects}")
+            called = [f"/{number}" for number in range(redirects + 1)]
+            self.assertEqual([seen.uri for seen in self.pages.seen], called)
 
     async def test_a_blocked_host_is_not_called(self) -> None:
         """Neither at first nor where a redirect leads to it."""
@@ -87,6 +87,10 @@ class RedirectTests(ClientTestCase):
 
     async def test_in_a_circle(self) -> None:
         """The client stops at the first repeated URL, and not at the limit."""
+        self.redirect("/itself", "/itself")
+        self.assertIn("lead in circles", await self.refused("/itself", redirects=1))
+        self.assertEqual(len(self.pages.seen), 1)
+        self.pages.seen.clear()
         self.redirect("/", "/a")
         self.redirect("/a", "/b")
         self.redirect("/b", "/a#again")
@@ -95,21 +99,9 @@ class RedirectTests(ClientTestCase):
         self.assertEqual(reason, f"its redirects lead in circles: {circle}")
         self.assertEqual([seen.uri for seen in self.pages.seen], ["/", "/a", "/b"])
 
-    async def test_to_itself(self) -> None:
-        self.redirect("/", "/")
-        self.assertIn("its redirects lead in circles", await self.refused("/", redirects=1))
-        self.assertEqual(len(self.pages.seen), 1)
-
     async def test_circle_of_long_urls(self) -> None:
         self.redirect("/", "/?" + "x" * 20_000)
         self.assertLess(len(await self.refused("/", redirects=5)), 1000)
-
-    async def test_a_hundred_hops(self) -> None:
-        for number in range(100):
-            self.redirect(f"/{number}", f"/{number + 1}")
-        answer = await self.ask("/0", redirects=5)
-        self.assertEqual((answer.status, answer.url), (302, f"{self.base}/5"))
-        self.assertEqual(len(self.pages.seen), 6)
 
     async def test_post_stays_a_post(self) -> None:
         headers = {"content-type": "text/xml"}
