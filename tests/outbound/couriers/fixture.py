@@ -22,9 +22,8 @@ from rsscloud_broker.outbound.couriers.courier import Courier
 from rsscloud_broker.outbound.couriers.crew import Crew
 from rsscloud_broker.outbound.couriers.fork_server import COURIER as ORDER
 from rsscloud_broker.outbound.couriers.fork_server import Forked, ForkServer
-from rsscloud_broker.outbound.couriers.messages import (
-    Setup,
-)
+from rsscloud_broker.outbound.couriers.link import Link
+from rsscloud_broker.outbound.couriers.messages import Setup
 from rsscloud_broker.outbound.couriers.spawning import COMMAND, Limits, StandardError
 from rsscloud_broker.testing import Clock
 
@@ -153,6 +152,14 @@ class CrewTestCase(TestCase):
 
         link.send = send  # type: ignore[method-assign]
         return sent
+
+    async def full_link(self) -> Link[Any, Any]:
+        """The connection with a courier that has started and reads no more."""
+        await self.request()
+        link = self.courier._link
+        assert link is not None
+        link.pauseProducing()
+        return link
 
     async def until_restarted(self) -> None:
         """Let the pause pass, and wait until the new process answers."""

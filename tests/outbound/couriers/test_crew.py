@@ -26,7 +26,7 @@ from rsscloud_broker.errors import (
     OwnAddress,
     Unavailable,
 )
-from rsscloud_broker.interfaces import OutboundRequest, Signing
+from rsscloud_broker.interfaces import OutboundReply, OutboundRequest, Signing
 from rsscloud_broker.model import Callback, Content, Notification, Outcome
 from rsscloud_broker.model.administration import Block
 from rsscloud_broker.outbound.couriers import bodies
@@ -94,12 +94,16 @@ class RequestTests(CrewTestCase):
         self.assertEqual([bool(each.request.signing) for each in calls], [True, True, True, False])
         self.assertNotIn("sesam", repr(calls))
 
-    async def test_secret_that_cannot_be_sent(self) -> None:
-        """The error does not say it."""
-        with self.assertRaises(OutboundError) as raised:
-            await self.request(method="POST", signing=Signing("sesame\ud800", "sha256"))
-        self.assertNotIn("sesame", str(raised.exception))
-        self.assertEqual((await self.request()).status, 202)
+    async def test_text_that_cannot_be_sent(self) -> None:
+        """It is an error of this request alone, which says no secret."""
+        for request in (
+            {"headers": {"x-a": "\ud800"}},
+            {"method": "POST", "signing": Signing("sesame\ud800", "sha256")},
+        ):
+            with self.assertRaises(OutboundError) as raised:
+                await self.request(**request)
+            self.assertNotIn("sesame", str(raised.exception))
+            self.assertEqual((await self.request()).status, 202)
 
     async def test_bodies_are_forgotten(self) -> None:
         """The courier keeps a bounded number of them."""
@@ -116,34 +120,24 @@ class RequestTests(CrewTestCase):
             ("http://10.0.0.1/", AddressRefused),
             ("http://[::1]:8080/", AddressRefused),
             (f"http://127.0.0.1:{OWN_PORT}/", OwnAddress),
+            ("http://127.0.0.1:9999/", OutboundError),
         ):
-            with self.assertRaises(kind):
+            with self.assertRaises(kind) as raised:
                 await self.crew.request(OutboundRequest("GET", url))
+        self.assertTrue(raised.exception.port_only)  # of the last, where nobody listens
 
-    async def test_no_connection(self) -> None:
-        with self.assertRaises(OutboundError) as raised:
-            await self.crew.request(OutboundRequest("GET", "http://127.0.0.1:9999/"))
-        self.assertTrue(raised.exception.port_only)
-
-    async def test_networks_change(self) -> None:
-        self.crew.allow([])
-        with self.assertRaises(AddressRefused):
-            await self.request()
-        self.crew.allow(["127.0.0.0/8"])
-        self.assertEqual((await self.request()).status, 202)
-
-    async def test_blocked_hosts(self) -> None:
-        self.crew.block([Block("host", "127.0.0.1", "spam", "alice", 0.0)])
-        with self.assertRaises(AddressRefused) as raised:
-            await self.request()
-        self.assertIn("blocked here: spam", str(raised.exception))
+    async def test_networks_and_blocked_hosts_change(self) -> None:
+        spam = Block("host", "127.0.0.1", "spam", "alice", 0.0)
+        for allowed, blocked, why in (
+            ([], [], "is not public"),
+            (["127.0.0.0/8"], [spam], "blocked here: spam"),
+        ):
+            self.crew.allow(allowed)
+            self.crew.block(blocked)
+            with self.assertRaises(AddressRefused) as raised:
+                await self.request()
+            self.assertIn(why, str(raised.exception))
         self.crew.block([])
-        self.assertEqual((await self.request()).status, 202)
-
-    async def test_text_that_cannot_be_sent(self) -> None:
-        """It is an error of this request alone."""
-        with self.assertRaises(OutboundError):
-            await self.request(headers={"x-a": "\ud800"})
         self.assertEqual((await self.request()).status, 202)
 
     async def test_body_that_the_courier_has_not(self) -> None:
@@ -270,10 +264,7 @@ class NotifyTests(CrewTestCase):
 
     async def test_while_the_courier_reads_slowly(self) -> None:
         """They wait until it reads again."""
-        await self.request()
-        link = self.courier._link
-        assert link is not None
-        link.pauseProducing()
+        link = await self.full_link()
         self.begin()
         self.assertEqual(self.crew.under_way, 0)
         link.resumeProducing()
@@ -303,6 +294,22 @@ class DeathTests(CrewTestCase):
         for _ in range(int(LIMITS.silent) + 1):
             self.clock.advance(module.BEAT)
 
+    async def hang(self) -> Deferred[OutboundReply]:
+        """A request that was under way when the process hung, which has ended by now."""
+        await self.request()
+        slow = self.request("/slow")
+        await self.callback.asked
+        self.callback.asked = Deferred()
+        self.freeze()
+        await self.until_ended()
+        return slow
+
+    async def kill(self) -> None:
+        """End the process, once it has started."""
+        await self.request()
+        self.courier.kill()
+        await self.until_ended()
+
     async def test_hangs(self) -> None:
         """The next process gets at once what it had, and what it was sent and has not read."""
         await self.request()
@@ -331,12 +338,7 @@ class DeathTests(CrewTestCase):
 
     async def test_hangs_twice(self) -> None:
         """What two processes had at their end has failed."""
-        await self.request()
-        slow = self.request("/slow")
-        await self.callback.asked
-        self.callback.asked = Deferred()
-        self.freeze()
-        await self.until_ended()
+        slow = await self.hang()
         self.clock.advance(module.FIRST_PAUSE)
         await self.callback.asked
         self.freeze()
@@ -344,11 +346,7 @@ class DeathTests(CrewTestCase):
 
     async def test_hangs_while_the_system_is_full(self) -> None:
         """What no process can be started for is put off."""
-        await self.request()
-        slow = self.request("/slow")
-        await self.callback.asked
-        self.freeze()
-        await self.until_ended()
+        slow = await self.hang()
         full = OSError(errno.EAGAIN, "no process is left")
         with mock.patch.object(self.courier, "_spawn", side_effect=full):
             self.clock.advance(module.FIRST_PAUSE)
@@ -357,20 +355,14 @@ class DeathTests(CrewTestCase):
 
     async def test_hangs_when_the_crew_stops(self) -> None:
         """Who waits for the next process is notified."""
-        await self.request()
-        slow = self.request("/slow")
-        await self.callback.asked
-        self.freeze()
-        await self.until_ended()
+        slow = await self.hang()
         stopping = self.crew.stopService()
         await self.assertFailure(slow, Unavailable)
         await stopping
 
     async def test_requests_wait_for_the_next_process(self) -> None:
         """Nothing is put off only because a courier is being started."""
-        await self.request()
-        self.courier.kill()
-        await self.until_ended()
+        await self.kill()
         answers = [self.request(f"/{number}") for number in range(20)]
         self.assertEqual(self.crew.under_way, 20)
         answers[7].cancel()
@@ -383,9 +375,7 @@ class DeathTests(CrewTestCase):
         self.assertEqual(self.crew.under_way, 0)
 
     async def test_stopped_while_requests_wait(self) -> None:
-        await self.request()
-        self.courier.kill()
-        await self.until_ended()
+        await self.kill()
         answer = self.request()
         await self.crew.stopService()
         await self.assertFailure(answer, Unavailable)
@@ -461,9 +451,7 @@ class DeathTests(CrewTestCase):
         """The pauses between its starts grow."""
         pauses = []
         for _ in range(4):
-            await self.request()
-            self.courier.kill()
-            await self.until_ended()
+            await self.kill()
             again = self.courier._next_start
             assert again is not None
             pauses.append(again.getTime() - self.clock.seconds())
@@ -500,9 +488,7 @@ class DeathTests(CrewTestCase):
 
     async def test_no_room_for_its_connection(self) -> None:
         """The process that has no connection is ended, and another one is started later."""
-        await self.request()
-        self.courier.kill()
-        await self.until_ended()
+        await self.kill()
         full = OSError(errno.EMFILE, "no descriptor is left")
         with mock.patch.object(REACTOR, "adoptStreamConnection", side_effect=full):
             answer = self.request()
@@ -516,27 +502,14 @@ class DeathTests(CrewTestCase):
 
     async def test_ends_while_requests_wait_for_room(self) -> None:
         """They go on with the next process."""
-        await self.request()
-        link = self.courier._link
-        assert link is not None
-        link.pauseProducing()
-        answers = [self.request(), self.request()]
-        self.courier.kill()
-        await self.until_ended()
-        self.clock.advance(module.FIRST_PAUSE)
-        for answer in answers:
-            self.assertEqual((await answer).status, 202)
-
-    async def test_closes_while_requests_wait_for_room(self) -> None:
-        await self.request()
-        link = self.courier._link
-        assert link is not None
-        link.pauseProducing()
-        answer = self.request()
-        link.abort("it was a test")
-        await self.until_ended()
-        self.clock.advance(module.FIRST_PAUSE)
-        self.assertEqual((await answer).status, 202)
+        for end in (lambda link: self.courier.kill(), lambda link: link.abort("it was a test")):
+            link = await self.full_link()
+            answers = [self.request(), self.request()]
+            end(link)
+            await self.until_ended()
+            self.clock.advance(module.LONGEST_PAUSE)
+            for answer in answers:
+                self.assertEqual((await answer).status, 202)
 
     async def test_stopped(self) -> None:
         """When the crew has stopped, its processes have ended, and nothing is under way."""

@@ -91,19 +91,16 @@ class WantedTests(ReadingTestCase):
         (agent,) = self.pages.seen[0].headers.getRawHeaders("user-agent", [])
         self.assertEqual(agent, "tests/1.0 (+http://b.example; 7 subscribers)")
 
-    async def test_content_that_has_not_changed(self) -> None:
-        """It does not cross."""
-        fetched = await self.fetch(wanted=Wanted(Need.CHANGES, DIGEST, SIZE))
-        self.assertEqual((fetched.content, fetched.digest), (None, DIGEST))
-
-    async def test_content_that_has_changed(self) -> None:
-        """It crosses, since it is to be parsed."""
-        fetched = await self.fetch(wanted=Wanted(Need.CHANGES, b"1" * 32, SIZE))
-        self.assertEqual(fetched.content, Content(RSS, "text/xml"))
-
-    async def test_content_that_notifications_wait_for(self) -> None:
-        fetched = await self.fetch(wanted=Wanted(Need.CONTENT, DIGEST, SIZE))
-        self.assertEqual(fetched.content, Content(RSS, "text/xml"))
+    async def test_content_that_crosses(self) -> None:
+        """It does if it has changed and is to be parsed, or if notifications wait for it."""
+        content = Content(RSS, "text/xml")
+        for wanted, expected in (
+            (Wanted(Need.CHANGES, DIGEST, SIZE), None),
+            (Wanted(Need.CHANGES, b"1" * 32, SIZE), content),
+            (Wanted(Need.CONTENT, DIGEST, SIZE), content),
+        ):
+            fetched = await self.fetch(wanted=wanted)
+            self.assertEqual((fetched.content, fetched.digest), (expected, DIGEST), wanted)
 
     async def test_validators(self) -> None:
         self.pages.answers["/new"] = page(200, RSS, etag='"é"', cache_control="no-store")
@@ -113,12 +110,6 @@ class WantedTests(ReadingTestCase):
         fetched = await self.fetch("/old", fetched.validators, Wanted(Need.CHANGES, DIGEST, SIZE))
         self.assertEqual((fetched.content, fetched.digest), (None, None))
         self.assertEqual(fetched.validators, Validators('"Ã©"'))
-
-    async def test_retry_after(self) -> None:
-        self.pages.answers["/busy"] = page(429, b"", retry_after="3600")
-        with self.assertRaises(TopicUnreadable) as raised:
-            await self.fetch("/busy")
-        self.assertEqual(raised.exception.retry_after, 3600.0)
 
     async def test_header_with_a_nul(self) -> None:
         """The broker takes no text with a NUL from a courier, and would end it."""
@@ -169,12 +160,13 @@ class RuleTests(ReadingTestCase):
             "/moved": page(301, location=self.url()),
             "/gone": page(410),
             "/not": page(404),
-            "/broken": page(503),
+            "/broken": page(503, retry_after="3600"),
         }
         self.assertEqual((await self.fetch("/moved")).moved_to, self.url())
         self.assertIsInstance(await self.refused("/gone"), EndedTopic)
         self.assertTrue((await self.refused("/not")).lasting)
-        self.assertFalse((await self.refused("/broken")).lasting)
+        broken = await self.refused("/broken")
+        self.assertEqual((broken.lasting, broken.retry_after), (False, 3600.0))
 
     async def test_limit_of_a_content_changes(self) -> None:
         self.pages.answers["/large"] = page(200, b"x" * 2 * LIMIT)
