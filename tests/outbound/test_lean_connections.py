@@ -120,24 +120,17 @@ class KeptConnectionTests(CallbackClientTestCase):
         self.assertEqual((await self.ask()).body, b"hello")
         self.assertEqual([one.requests for one in self.server.connections], [2, 1])
 
-    async def test_closed_again_and_again(self) -> None:
-        def close(connection: Scripted) -> None:
-            connection.transport.loseConnection()
+    async def test_closed_again_or_after_something_was_heard(self) -> None:
+        for heard, requests in ((b"", 3), (OK[:20], 2)):
 
-        self.serve(OK, close, close, OK)
-        await self.ask()
-        self.assertIn("it was closed", await self.refusal(self.begin(self.client)))
-        self.assertEqual(len(self.server.requests), 3)
+            def close(connection: Scripted, heard: bytes = heard) -> None:
+                connection.transport.write(heard)
+                connection.transport.loseConnection()
 
-    async def test_fails_after_something_was_heard(self) -> None:
-        def half(connection: Scripted) -> None:
-            connection.transport.write(OK[:20])
-            connection.transport.loseConnection()
-
-        self.serve(OK, half, OK)
-        await self.ask()
-        self.assertIn("it was closed", await self.refusal(self.begin(self.client)))
-        self.assertEqual(len(self.server.requests), 2)
+            self.serve(OK, close, close, OK)
+            await self.ask()
+            self.assertIn("it was closed", await self.refusal(self.begin(self.client)))
+            self.assertEqual(len(self.server.requests), requests)
 
     async def test_deadline_of_a_second_request(self) -> None:
         spoken_to: Deferred[Scripted] = Deferred()

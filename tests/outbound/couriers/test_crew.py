@@ -29,7 +29,6 @@ from rsscloud_broker.errors import (
 from rsscloud_broker.interfaces import OutboundReply, OutboundRequest, Signing
 from rsscloud_broker.model import Callback, Content, Notification, Outcome
 from rsscloud_broker.model.administration import Block
-from rsscloud_broker.outbound.couriers import bodies
 from rsscloud_broker.outbound.couriers import courier as module
 from rsscloud_broker.outbound.couriers.crew import Crew
 from rsscloud_broker.outbound.couriers.messages import Call, Setup
@@ -104,16 +103,6 @@ class RequestTests(CrewTestCase):
                 await self.request(**request)
             self.assertNotIn("sesame", str(raised.exception))
             self.assertEqual((await self.request()).status, 202)
-
-    async def test_bodies_are_forgotten(self) -> None:
-        """The courier keeps a bounded number of them."""
-        self.patch(bodies, "KEPT", 2)
-        some = [bytes([number]) * 2000 for number in range(5)]
-        for body in [*some, *some]:
-            await self.request(method="POST", body=body)
-        self.assertEqual([got[2] for got in self.callback.got], [*some, *some])
-        self.assertEqual(len(self.courier._bodies._bodies), 2)
-        self.assertEqual(self.courier._bodies._bytes, 4000)
 
     async def test_refused_addresses(self) -> None:
         for url, kind in (
@@ -438,14 +427,6 @@ class DeathTests(CrewTestCase):
         for calls, more in ((0, 0), (6_200, 0), (31_000, 1_736)):
             (courier,) = Crew(REACTOR, self.clock, 1, setup, [], calls=calls).couriers
             self.assertEqual(courier._limits().megabytes, LIMITS.megabytes + more)
-
-    async def test_garbage(self) -> None:
-        """A frame that cannot be read ends the courier, and not the broker."""
-        await self.request()
-        link = self.courier._link
-        assert link is not None
-        link.dataReceived(b"\0\0\0\1\xc1")
-        await self.until_restarted()
 
     async def test_ends_again_and_again(self) -> None:
         """The pauses between its starts grow."""

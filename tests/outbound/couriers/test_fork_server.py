@@ -153,16 +153,14 @@ class NoticesTests(SynchronousTestCase):
         self.patch(os, "kill", lambda pid, number: self.killed.append(pid))
 
     def test_unwanted_one_is_ended_as_it_starts(self) -> None:
-        self.server._asked.append(unwanted := Forked(self.ended.append, self.server))
-        unwanted.is_unwanted = True
-        self.tell(_NOTICE.pack(4711, _STARTED))
-        self.server.doRead()
-        self.assertEqual((self.killed, self.ended), ([4711], []))
-
-    def test_unwanted_one_that_has_ended_by_itself_is_left_alone(self) -> None:
-        """Its number may be that of another process by now, or of none."""
-        self.server._asked.append(unwanted := Forked(self.ended.append, self.server))
-        unwanted.is_unwanted = True
-        self.tell(_NOTICE.pack(4711, _STARTED) + _NOTICE.pack(4711, 0))
-        self.server.doRead()
-        self.assertEqual((self.killed, self.ended), ([], ["exit status 0"]))
+        """Unless it has ended: its number may be that of another process by now, or of none."""
+        for end, killed, ended in (
+            (b"", [4711], []),
+            (_NOTICE.pack(4711, 0), [], ["exit status 0"]),
+        ):
+            self.killed.clear()
+            self.server._asked.append(unwanted := Forked(self.ended.append, self.server))
+            unwanted.is_unwanted = True
+            self.tell(_NOTICE.pack(4711, _STARTED) + end)
+            self.server.doRead()
+            self.assertEqual((self.killed, self.ended), (killed, ended))

@@ -32,38 +32,25 @@ from tests.outbound.couriers.fixture import COURIER, LIMITS, REACTOR, StrangePro
 class StrangeProgramTests(StrangeProgramTestCase):
     """What a courier sends in which something else runs ends it, and not the broker."""
 
-    async def logged(self, program: str, expected: str) -> None:
-        """Check that a courier with a program is replaced, for a reason."""
-        courier = self.with_program(program)
-        with capturedLogs() as events:
-            courier.start()
-            answer = self.request()
-            await self.assertFailure(answer, Unavailable)
-            await self.until_ended()
-        await courier.stop()
-        said = " ".join(filter(None, map(formatEvent, events)))
-        self.assertIn(expected, said)
-        self.assertIn("it is replaced, and the 1 requests", said)
-
     async def test_garbage(self) -> None:
-        await self.logged(
-            "s.sendall(b'GET / HTTP/1.1'); time.sleep(60)", "a frame of 1,195,725,856"
-        )
-        await self.logged("s.sendall(b'\\0\\0\\0\\3abc'); time.sleep(60)", "cannot be read")
-
-    async def test_frame_that_is_longer_than_any_content(self) -> None:
+        """Also a frame that is longer than any content, and what only the broker sends."""
         longest = self.crew._limits().frame
         self.assertLess(longest, 8 * 1024 * 1024)  # by default, five of them are for a content
-        sent = (longest + 1).to_bytes(4, "big")
-        await self.logged(
-            f"s.sendall({sent!r}); time.sleep(60)", f"{longest + 1:,} bytes; {longest:,} are"
-        )
-
-    async def test_messages_of_the_broker(self) -> None:
-        """A courier may not send what the broker sends."""
-        frame = msgpack.encode([Forget(1)])
-        program = f"s.sendall({len(frame).to_bytes(4, 'big') + frame!r}); time.sleep(60)"
-        await self.logged(program, "cannot be read")
+        of_the_broker = msgpack.encode([Forget(1)])
+        for sent, expected in (
+            (b"GET / HTTP/1.1", "a frame of 1,195,725,856"),
+            (b"\0\0\0\3abc", "cannot be read"),
+            ((longest + 1).to_bytes(4, "big"), f"{longest + 1:,} bytes; {longest:,} are"),
+            (len(of_the_broker).to_bytes(4, "big") + of_the_broker, "cannot be read"),
+        ):
+            courier = self.with_program(f"s.sendall({sent!r}); time.sleep(60)")
+            with capturedLogs() as events:
+                courier.start()
+                await self.assertFailure(self.request(), Unavailable)
+                await self.until_ended()
+            said = " ".join(filter(None, map(formatEvent, events)))
+            self.assertIn(expected, said)
+            self.assertIn("it is replaced, and the 1 requests", said)
 
     async def test_what_nobody_asked_for(self) -> None:
         """Answers to other requests change nothing, and long lines are cut."""
@@ -84,7 +71,6 @@ class StrangeProgramTests(StrangeProgramTestCase):
                 await deferLater(REACTOR, 0.01)
         self.assertNoResult(answer)
         self.assertEqual(formatEvent(events[0]), f"Courier 0: {'x' * 1000}")
-        await courier.stop()
 
     async def test_answers_nothing_but_beats(self) -> None:
         """It is replaced when a request has waited for too many beats, and not before."""
@@ -103,7 +89,6 @@ class StrangeProgramTests(StrangeProgramTestCase):
             self.clock.advance(module.BEAT)
             await self.assertFailure(answer, Interrupted)
         self.assertIn("did not answer a request", str(formatEvent(events[0])))
-        await courier.stop()
 
     async def test_says_too_much(self) -> None:
         """The log has a few lines of it in each beat, without control characters."""
@@ -118,7 +103,6 @@ class StrangeProgramTests(StrangeProgramTestCase):
         lines = [formatEvent(event) for event in events if "said" in event]
         self.assertEqual(lines[:-1], ["Courier 0: [2Jone two"] * (module.MAX_LINES - 1))
         self.assertIn("left out", str(lines[-1]))
-        await courier.stop()
 
     async def test_closes_the_connection_and_lives_on(self) -> None:
         courier = self.with_program("s.close(); time.sleep(60)")
@@ -127,13 +111,11 @@ class StrangeProgramTests(StrangeProgramTestCase):
         await self.assertFailure(self.request(), Unavailable)
         await self.until_ended()
         self.assertRaises(ProcessLookupError, os.kill, pid, 0)
-        await courier.stop()
 
     async def test_ends_in_the_middle_of_a_frame(self) -> None:
         courier = self.with_program("s.sendall(b'\\0\\0\\1\\0abc')")
         courier.start()
         await self.assertFailure(self.request(), Unavailable)
-        await courier.stop()
 
     async def test_first_sign_of_life(self) -> None:
         """A process that starts slowly has more time than one that has been at work."""
@@ -145,7 +127,6 @@ class StrangeProgramTests(StrangeProgramTestCase):
         self.assertNoResult(answer)
         self.clock.advance(module.BEAT)
         await self.assertFailure(answer, Unavailable)
-        await courier.stop()
 
     async def test_full_pipe(self) -> None:
         """What a courier does not read stays with those who send it, and is not copied."""
