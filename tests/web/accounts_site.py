@@ -121,6 +121,16 @@ class Browser:
         assert form.get("method") == "post"
         return self.post(form.get("action"), {**ticked, **fields}, headers)
 
+    @property
+    def csrf(self) -> str:
+        """The token that the forms of the page send."""
+        (token,) = self.page.xpath("//header//input[@name='csrf']/@value")
+        return str(token)
+
+    def ask_for(self, what: str, **fields: str) -> Answer:
+        """Ask for something as the page of the account does, in its words."""
+        return self.post("/account", {"csrf": self.csrf, "do": what, **fields})
+
     def sign_in(
         self, name: str = "dave", password: str = PASSWORD, path: str = "/signin"
     ) -> Answer:

@@ -90,21 +90,19 @@ class AccountPageTests(SynchronousTestCase):
             ("wrong", "yes", "the password is wrong."),
         ):
             fields = {"password": password, **({"sure": sure} if sure else {})}
-            self.assertEqual(self.removed(anna, **fields).status, 400)
+            self.assertEqual(anna.ask_for("remove-account", **fields).status, 400)
             self.assertIn(words, anna.said().lower())
-        answer = self.removed(anna, password=PASSWORD, sure="yes")
+        answer = anna.ask_for("remove-account", password=PASSWORD, sure="yes")
         self.assertEqual(answer.status, 303)
         self.assertNotIn(SESSION, anna.cookies)
         anna.get(answer.headers["location"])
         self.assertIn("Your account is removed.", anna.page.xpath("string(//main)"))
         self.assertIsNone(self.successResultOf(self.site.store.stored_password("anna")))
 
-    def removed(self, browser: Browser, **fields: str) -> Answer:
-        (csrf,) = browser.page.xpath("//header//input[@name='csrf']/@value")
-        return browser.post("/account", {"csrf": csrf, "do": "remove-account", **fields})
-
     def test_the_only_administrator_stays(self) -> None:
-        self.assertEqual(self.removed(self.browser, password=PASSWORD, sure="yes").status, 400)
+        self.assertEqual(
+            self.browser.ask_for("remove-account", password=PASSWORD, sure="yes").status, 400
+        )
         self.assertIn("only administrator is dave", self.browser.said())
 
     def test_remove_an_account_without_a_password(self) -> None:
@@ -115,10 +113,10 @@ class AccountPageTests(SynchronousTestCase):
         self.assertEqual(anna.page.xpath(typed), [])
         self.site.clock.advance(3700)
         anna.get("/account")
-        self.assertEqual(self.removed(anna, sure="yes").status, 400)
+        self.assertEqual(anna.ask_for("remove-account", sure="yes").status, 400)
         self.assertIn("within an hour of signing in", anna.said())
         self.site.clock.advance(-200)
-        self.assertEqual(self.removed(anna, sure="yes").status, 303)
+        self.assertEqual(anna.ask_for("remove-account", sure="yes").status, 303)
 
     def test_first_password(self) -> None:
         self.site.forget_password()
@@ -166,10 +164,8 @@ class AccountPageTests(SynchronousTestCase):
     def test_sessions_of_others(self) -> None:
         other = self.signed_in("anna")
         (number,) = other.page.xpath("//input[@name='id']/@value")
-        (csrf,) = self.browser.page.xpath("//header//input[@name='csrf']/@value")
         for wrong in (number, "999", "x", "", "-1", "9" * 30, "\u0661"):
-            fields = {"csrf": csrf, "do": "end-session", "id": wrong}
-            self.assertEqual(self.browser.post("/account", fields).status, 303)
+            self.assertEqual(self.browser.ask_for("end-session", id=wrong).status, 303)
         self.assertEqual(other.get("/account").status, 200)
         self.assertEqual(self.browser.get("/account").status, 200)
 
@@ -272,9 +268,7 @@ class AccountPageTests(SynchronousTestCase):
         scopes = ["admin", "metrics", "publish", "river"]
         self.assertEqual(self.browser.page.xpath(offered), scopes)
         self.assertEqual(anna.page.xpath(offered), ["publish", "river"])
-        (csrf,) = anna.page.xpath("//header//input[@name='csrf']/@value")
-        fields = {"csrf": csrf, "do": "add-token", "name": "x", "scope": "admin"}
-        self.assertEqual(anna.post("/account", fields).status, 400)
+        self.assertEqual(anna.ask_for("add-token", name="x", scope="admin").status, 400)
 
     # forged forms
 
@@ -282,13 +276,12 @@ class AccountPageTests(SynchronousTestCase):
         other = self.signed_in()
         forms = self.browser.page.xpath("//form[@action='/account']")
         self.assertGreater(len(forms), 3)
-        (of_other,) = other.page.xpath("//header//input[@name='csrf']/@value")
         for form in forms:
             self.assertEqual(form.get("method"), "post")
             fields = {each.get("name"): each.get("value", "x") for each in form.xpath(".//input")}
             token = fields.pop("csrf")
             filled = {**fields, "old": PASSWORD, "new": NEW, "again": NEW}
-            for forged in (filled, {**filled, "csrf": ""}, {**filled, "csrf": of_other}):
+            for forged in (filled, {**filled, "csrf": ""}, {**filled, "csrf": other.csrf}):
                 answer = self.browser.post("/account", forged)
                 self.assertEqual(answer.status, 403)
                 self.assertIn("does not belong to your session", answer.text)
@@ -299,6 +292,4 @@ class AccountPageTests(SynchronousTestCase):
         self.assertEqual(other.get("/account").status, 200)
 
     def test_form_that_asks_for_nothing(self) -> None:
-        (csrf,) = self.browser.page.xpath("//header//input[@name='csrf']/@value")
-        answer = self.browser.post("/account", {"csrf": csrf, "do": "dance"})
-        self.assertEqual(answer.status, 400)
+        self.assertEqual(self.browser.ask_for("dance").status, 400)
