@@ -29,9 +29,10 @@ def shown(key: int, text: str = "", more: str = "") -> str:
     )
 
 
-def publish(origin: Origin, url: str, items: list[str]) -> None:
-    """Put items into a feed."""
+def publish(broker: Broker, origin: Origin, url: str, items: list[str]) -> None:
+    """Put items into a feed, and ping it."""
     origin.pages[urlsplit(url).path] = FEED % "".join(items).encode()
+    broker.ping(url)
 
 
 class RiverTestCase(BrowserTestCase):
@@ -49,6 +50,11 @@ class RiverTestCase(BrowserTestCase):
         self.submit(tab, "main form", {"name": "dave", "password": PASSWORD})
         expect(tab).to_have_url(f"{broker.url}{path}")
         return tab
+
+    def open_river(self, tab: Page, broker: Broker) -> None:
+        """Open the river, and wait until it gets new items."""
+        tab.goto(f"{broker.url}/river")
+        expect(tab.locator("#river-state")).to_have_text("New items appear as they arrive")
 
     def follow(self, tab: Page, url: str) -> None:
         self.submit(tab, "form[aria-labelledby=follow]", {"url": url})
@@ -68,17 +74,14 @@ class ReadingTests(RiverTestCase):
         expect(tab.locator(".rows li")).to_contain_text("Night Train Diary")
         expect(tab.locator(".rows li")).to_contain_text(feed)
 
-        tab.goto(f"{broker.url}/river")
+        self.open_river(tab, broker)
         expect(tab.locator(".river-item h3")).to_have_text(["Item 1"])
-        expect(tab.locator("#river-state")).to_have_text("New items appear as they arrive")
         items.insert(0, shown(2))
-        publish(origin, feed, items)
-        broker.ping(feed)
+        publish(broker, origin, feed, items)
         expect(tab.locator(".river-item h3")).to_have_text(["New: Item 2", "Item 1"])
         expect(tab.locator(".river-feed h2")).to_have_text(["Night Train Diary"] * 2)
         items.insert(0, shown(3))
-        publish(origin, feed, items)
-        broker.ping(feed)
+        publish(broker, origin, feed, items)
         titles = tab.locator(".river-item h3")
         expect(titles).to_have_text(["New: Item 3", "New: Item 2", "Item 1"])
         expect(tab.locator(".river-feed h2")).to_have_count(2)  # one heading for what is new
@@ -98,22 +101,18 @@ class ReadingTests(RiverTestCase):
         self.submit(tab, "form[aria-labelledby=follow]", {"url": feed})
         expect(tab.get_by_role("status")).to_have_text("You follow Night Train Diary already.")
         tab.goto(f"{broker.url}/river")
-        with tab.expect_navigation():
-            tab.click("text=I stopped here")
-        publish(origin, feed, [shown(3), shown(2), shown(1)])
-        broker.ping(feed)
+        self.press(tab, "text=I stopped here")
+        publish(broker, origin, feed, [shown(3), shown(2), shown(1)])
         expect(tab.locator(".river-item h3").first).to_have_text("New: Item 3")
         tab.goto(f"{broker.url}/river")
         tab.click("text=go there")
         expect(tab.locator("#stopped")).to_be_in_viewport()
         above = "#stopped >> xpath=preceding::article[1]//h3"
         expect(tab.locator(above)).to_have_text("Item 1")
-        with tab.expect_navigation():
-            tab.click("text=Forget it")
+        self.press(tab, "text=Forget it")
         expect(tab.locator("#stopped")).to_have_count(0)
         tab.goto(f"{broker.url}/river/feeds")
-        with tab.expect_navigation():
-            tab.click("button:text-is('Mute')")
+        self.press(tab, "button:text-is('Mute')")
         expect(tab.locator(".rows .badge")).to_have_text(["polled", "muted"])
         tab.goto(f"{broker.url}/river")
         expect(tab.locator(".river-item")).to_have_count(0)
@@ -124,16 +123,14 @@ class ReadingTests(RiverTestCase):
         feed = origin.feed(elements="".join(items))
         tab = self.signed_in(broker, "/river/feeds")
         self.follow(tab, feed)
-        tab.goto(f"{broker.url}/river")
-        expect(tab.locator("#river-state")).to_have_text("New items appear as they arrive")
+        self.open_river(tab, broker)
         titles = tab.locator(".river-item h3")
         # Nothing moves below somebody who reads.
         tab.keyboard.press("j")
         tab.keyboard.press("j")
         expect(tab.locator(":focus h3")).to_have_text("Item 2")
         items.insert(0, shown(4))
-        publish(origin, feed, items)
-        broker.ping(feed)
+        publish(broker, origin, feed, items)
         expect(tab.locator("#river-show")).to_have_text("1 new item")
         expect(titles).to_have_count(3)
         expect(tab).to_have_title("(1) River")
@@ -167,19 +164,16 @@ class ReadingTests(RiverTestCase):
             lambda each: marked.append(each.post_data or "") if "/seen" in each.url else None,
         )
         tab.clock.install()
-        tab.goto(f"{broker.url}/river")
+        self.open_river(tab, broker)
         items = tab.locator(".river-item")
-        expect(tab.locator("#river-state")).to_have_text("New items appear as they arrive")
         with tab.expect_response("**/river/seen"):
-            publish(origin, feeds[0], [shown(0), shown(1)])
-            broker.ping(feeds[0])
+            publish(broker, origin, feeds[0], [shown(0), shown(1)])
             expect(items).to_have_count(3)
             tab.clock.run_for(2000)
 
         tab.keyboard.press("j")  # somebody reads, so new items wait
         for number, feed in enumerate(feeds, 1):
-            publish(origin, feed, [shown(key) for key in range(161, 0, -1)])
-            broker.ping(feed)
+            publish(broker, origin, feed, [shown(key) for key in range(161, 0, -1)])
             expect(tab.locator("#river-show")).to_have_text(f"{160 * number} new items")
         tab.keyboard.press("n")
         expect(items).to_have_count(300)
@@ -218,13 +212,11 @@ class ReadingTests(RiverTestCase):
         tab = self.signed_in(broker, "/river/feeds")
         for feed in feeds:
             self.follow(tab, feed)
-        tab.goto(f"{broker.url}/river")
+        self.open_river(tab, broker)
         items = tab.locator(".river-item")
-        expect(tab.locator("#river-state")).to_have_text("New items appear as they arrive")
         tab.keyboard.press("j")
         for number, (feed, newest) in enumerate(zip(feeds, (152, 150), strict=True), 1):
-            publish(origin, feed, [shown(key) for key in range(newest, 0, -1)])
-            broker.ping(feed)
+            publish(broker, origin, feed, [shown(key) for key in range(newest, 0, -1)])
             expect(tab.locator("#river-show")).to_have_text(f"{149 * number} new items")
         tab.keyboard.press("n")
         expect(items).to_have_count(300)
@@ -272,14 +264,12 @@ class ReadingTests(RiverTestCase):
         feed = origin.feed(elements="".join(items))
         tab = self.signed_in(broker, "/river/feeds")
         self.follow(tab, feed)
-        tab.goto(f"{broker.url}/river")
-        expect(tab.locator("#river-state")).to_have_text("New items appear as they arrive")
+        self.open_river(tab, broker)
         broker.kill()
         expect(tab.locator("#river-state")).to_have_text("Connecting again…")
         broker.start()
         items.insert(0, shown(2))
-        publish(origin, feed, items)
-        broker.ping(feed)
+        publish(broker, origin, feed, items)
         expect(tab.locator(".river-item h3")).to_have_text(["New: Item 2", "Item 1"])
 
 
@@ -378,15 +368,12 @@ class StrangersTests(RiverTestCase, XSSTestCase):
             self.faults += self.tab.evaluate(SERIOUS)
             if not self.tab.locator("a[rel=next]").count():
                 break
-            with self.tab.expect_navigation():
-                self.tab.click("a[rel=next]")
+            self.press(self.tab, "a[rel=next]")
         self.look("/river/feeds")
 
-        self.tab.goto(f"{broker.url}/river")
-        expect(self.tab.locator("#river-state")).to_have_text("New items appear as they arrive")
+        self.open_river(self.tab, broker)
         for feed, payloads in zip(feeds, groups, strict=True):
-            publish(origin, feed, [hostile(payload, "new") for payload in payloads])
-            broker.ping(feed)
+            publish(broker, origin, feed, [hostile(payload, "new") for payload in payloads])
         count = "document.querySelectorAll('.river-item.new').length"
         until(lambda: self.tab.evaluate(count) >= number, "all new items")
         self.inspect("the event stream")

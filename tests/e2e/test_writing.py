@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64decode
 
 from lxml import etree
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import FilePayload, Page, Route, expect
 
 from tests.e2e.browser import BrowserTestCase, Watch
 from tests.e2e.fixture import EndToEndTestCase, request, until
@@ -14,7 +14,11 @@ from tests.e2e.writing import Writer
 PASSWORD = "correct horse"
 
 #: A picture of one point.
-GIF = b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
+PICTURE: FilePayload = {
+    "name": "cat.gif",
+    "mimeType": "image/gif",
+    "buffer": b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"),
+}
 
 
 class GuardTests(EndToEndTestCase):
@@ -67,6 +71,10 @@ class KeyboardTests(BrowserTestCase):
             tab.keyboard.press("Tab")
         self.fail(f"Tab does not lead to {selector}")
 
+    def send(self, tab: Page) -> None:
+        with tab.expect_navigation():
+            tab.keyboard.press("Control+Enter")
+
     def unfold(self, tab: Page, field: str) -> None:
         """Open the part of the form that has a field."""
         self.tab_to(tab, f"details:has([name={field}]) > summary")
@@ -87,17 +95,14 @@ class KeyboardTests(BrowserTestCase):
         tab = self.signed_in()
         tab.fill("#text", "Look")
         tab.click("summary:text('A picture')")
-        picture = {"name": "cat.gif", "mimeType": "image/gif", "buffer": GIF}
-        tab.set_input_files("[name=file]", picture)  # type: ignore[arg-type] # a dict will do
+        tab.set_input_files("[name=file]", PICTURE)
         tab.fill("[name=enclosure_text]", "A cat")
-        with tab.expect_navigation():
-            tab.click("text=Preview")
+        self.press(tab, "text=Preview")
         expect(tab.locator(".preview .message")).to_have_text("Look")
         expect(tab.get_by_alt_text("A cat")).to_be_visible()
         self.assertNotIn(b"<item>", self.feed())
         tab.focus("#text")
-        with tab.expect_navigation():
-            tab.keyboard.press("Control+Enter")
+        self.send(tab)
         tab.goto(f"{self.broker.url}/people/dave")
         expect(tab.get_by_alt_text("A cat")).to_be_visible()
         self.assertEqual(self.watch.faults, [])
@@ -111,8 +116,7 @@ class KeyboardTests(BrowserTestCase):
         asked: list[str] = []
         tab.context.on("request", lambda each: asked.append(each.url))
         tab.fill("#text", "half a message, and")
-        with tab.expect_navigation():
-            tab.click("text=Discard it")
+        self.press(tab, "text=Discard it")
         expect(tab.locator("#text")).to_have_value("")
         self.assertNotIn(f"{self.broker.url}/write/unsent", asked)
         tab.reload()
@@ -122,8 +126,7 @@ class KeyboardTests(BrowserTestCase):
         """The address of the page does not say any more that the first one has."""
         tab = self.signed_in()
         tab.fill("#text", "One")
-        with tab.expect_navigation():
-            tab.click("button[value=post]")
+        self.press(tab, "button[value=post]")
         expect(tab.get_by_role("status").first).to_have_text("Published: One")
         address = tab.url
 
@@ -148,11 +151,9 @@ class KeyboardTests(BrowserTestCase):
         tab.context.route("**/write/unsent", lambda route: route.abort())
         tab.click("summary:text('A picture')")
         tab.fill("[name=enclosure]", "https://a.example/old.gif")
-        picture = {"name": "cat.gif", "mimeType": "image/gif", "buffer": GIF}
-        tab.set_input_files("[name=file]", picture)  # type: ignore[arg-type] # a dict will do
+        tab.set_input_files("[name=file]", PICTURE)
         tab.fill("#text", "Look")
-        with tab.expect_navigation():
-            tab.click("text=Preview")
+        self.press(tab, "text=Preview")
         self.assertIn("/people/dave/files/", tab.locator("[name=enclosure]").input_value())
 
     def feed(self) -> bytes:
@@ -182,8 +183,7 @@ class KeyboardTests(BrowserTestCase):
         tab.keyboard.press("Escape")
         tab.keyboard.press("Tab")  # leaves the field now
         self.assertFalse(tab.evaluate("document.activeElement.id === 'outline'"))
-        with tab.expect_navigation():
-            tab.keyboard.press("Control+Enter")
+        self.send(tab)
         expect(tab.get_by_role("status").first).to_have_text("Published: Grüße 🇩🇪")
         item = etree.fromstring(self.feed()).find("channel/item")
         assert item is not None
@@ -199,14 +199,12 @@ class KeyboardTests(BrowserTestCase):
         self.tab_to(tab, "#text")
         tab.keyboard.type("x" * 141)
         expect(tab.locator("#left")).to_have_text("1 character too many")
-        with tab.expect_navigation():
-            tab.keyboard.press("Control+Enter")
+        self.send(tab)
         expect(tab.get_by_role("alert")).to_contain_text("one character too many")
         expect(tab.locator("#text")).to_have_value("x" * 141)
         tab.locator("#text").press("End")
         tab.keyboard.press("Backspace")
-        with tab.expect_navigation():
-            tab.keyboard.press("Control+Enter")
+        self.send(tab)
         self.assertIn(b"x" * 140, self.feed())
 
     def test_what_is_typed_outlives_the_tab(self) -> None:
@@ -249,16 +247,13 @@ class KeyboardTests(BrowserTestCase):
         # What is sent, or discarded, does not come again; and what is left ends with the session.
         tab.context.route(away, lambda route: route.abort())
         tab.fill("#text", "a message")
-        with tab.expect_navigation():
-            tab.click("button[value=post]")
+        self.press(tab, "button[value=post]")
         expect(tab.locator("#text")).to_have_value("")
         self.assertEqual(tab.evaluate(kept), "")
         tab.fill("#text", "secret")
         self.assertIn("secret", tab.evaluate(kept))
         tab.click(".viewer summary")
-        with tab.expect_navigation():
-            tab.click("text=Your account")
+        self.press(tab, "text=Your account")
         self.assertIn("secret", tab.evaluate(kept))
-        with tab.expect_navigation():
-            tab.click("button:text('Sign out everywhere')")
+        self.press(tab, "button:text('Sign out everywhere')")
         self.assertEqual(tab.evaluate(kept), "")
