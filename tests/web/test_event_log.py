@@ -135,18 +135,15 @@ class PageTests(LogCase):
         for secret in ("notify", "s3cret", "192.0.2.7"):
             self.assertNotIn(secret, text)
 
-    def test_the_path_of_rsscloud_server(self) -> None:
+    def test_other_answers(self) -> None:
+        """For HEAD, at the path of rssCloud Server, and without a store."""
+        answer = self.house.ask("HEAD", "/log")
+        self.assertEqual((answer.status, answer.body), (200, b""))
         answer = self.house.get("/viewLog")
         self.assertEqual((answer.status, answer.headers["location"]), (302, "/log"))
-
-    def test_store_that_is_unavailable(self) -> None:
         self.house.break_store()
         answer = self.house.get("/log")
         self.assertEqual((answer.status, answer.headers["retry-after"]), (503, "30"))
-
-    def test_head(self) -> None:
-        answer = self.house.ask("HEAD", "/log")
-        self.assertEqual((answer.status, answer.body), (200, b""))
 
     def test_no_event_log_no_page(self) -> None:
         door = EventLogDoor(NoOptions(), front_door_parts())

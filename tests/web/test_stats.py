@@ -150,9 +150,8 @@ class StatsTests(SynchronousTestCase):
         self.assertEqual(self.json("day")["totals"]["pings"], 105)
 
     def test_numbers_of_the_month(self) -> None:
-        self.add(0, {"pings": 1})
-        self.add(29 * 24 * HOUR, {"pings": 10})
-        self.add(31 * 24 * HOUR, {"pings": 100})
+        for days, pings in ((0, 1), (29, 10), (31, 100)):
+            self.add(days * 24 * HOUR, {"pings": pings})
         found = self.json("month")
         self.assertEqual(found["totals"], {"pings": 11})
         self.assertEqual(len(found["series"]["pings"]), 120)
