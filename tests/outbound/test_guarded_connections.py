@@ -33,7 +33,7 @@ class GuardTests(ClientTestCase):
         port = listen(self, raw)
         loopback, private = "127.0.0.1 is not public (loopback)", "10.0.0.1 is not public (private)"
         itself = f"127.0.0.1 with port {port} is this broker itself"
-        for addresses, options, why in (
+        refused: list[tuple[list[str], dict[str, Any], str]] = [
             (["127.0.0.1"], {"allowed": ()}, loopback),
             *(
                 (["127.0.0.1"], {"own": [(own, port)]}, itself)
@@ -41,7 +41,8 @@ class GuardTests(ClientTestCase):
             ),
             (["127.0.0.1", "10.0.0.1"], {}, private),
             (["10.0.0.1", "127.0.0.1"], {}, private),
-        ):
+        ]
+        for addresses, options, why in refused:
             for host in ("a.example", *(addresses if len(addresses) == 1 else ())):
                 client = self.make_client(Names({"a.example": addresses}), **options)
                 reason = await self.refusal(self.begin(client, f"http://{host}:{port}/"))

@@ -57,10 +57,10 @@ class FetcherTestCase(SynchronousTestCase):
     def fetch(self, known: Validators = NO_VALIDATORS, subscribers: int = 0) -> Deferred[Fetched]:
         return Deferred.fromCoroutine(self.fetcher.fetch(FEED, known, subscribers))
 
-    def fetched(self, answer: OutboundReply, known: Validators = KNOWN) -> Fetched:
+    def fetched(self, answer: OutboundReply) -> Fetched:
         """The result of a fetch with this answer."""
         self.outbound.answers[FEED] = answer
-        return self.successResultOf(self.fetch(known))
+        return self.successResultOf(self.fetch(KNOWN))
 
     def unreadable(self, answer: OutboundReply | Exception) -> TopicUnreadable:
         """The error of a fetch with this answer."""

@@ -12,8 +12,8 @@ from rsscloud_broker.outbound.couriers.messages import Answered, Failed, ReadDon
 from rsscloud_broker.outbound.couriers.pending import TO_CALL, TO_READ, Answer, Pending, WrongAnswer
 
 
-def read_done(number: int, body: bytes | None = None, size: int = 3) -> ReadDone:
-    return ReadDone(number, bytes(32), size, body, "", "", "", "", None, "200")
+def read_done(number: int, body: bytes | None = None) -> ReadDone:
+    return ReadDone(number, bytes(32), 3, body, "", "", "", "", None, "200")
 
 
 class PendingTests(SynchronousTestCase):
