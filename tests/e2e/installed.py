@@ -10,19 +10,14 @@ import re
 import socket
 import textwrap
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
+from cryptography.hazmat.primitives.serialization import Encoding
 
 import rsscloud_broker
 from tests.e2e.fixture import Broker
 from tests.e2e.programs import program
+from tests.outbound.authority import authority
 from tests.processes import BIN
 from tests.test_deployment import TAP, unit
 
@@ -109,30 +104,11 @@ def has_ipv6() -> bool:
         return False
 
 
-def self_signed(directory: Path, *names: str) -> tuple[Path, Path]:
-    """A certificate that nobody else has signed, for some names or addresses, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
-    today = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(today - timedelta(days=1))
-        .not_valid_after(today + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName(list(map(_general, names))), critical=False)
-        .sign(key, SHA256())
-    )
+def certified(directory: Path, *names: str) -> tuple[Path, Path]:
+    """A certificate for some names or addresses with that of who signed it, and its key."""
+    signer = authority()
+    certificate, key = signer.pem(*names)
     files = directory / "certificate.pem", directory / "key.pem"
-    files[0].write_bytes(certificate.public_bytes(Encoding.PEM))
-    files[1].write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    files[0].write_bytes(certificate + signer.certificate.public_bytes(Encoding.PEM))
+    files[1].write_bytes(key)
     return files
-
-
-def _general(name: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)

@@ -11,7 +11,7 @@ from itertools import product
 from tempfile import TemporaryDirectory
 
 from tests.e2e.fixture import TIMEOUT, EndToEndTestCase, request, until
-from tests.e2e.installed import self_signed
+from tests.e2e.installed import certified
 from tests.e2e.writing import Writer
 from tests.processes import files_of, free_port
 
@@ -24,7 +24,7 @@ ARCHIVE = "/2026/01/01/01.xml"
 class HangUpTests(EndToEndTestCase):
     def setUp(self) -> None:
         super().setUp()
-        certificate, key = self_signed(self.directory(), "localhost")
+        certificate, key = certified(self.directory(), "localhost")
         short = TemporaryDirectory()  # the path of a socket has at most 107 bytes
         self.addCleanup(short.cleanup)
         self.secure_port, self.socket = free_port(), f"{short.name}/socket"

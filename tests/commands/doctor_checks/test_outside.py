@@ -17,7 +17,7 @@ from rsscloud_broker.config import Http, Metrics
 from rsscloud_broker.runtime.self_test import SelfTest
 from rsscloud_broker.wire.self_test import PATH
 from tests.commands.doctor_checks.cases import DoctorTestCase
-from tests.e2e.installed import self_signed
+from tests.e2e.installed import certified
 
 #: What the broker learns of a request, if a client calls it directly.
 DIRECT = {
@@ -248,7 +248,7 @@ class AddressesTests(DoctorTestCase):
 class CertificatesTests(DoctorTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.certificate, self.key = self_signed(self.home, "localhost")
+        self.certificate, self.key = certified(self.home, "localhost")
 
     def serve(self) -> int:
         """Serve one connection over TLS; the port."""
@@ -268,7 +268,7 @@ class CertificatesTests(DoctorTestCase):
         return int(server.getsockname()[1])
 
     async def test_of_the_public_url(self) -> None:
-        """The certificate of the tests is good for a day; nobody has signed it."""
+        """The certificate of the tests is good for a day; nobody trusts who signed it."""
         port = self.serve()
         self.change(public_url=f"https://localhost:{port}")
         await self.assert_only(
@@ -284,7 +284,7 @@ class CertificatesTests(DoctorTestCase):
         for moment, level, part in (
             (now, "warn", "see whether it is renewed automatically"),
             (now + timedelta(days=2), "fail", "renew it"),
-            (now - timedelta(days=2), "fail", "not valid before"),
+            (now - timedelta(days=3), "fail", "not valid before"),
         ):
             self.patch(self.clock, "wall_seconds", moment.timestamp)
             await self.assert_only(outside.certificates, level, part)
