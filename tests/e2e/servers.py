@@ -84,7 +84,7 @@ used_ports: set[int] = set()
 
 
 class NewPort(TCPServer):
-    """Listens, where the system chooses the port, at one where this process had no server yet.
+    """Listens where the system chooses the port, at one where this process had no server yet.
 
     Brokers that tests share remember topics and callbacks by URL, and the system soon gives a
     port again that was let go of: a feed would have the subscribers of a test before.
@@ -93,7 +93,7 @@ class NewPort(TCPServer):
     def server_bind(self) -> None:
         asked = self.server_address
         super().server_bind()
-        while asked[1] == 0 and self.server_address[1] in used_ports:
+        while self.server_address[1] in used_ports:
             self.socket.close()
             self.socket = socket.socket(self.address_family, self.socket_type)
             self.server_address = asked
@@ -105,15 +105,12 @@ class _HTTPServer(NewPort, ThreadingHTTPServer):
     daemon_threads = True
 
 
-def http_server(
-    handler: type[Handler], owner: Server, port: int = 0, host: str = "127.0.0.1"
-) -> BaseServer:
+def http_server(handler: type[Handler], owner: Server, host: str = "127.0.0.1") -> BaseServer:
     """A server whose handlers know whom they work for.
 
-    :param port: where it listens; 0 for a port that is free.
     :param host: the address where it listens.
     """
-    return _HTTPServer((host, port), type("Handler", (handler,), {"owner": owner}))
+    return _HTTPServer((host, 0), type("Handler", (handler,), {"owner": owner}))
 
 
 # --- feeds ------------------------------------------------------------------
@@ -200,22 +197,19 @@ class Receiver(Server):
 class HttpPostReceiver(Receiver):
     """Told by ``http-post``; repeats challenges.
 
-    :ivar challenged: the topics of the challenges.
     :ivar status: with which it answers notifications.
     """
 
     protocol = "http-post"
 
-    def __init__(self, port: int = 0, host: str = "127.0.0.1") -> None:
-        super().__init__(http_server(_HttpPostHandler, self, port, host))
-        self.challenged: list[str] = []
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        super().__init__(http_server(_HttpPostHandler, self, host))
         self.status = 200
 
 
 class _HttpPostHandler(Handler):
     def do_GET(self) -> None:
         query = parse_qs(urlsplit(self.path).query)
-        self.owner.challenged.append(query["url"][0])
         self.answer(200, query["challenge"][0].encode())
 
     def do_POST(self) -> None:

@@ -55,10 +55,10 @@ class Pinger:
             else:
                 self.wrong.append(reply)
 
-    def until_more(self, number: int = 5) -> None:
+    def until_more(self) -> None:
         """Wait until the broker takes pings again."""
         before = len(self.acknowledged)
-        until(lambda: len(self.acknowledged) >= before + number, "pings to be acknowledged")
+        until(lambda: len(self.acknowledged) >= before + 5, "pings to be acknowledged")
 
     def stop(self) -> None:
         self._over.set()

@@ -39,8 +39,8 @@ class Foreign:
 class RiverTestCase(EndToEndTestCase):
     """A broker with an account, whose token a program has."""
 
-    def reader(self, configuration: str = "") -> Broker:
-        broker = self.own_broker(configuration + WITH_COURIERS)
+    def reader(self) -> Broker:
+        broker = self.own_broker(WITH_COURIERS)
         broker.add_account("dave")
         self.token = {"Authorization": f"Bearer {broker.add_token('dave', 'river')}"}
         broker.start()

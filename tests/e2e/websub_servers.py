@@ -33,7 +33,6 @@ class HubReceiver(Server):
 
     :ivar asked: the queries of the hub's questions, and of its denials.
     :ivar delivered: what it sent.
-    :ivar agrees: whether challenges are repeated.
     :ivar status: what deliveries are answered with.
     :ivar heard: the topics of which something was delivered.
     """
@@ -45,7 +44,6 @@ class HubReceiver(Server):
         self.asked: list[dict[str, str]] = []
         self.delivered: list[Delivery] = []
         self.heard: list[str] = []
-        self.agrees = True
         self.status = 202
 
     @property
@@ -62,7 +60,7 @@ class _Handler(Handler):
     def do_GET(self) -> None:
         query = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
         challenge = query.get("hub.challenge", "thanks")
-        self.answer(200 if self.owner.agrees else 404, challenge.encode())
+        self.answer(200, challenge.encode())
         self.owner.asked.append(query)
 
     def do_POST(self) -> None:
