@@ -479,6 +479,17 @@ class EndToEndTestCase(SynchronousTestCase):
         """
         return self.owned(Broker(self.directory(), configuration, options))
 
+    def running_broker(self, configuration: str = "", account: Sequence[str] = ()) -> Broker:
+        """A broker that runs, and ends with this test.
+
+        :param account: the arguments of ``Broker.add_account``, for one that it has.
+        """
+        broker = self.own_broker(configuration)
+        if account:
+            broker.add_account(*account)
+        broker.start()
+        return broker
+
     def owned(self, broker: AnyBroker) -> AnyBroker:
         """The same broker, which ends with this test."""
         self.with_log(broker)

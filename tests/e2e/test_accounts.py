@@ -16,9 +16,7 @@ class SigningInTests(BrowserTestCase):
     """A real browser, with its own idea of cookies and of who sends a form."""
 
     def test_an_evening_of_an_administrator(self) -> None:
-        broker = self.own_broker()
-        broker.add_account("dave", PASSWORD, "--admin")
-        broker.start()
+        broker = self.running_broker(account=("dave", PASSWORD, "--admin"))
         tab = self.page(PHONE)
         tab.goto(f"{broker.url}/account")
         self.submit(tab, "main form", {"name": "dave", "password": "wrong"})

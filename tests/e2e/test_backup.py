@@ -40,8 +40,7 @@ class Pingers:
 
 class BackupTests(EndToEndTestCase):
     def test_all_that_was_acknowledged_is_restored(self) -> None:
-        broker, origin = self.own_broker(), self.origin()
-        broker.start()
+        broker, origin = self.running_broker(), self.origin()
         topic, receiver = origin.feed(), self.served(HttpPostReceiver())
         self.subscribed(broker, receiver, topic)
         file = self.directory() / "backup"

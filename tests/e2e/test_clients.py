@@ -97,8 +97,7 @@ class ZeepTests(EndToEndTestCase):
         self.assertIn("url", str(fault.message))
 
     def test_pings_are_listed(self) -> None:
-        broker = self.own_broker()
-        broker.start()
+        broker = self.running_broker()
         updates = self.service(broker, "/weblogUpdates")
         home = "http://site.example/"
         for answer in (

@@ -25,8 +25,7 @@ def examined(broker: Broker, *options: object) -> tuple[int, dict[str, list[dict
 
 class DirectTests(EndToEndTestCase):
     def test_well(self) -> None:
-        broker = self.own_broker()
-        broker.start()
+        broker = self.running_broker()
         until(lambda: "Sign in as" in broker.log, "the link to sign in")
         before, said = sorted(broker.data.iterdir()), broker.log
         status, results = examined(broker, "--local", "--time-url", f"{broker.url}/")

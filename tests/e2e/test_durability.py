@@ -9,8 +9,7 @@ from tests.e2e.servers import RECEIVERS
 class KilledBeforeNotificationTests(EndToEndTestCase):
     def test_the_next_process_notifies(self) -> None:
         """The ping is acknowledged, and the broker is killed."""
-        broker, origin = self.own_broker(), self.origin()
-        broker.start()
+        broker, origin = self.running_broker(), self.origin()
         feed = origin.feed()
         receivers = [self.served(make()) for make in RECEIVERS]
         for receiver in receivers:

@@ -10,8 +10,7 @@ from tests.e2e.websub_servers import HubReceiver
 
 class EventsTests(EndToEndTestCase):
     def test_subscriber_of_the_feed_is_told(self) -> None:
-        broker, receiver = self.own_broker(), self.served(HubReceiver())
-        broker.start()
+        broker, receiver = self.running_broker(), self.served(HubReceiver())
         recent = f"{broker.url}/events/recent"
         links = until(lambda: request(recent).headers.get("link"), "the feed")
         topic = links.rpartition("<")[2].partition(">")[0]

@@ -145,8 +145,7 @@ class NoPingTests(EverybodyTestCase):
     """A change that nobody says anything of."""
 
     def test_polls(self) -> None:
-        broker, origin = self.own_broker(POLLING), self.origin()
-        broker.start()
+        broker, origin = self.running_broker(POLLING), self.origin()
         feed = origin.feed()
         everybody = self.everybody(broker, feed)
         origin.change(feed)

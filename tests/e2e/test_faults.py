@@ -66,9 +66,8 @@ class LimitedTests(EndToEndTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.broker, self.origin_ = self.own_broker(), self.origin()
+        self.broker, self.origin_ = self.running_broker(), self.origin()
         self.feed = self.origin_.feed()
-        self.broker.start()
         self.receiver = self.served(HttpPostReceiver())
         self.subscribed(self.broker, self.receiver, self.feed)
 

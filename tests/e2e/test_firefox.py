@@ -19,9 +19,7 @@ class StoriesTests(EndToEndTestCase):
 
     def signed_in(self, path: str) -> Broker:
         """A running broker, in which an administrator has signed in for a page."""
-        broker = self.own_broker()
-        broker.add_account(ACCOUNT, PASSWORD, "--admin")
-        broker.start()
+        broker = self.running_broker(account=(ACCOUNT, PASSWORD, "--admin"))
         self.firefox.go(broker.url + path)
         self.firefox.submit("main form", name=ACCOUNT, password=PASSWORD)
         self.assertEqual(self.firefox.evaluate("location.pathname"), path)

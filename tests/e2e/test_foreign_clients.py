@@ -58,11 +58,6 @@ class ForeignClientTests(EndToEndTestCase):
         self.feed = self.origin_of_feeds.feed()
         self.subscriber = self.served(Subscriber(self.origin_of_feeds))
 
-    def started(self) -> Broker:
-        broker = self.own_broker()
-        broker.start()
-        return broker
-
     def calls(self, broker: Broker, command: Sequence[str], **variables: str) -> dict[str, Said]:
         """How each call of a client ended, by its name."""
         arguments = [broker.url, self.feed, str(self.subscriber.port)]
@@ -102,7 +97,7 @@ class ForeignClientTests(EndToEndTestCase):
 class PHPTests(ForeignClientTests):
     def test_soap_client(self) -> None:
         command = php(CLIENTS / "soap_client.php")
-        broker = self.started()
+        broker = self.running_broker()
         said = self.calls(broker, command)
         for ping in ("wsdl weblog", "wsdl weblog extended", "nameless weblog", "named weblog"):
             self.assert_thanked(said[ping])
@@ -127,7 +122,7 @@ class PHPTests(ForeignClientTests):
 class PerlTests(ForeignClientTests):
     def test_soap_lite(self) -> None:
         command = perl(CLIENTS / "soap_lite.pl", "SOAP::Lite")
-        broker = self.started()
+        broker = self.running_broker()
         said = self.calls(broker, command)
         # By a WSDL of the document/literal style SOAP::Lite leaves all values as they are.
         self.assert_thanked(said["wsdl weblog"], no="false")
@@ -155,7 +150,7 @@ class PerlTests(ForeignClientTests):
 
     def test_xmlrpc_lite(self) -> None:
         command = perl(CLIENTS / "xmlrpc_lite.pl", "XMLRPC::Lite")
-        broker = self.started()
+        broker = self.running_broker()
         said = self.calls(broker, command)
         for ping in ("weblog", "weblog latin-1", "weblog number", "weblog extended"):
             self.assert_thanked(said[ping], no="0")
@@ -183,7 +178,7 @@ class NodeTests(ForeignClientTests):
 
     def check(self, command: Sequence[str], fault_code: str, name: str) -> None:
         """The calls of one of the two scripts, which are the same."""
-        broker = self.started()
+        broker = self.running_broker()
         said = self.calls(broker, command, NODE_PATH=str(NODE_MODULES))
         self.assert_thanked(said["weblog"])
         self.assert_thanked(said["weblog extended"])

@@ -49,9 +49,7 @@ def curl(broker: Broker, *options: object) -> tuple[str, str]:
 
 class SubscribersTests(EndToEndTestCase):
     def test_all_are_told_with_the_content_and_nothing_is_fetched(self) -> None:
-        broker = self.own_broker(ACCESS_LOG)
-        broker.add_account("dave", PASSWORD)
-        broker.start()
+        broker = self.running_broker(ACCESS_LOG, account=("dave", PASSWORD))
         feed = save(broker, a_feed())
         self.assertEqual(feed, f"http://localhost:{broker.port}/feeds/dave/rss.xml")
         receivers = [self.served(make()) for make in RECEIVERS]
@@ -84,9 +82,7 @@ class SubscribersTests(EndToEndTestCase):
 
 class ClientsTests(EndToEndTestCase):
     def test_xml_rpc_and_curl(self) -> None:
-        broker = self.own_broker()
-        broker.add_account("dave", PASSWORD)
-        broker.start()
+        broker = self.running_broker(account=("dave", PASSWORD))
         feed = save(broker, a_feed())
         with ServerProxy(f"{broker.url}/RPC2", use_builtin_types=True) as proxy:
             error = self.assertRaises(Fault, proxy.rssCloud.saveRss, "dave", "wrong", a_feed())

@@ -52,8 +52,7 @@ class MetricsTests(EndToEndTestCase):
         self.assertEqual((done.returncode, said), (0, b""), said.decode())
 
     def test_promtool_finds_nothing(self) -> None:
-        broker, feed = self.own_broker(), self.origin().feed()
-        broker.start()
+        broker, feed = self.running_broker(), self.origin().feed()
         receiver = self.served(HttpPostReceiver())
         self.subscribed(broker, receiver, feed)
         broker.ping(feed)
@@ -82,8 +81,7 @@ class MetricsTests(EndToEndTestCase):
 
     def test_every_metric_is_there_from_the_start(self) -> None:
         """Of counters with labels, too: else the first increase is not seen."""
-        broker = self.own_broker()
-        broker.start()
+        broker = self.running_broker()
         samples = metrics(broker.url)
         for name, labels in (
             ("notifications_total", "delivered http-post"),
@@ -99,8 +97,7 @@ class MetricsTests(EndToEndTestCase):
 
     def test_the_check_of_the_image(self) -> None:
         """It succeeds at a broker of a public URL, which trusts no request of its own machine."""
-        broker = self.own_broker("public_url = 'https://broker.example'\n")
-        broker.start()
+        broker = self.running_broker("public_url = 'https://broker.example'\n")
         self.assertEqual(request(f"{broker.url}/health/ready").status, 401)
         [check] = re.findall(r"^HEALTHCHECK .*\n *CMD (.*)", DOCKERFILE.read_text(), re.MULTILINE)
         places = {"'/data/": f"'{broker.data}/", "http://127.0.0.1:5337": broker.url}
@@ -114,8 +111,7 @@ class MetricsTests(EndToEndTestCase):
         port = free_port()
         own = f"http://127.0.0.1:{port}"
         listen = f"[metrics]\nlisten = ['tcp:{port}:interface=127.0.0.1']\n"
-        broker = self.own_broker(listen)
-        broker.start()
+        broker = self.running_broker(listen)
         for path in ("/metrics", "/health/live", "/health/ready"):
             self.assertEqual(request(own + path).status, 200)
             self.assertEqual(request(broker.url + path).status, 404)
@@ -128,8 +124,7 @@ class MetricsTests(EndToEndTestCase):
 class PrometheusTests(EndToEndTestCase):
     def test_prometheus_reads_them(self) -> None:
         """Prometheus itself, with the token and the alerts of the manual."""
-        broker = self.own_broker(f"{PROXIED}[metrics]\ntoken = '{TOKEN}'\n")
-        broker.start()
+        broker = self.running_broker(f"{PROXIED}[metrics]\ntoken = '{TOKEN}'\n")
         directory, port = self.directory(), free_port()
         text = (EXAMPLES / "prometheus.yml").read_text("utf-8")
         for manual, here in {

@@ -43,8 +43,7 @@ class PagesTests(BrowserTestCase):
 
     def test_change_lists(self) -> None:
         """They are shown by their style sheet, in a small window and on a phone."""
-        broker = self.broker = self.own_broker()
-        broker.start()
+        broker = self.broker = self.running_broker()
         self.ping("A site", LONG)
         self.ping("W" * 1000, "http://other.example/")
         broker.restart()  # makes the lists
@@ -68,8 +67,7 @@ class PagesTests(BrowserTestCase):
 
     def test_feeds(self) -> None:
         """Their style sheet shows names first; nothing by a stranger is loaded or run."""
-        self.broker = self.own_broker("[apps.test_feed]\n")
-        self.broker.start()
+        self.broker = self.running_broker("[apps.test_feed]\n")
         self.ping("A site", "http://site.example/")
         pings = f"{self.broker.url}/events/pings/recent"
         until(lambda: b"A site" in request(pings).body, "the ping in the feed")
@@ -92,8 +90,7 @@ class PagesTests(BrowserTestCase):
         style = f'<h:link {html} rel="stylesheet" href="{origin.url("/x.css")}"/>'
         feed = origin.feed(elements=f"<item>{script}{style}</item>")
         keep = f'[front_doors.events]\nkeep = [{{ topic = "{origin.url("/")}" }}]\n'
-        broker = self.broker = self.own_broker(keep)
-        broker.start()
+        broker = self.broker = self.running_broker(keep)
         broker.ping(feed)
         kept = f"{broker.url}/events/topic?url={quote(feed, safe='')}"
         until(lambda: request(kept).status == 200, "the contents")

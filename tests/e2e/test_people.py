@@ -19,9 +19,9 @@ PICTURE = ("a picture.gif", b"GIF89a\x01\x00\x01\x00")
 class PeopleTests(BrowserTestCase):
     def started(self) -> tuple[Broker, Page]:
         """A broker with an administrator, who has signed in and looks at the accounts."""
-        broker = self.own_broker("[apps.writing]\nenabled = true\n")
-        broker.add_account("dave", PASSWORD, "--admin")
-        broker.start()
+        broker = self.running_broker(
+            "[apps.writing]\nenabled = true\n", account=("dave", PASSWORD, "--admin")
+        )
         tab = self.page(DESK)
         tab.goto(f"{broker.url}/admin/accounts")
         self.submit(tab, "main form", {"name": "dave", "password": PASSWORD})

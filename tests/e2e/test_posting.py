@@ -17,9 +17,7 @@ JPEG = b"\xff\xd8\xff\xe0 a picture" + bytes(2000)
 class PostingTests(EndToEndTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.broker = self.own_broker()
-        self.broker.add_account("anna", PASSWORD)
-        self.broker.start()
+        self.broker = self.running_broker(account=("anna", PASSWORD))
 
     def feed(self, broker: Broker) -> Any:
         return feedparser.parse(request(f"{broker.url}/people/anna/rss.xml").body)

@@ -35,8 +35,7 @@ class StopTests(EndToEndTestCase):
         self.assertNotIn("Traceback", broker.log)
 
     def test_after_work(self) -> None:
-        broker, origin = self.own_broker(), self.origin()
-        broker.start()
+        broker, origin = self.running_broker(), self.origin()
         feed, receiver = origin.feed(), self.served(HttpPostReceiver())
         self.subscribed(broker, receiver, feed)
         origin.change(feed)
@@ -48,8 +47,7 @@ class StopTests(EndToEndTestCase):
             self.assert_clean_end(broker)
 
     def test_by_a_notification_under_way_it_is_awaited(self) -> None:
-        broker, origin = self.own_broker(), self.origin()
-        broker.start()
+        broker, origin = self.running_broker(), self.origin()
         feed, receiver = origin.feed(), self.served(HttpPostReceiver())
         self.subscribed(broker, receiver, feed)
         receiver.called = 0
@@ -73,8 +71,7 @@ class DescriptorTests(EndToEndTestCase):
         self.addCleanup(setrlimit, RLIMIT_NOFILE, (soft, hard))
         setrlimit(RLIMIT_NOFILE, (512, hard))
         limits = "max_connections = 100\n[sinks.distribution]\nin_flight = 20"
-        broker = self.own_broker(f"[http]\n{limits}")
-        broker.start()
+        broker = self.running_broker(f"[http]\n{limits}")
         self.assertGreater(prlimit(broker.pid, RLIMIT_NOFILE)[0], 800)
         self.assertNotIn("file descriptors", broker.log)
 
@@ -94,8 +91,7 @@ class StartErrorTests(EndToEndTestCase):
         return done.stdout + done.stderr
 
     def test_another_broker_on_the_same_data(self) -> None:
-        broker = self.own_broker()
-        broker.start()
+        broker = self.running_broker()
         listen = "tcp:0:interface=127.0.0.1"
         said = self.refusal("--listen", listen, "--data", broker.data)
         self.assertIn("another broker", said)

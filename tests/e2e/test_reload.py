@@ -15,8 +15,7 @@ from tests.terminals import open_terminal
 
 class ReloadTests(EndToEndTestCase):
     def test_subscriptions_and_connections_go_on(self) -> None:
-        broker, origin = self.own_broker(), self.origin()
-        broker.start()
+        broker, origin = self.running_broker(), self.origin()
         feed, receiver = origin.feed(), self.served(HttpPostReceiver())
         self.subscribed(broker, receiver, feed)
         connection = http.client.HTTPConnection("127.0.0.1", broker.port, timeout=60)

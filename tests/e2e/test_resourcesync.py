@@ -43,8 +43,7 @@ class ResourceSyncTests(EndToEndTestCase):
     def test_a_notification_reaches_its_destinations(self) -> None:
         """The channel answers with 404 to everybody who asks there."""
         topic = self.origin().url("/dataset1/framework/")
-        broker = self.own_broker(CONFIGURATION.format(topic=topic, token=TOKEN))
-        broker.start()
+        broker = self.running_broker(CONFIGURATION.format(topic=topic, token=TOKEN))
         destination = self.subscribed_destination(broker, topic)
         self.assertEqual(self.notify(broker, topic, TOKEN), "The notification was accepted.\n")
         delivery = self.assert_delivered(
@@ -62,8 +61,7 @@ class ResourceSyncTests(EndToEndTestCase):
         self.assertIn("HTTP status 403", self.notify(broker, "http://example.com/", TOKEN))
 
     def test_the_channel_can_be_subscribed_to(self) -> None:
-        broker = self.own_broker()
-        broker.start()
+        broker = self.running_broker()
         channel = f"http://localhost:{broker.port}/resourcesync/notification.xml"
         destination = self.subscribed_destination(broker, channel)
         broker.stop()

@@ -29,8 +29,7 @@ class StartChecksTests(EndToEndTestCase):
                 self.assertNotIn(" starting on ", output)  # nobody has connected in vain
 
     def test_beside_a_running_broker(self) -> None:
-        broker = self.own_broker()
-        broker.start()
+        broker = self.running_broker()
         listen = f"tcp:{broker.port}:interface=127.0.0.1"
         broker.ping(self.origin().feed())
         until((broker.data / "broker.sqlite-wal").exists, "the database to be in use")

@@ -20,8 +20,7 @@ def guids(broker: Broker) -> list[str]:
 class InABrowserTests(BrowserTestCase):
     def test_new_items_appear(self) -> None:
         """Without a reload, and the countdown goes on."""
-        broker = self.own_broker("[apps.test_feed]\nevery = 2\n")
-        broker.start()
+        broker = self.running_broker("[apps.test_feed]\nevery = 2\n")
         until(lambda: request(f"{broker.url}/test/rss.xml").status == 200, "the first item")
         page = self.page()
         page.goto(f"{broker.url}/test")
@@ -32,8 +31,7 @@ class InABrowserTests(BrowserTestCase):
 
     def test_link_that_the_broker_prints(self) -> None:
         """One click: the script of its page presses the button."""
-        broker = self.own_broker()
-        broker.start()
+        broker = self.running_broker()
         printed = re.compile(r"http://localhost:\d+(/signin/once\?key=\S+)")
         until(lambda: printed.search(broker.log), "the link")
         (path,) = printed.findall(broker.log)

@@ -91,8 +91,7 @@ class RealServerTests(HubTestCase):
 
     def test_an_unchanged_feed_costs_a_small_request(self) -> None:
         nginx = self.served(Nginx(self.directory()))  # skips where there is none
-        broker = self.own_broker("[polling]\nenabled = false\n")
-        broker.start()
+        broker = self.running_broker("[polling]\nenabled = false\n")
         topic = nginx.write("/rss.xml", FEED % (b"<item><title>1</title></item>" * 40))
         receivers = [self.served(HubReceiver()) for _ in range(2)]
         for receiver in receivers:
