@@ -75,9 +75,8 @@ class KeptTests(SynchronousTestCase):
         ]
         self.assertEqual(self.budget.contents.held, 1000)
         ends[0].callback(None)
-        self.assertEqual(
-            self.budget.contents.held, 700
-        )  # the second gets its turn before the third
+        # The second gets its turn before the third.
+        self.assertEqual(self.budget.contents.held, 700)
         made[1].cancel()
         self.failureResultOf(made[1], CancelledError)
         self.assertEqual(self.budget.contents.held, 700)

@@ -153,7 +153,7 @@ class ServedTopicsTests(TestCase):
     """Topics that applications serve."""
 
     def setUp(self) -> None:
-        self.feeds = {f"{HERE}/feeds/dave.xml": Content(b"<rss/>", "application/rss+xml")}
+        self.feeds: dict[str, Content] = {}
         self.others = FakeFetcher({ELSEWHERE: b"<rss/>"})
         directory = FilePath(self.mktemp())
         served = [
@@ -170,17 +170,13 @@ class ServedTopicsTests(TestCase):
         return self.feeds.get(url)
 
     async def test_are_read_from_the_application(self) -> None:
-        url = f"{HERE}/feeds/dave.xml"
-        await self.topics.check(url)
-        fetched = await self.topics.fetch(url, Validators('"a"'), 3)
-        self.assertEqual(fetched.content, Content(b"<rss/>", "application/rss+xml"))
-        self.assertEqual(fetched.result, "a file of this broker, 6 bytes")
-
-    async def test_at_another_host(self) -> None:
-        url = "https://static.example/anna.xml"
-        self.feeds[url] = Content(b"<feed/>")
-        await self.topics.check(url)
-        self.assertEqual((await self.topics.fetch(url)).content, Content(b"<feed/>"))
+        """Also those at another host."""
+        for url in (f"{HERE}/feeds/dave.xml", "https://static.example/anna.xml"):
+            self.feeds[url] = Content(b"<rss/>", "application/rss+xml")
+            await self.topics.check(url)
+            fetched = await self.topics.fetch(url, Validators('"a"'), 3)
+            self.assertEqual(fetched.content, self.feeds[url])
+            self.assertEqual(fetched.result, "a file of this broker, 6 bytes")
 
     async def test_that_do_not_exist(self) -> None:
         with self.assertRaises(TopicUnreadable) as caught:

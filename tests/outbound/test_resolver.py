@@ -70,13 +70,16 @@ class ResolverTests(TestCase):
         self.assertEqual(self.server.asked, [])
 
     async def test_what_is_wrong(self) -> None:
-        for host, why in {
-            "nobody.test": "there is no such name",
-            "empty.example": "it has no address",
-            "a..example": "it is no name",
-            f"{'x' * 64}.example": "it is no name",
-        }.items():
-            self.assertEqual(await self.problem(host), why, host)
+        for has_public_ipv6 in (True, False):
+            self.patch(resolver, "has_public_ipv6", lambda has=has_public_ipv6: has)
+            self.resolve = self.resolver(self.server.place)
+            for host, why in {
+                "nobody.test": "there is no such name",
+                "empty.example": "it has no address",
+                "a..example": "it is no name",
+                f"{'x' * 64}.example": "it is no name",
+            }.items():
+                self.assertEqual(await self.problem(host), why, host)
 
     async def test_bug_at_one_answer_is_not_the_end(self) -> None:
         with mock.patch.object(resolver, "_addresses", side_effect=ZeroDivisionError):
@@ -140,11 +143,6 @@ class ResolverTests(TestCase):
         self.assertEqual(await self.resolve("six.example"), ["2001:db8::2"])
         self.assertEqual(await self.resolve("2001:db8::7"), ["2001:db8::7"])
         self.assertIn("127.0.0.1", await self.resolve("localhost"))
-        for host, why in {
-            "nobody.test": "there is no such name",
-            "empty.example": "it has no address",
-        }.items():
-            self.assertEqual(await self.problem(host), why, host)
 
     async def test_is_not_kept_without_end(self) -> None:
         self.patch(resolver, "CACHED", 10)

@@ -262,9 +262,7 @@ class BadInputTests(ReadingTestCase):
         for _ in range(3):
             results = await read_all()
         self.assertLess(_memory() - before, 8 * LIMIT)
-        while (
-            self.budget.contents.held
-        ):  # the reactor counts the last content after its reference is gone
+        while self.budget.contents.held:  # the last content is counted after it is gone
             await deferLater(_reactor, 0)
         self.assertEqual(self.crew.couriers[0]._process.pid, pid)
         self.assertIn("too large to be read", results[0])
