@@ -36,12 +36,9 @@ def publish(broker: Broker, origin: Origin, url: str, items: list[str]) -> None:
 
 
 class RiverTestCase(BrowserTestCase):
-    def started(self, configuration: str = "") -> Broker:
+    def started(self) -> Broker:
         """A running broker with an account."""
-        broker = self.own_broker(configuration)
-        broker.add_account("dave", PASSWORD)
-        broker.start()
-        return broker
+        return self.running_broker(account=("dave", PASSWORD))
 
     def signed_in(self, broker: Broker, path: str, tab: Page | None = None) -> Page:
         """A page of the broker in a browser in which Dave has signed in."""
