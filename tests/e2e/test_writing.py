@@ -46,9 +46,7 @@ class KeyboardTests(BrowserTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.broker = self.own_broker()
-        self.broker.add_account("dave", PASSWORD)
-        self.broker.start()
+        self.broker = self.running_broker(account=("dave", PASSWORD))
         self.watch = Watch(f"127.0.0.1:{self.broker.port}")
 
     def signed_in(self) -> Page:

@@ -160,8 +160,7 @@ class StoredTests(XSSTestCase):
     """What strangers have sent, shown to others later."""
 
     def test_every_page(self) -> None:
-        self.attacked(self.own_broker())
-        self.broker.start()
+        self.attacked(self.running_broker())
         origin, receiver = self.served(HostileOrigin()), self.served(HostileReceiver())
         for payloads in together(10):  # so many pings are on the front page
             for payload in payloads:
