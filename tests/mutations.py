@@ -261,16 +261,16 @@ _BY_FILE: dict[tuple[str, str], dict[str, tuple[str, str]]] = {
     },
     ("delivery/attempt.py", "delivery.test_walk delivery.test_retries delivery.test_backlogs"): {
         "A subscriber that unsubscribes is notified once more: the broker had read it before.": (
-            "return key in self._options and self._options[key] != subscription.options",
-            "return self._options.get(key) not in (None, subscription.options)",
+            "return key in self.options and self.options[key] != subscription.options",
+            "return self.options.get(key) not in (None, subscription.options)",
         ),
         "A subscriber that changes its secret is notified with the old one.": (
-            "self._options[key] != subscription.options",
-            "self._options[key] is None",
+            "self.options[key] != subscription.options",
+            "self.options[key] is None",
         ),
         "A subscriber that renews and then unsubscribes is notified: only the first counts.": (
-            "        self._options[topic, callback] = options\n",
-            "        self._options.setdefault((topic, callback), options)\n",
+            "        self.options[topic, callback] = options\n",
+            "        self.options.setdefault((topic, callback), options)\n",
         ),
     },
     ("delivery/attempts.py", "delivery.test_contents delivery.test_attempts"): {
@@ -321,8 +321,8 @@ _BY_FILE: dict[tuple[str, str], dict[str, tuple[str, str]]] = {
             "        if True:\n",
         ),
         "When a courier ends, all its hosts lose what they have earned.": (
-            "        if job.went_well is not None:",
-            "        if True:",
+            "        elif job.went_well is not None:",
+            "        else:",
         ),
     },
     (
@@ -402,7 +402,7 @@ _BY_FILE: dict[tuple[str, str], dict[str, tuple[str, str]]] = {
             "saved, outstanding = len(self.unsaved), []",
         ),
         "Who unsubscribes while it lies in memory is notified all the same.": (
-            "if subscription in self._outdated:",
+            "if outdated.options and subscription in outdated:",
             "if False:",
         ),
     },
@@ -644,8 +644,8 @@ _BY_FILE: dict[tuple[str, str], dict[str, tuple[str, str]]] = {
             "if False:",
         ),
         "A content has another size than the one that is stored of it.": (
-            "if has_content and len(message.body) != message.size:",
-            "if False:",
+            "case ReadDone() if message.body is not None and len(message.body) != message.size:",
+            "case ReadDone() if False:",
         ),
         "A courier that answers nothing but beats is never replaced: its hosts are not called.": (
             "return oldest is not None and self._beats - oldest.since > longest",
@@ -687,11 +687,11 @@ _BY_FILE: dict[tuple[str, str], dict[str, tuple[str, str]]] = {
             "",
         ),
         "Allowed IPv4 networks are not found in IPv6 addresses that stand for them.": (
-            "if number >> 32 in _EMBEDDING:",
-            "if False:",
+            "_MAPPED + packed[12:] if packed[:12] == _NAT64 else packed",
+            "packed",
         ),
         "The broker can be had to call itself.": (
-            "if port in self._own and self._is_own(address, version, number, port):",
+            "if port in self._own and self._is_own(address, packed, port):",
             "if False:",
         ),
     },
@@ -708,8 +708,8 @@ _BY_FILE: dict[tuple[str, str], dict[str, tuple[str, str]]] = {
     },
     ("outbound/urls.py", "outbound.test_urls"): {
         "Strangers have the broker write lines to mail servers and databases.": (
-            "    check_port(port)\n    if not path",
-            "    if not path",
+            "    if digits:\n        check_port(port)\n",
+            "",
         ),
         "URLs with user names and passwords are called, stored and shown.": (
             "if parts.username is not None or parts.password is not None:",

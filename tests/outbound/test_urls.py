@@ -25,9 +25,8 @@ class URLTests(SynchronousTestCase):
             "http://example.org:65535/", "http://127.0.0.1/", "http://[::1]:80/",
             "http://example.org/a%23b", "http://example.org/@x", "http://bücher.example/é",
         ):  # fmt: skip
-            with self.subTest(url):
-                check_url(url)
-                target_of(url)
+            check_url(url)
+            target_of(url)
 
     def test_refused(self) -> None:
         for rule, urls in {
@@ -51,21 +50,18 @@ class URLTests(SynchronousTestCase):
             ),
         }.items():  # fmt: skip
             for url in urls:
-                with self.subTest(url):
-                    self.assertIn(rule, str(self.assertRaises(AddressRefused, check_url, url)))
-                    self.assertIn(rule, str(self.assertRaises(AddressRefused, target_of, url)))
+                self.assertIn(rule, str(self.assertRaises(AddressRefused, check_url, url)))
+                self.assertIn(rule, str(self.assertRaises(AddressRefused, target_of, url)))
 
     def test_ports_of_other_services(self) -> None:
         for port in (1, 22, 23, 25, 53, 110, 143, 445, 465, 587, 993, 995, 5432, 6379, 11211):
-            with self.subTest(port):
-                url = f"http://example.org:{port}/"
-                reason = str(self.assertRaises(AddressRefused, check_url, url))
-                self.assertEqual(
-                    reason,
-                    f"port {port} is for other services ({REFUSED_PORTS[port]}), "
-                    "so it is not called",
-                )
-                self.assertEqual(str(self.assertRaises(AddressRefused, target_of, url)), reason)
+            url = f"http://example.org:{port}/"
+            reason = str(self.assertRaises(AddressRefused, check_url, url))
+            self.assertEqual(
+                reason,
+                f"port {port} is for other services ({REFUSED_PORTS[port]}), so it is not called",
+            )
+            self.assertEqual(str(self.assertRaises(AddressRefused, target_of, url)), reason)
 
     def test_ports_of_http(self) -> None:
         for port in (80, 81, 443, 591, 1024, 3000, 5000, 5337, 8000, 8008, 8080, 8443, 9000, 65535):
@@ -89,8 +85,7 @@ class TargetTests(SynchronousTestCase):
             ),
             ("http://example.org/<a>|b", (False, "example.org", 80, "example.org", "/%3Ca%3E%7Cb")),
         ):
-            with self.subTest(url):
-                self.assertEqual(target_of(url), Target(*expected))
+            self.assertEqual(target_of(url), Target(*expected))
 
     @given(from_regex(r"https?://[a-z0-9.:\[\]@_-]{1,12}([/?][!-~]{0,8})?", fullmatch=True))
     def test_agrees_with_python(self, url: str) -> None:
