@@ -15,7 +15,7 @@ import re
 from hashlib import sha256
 from typing import Final
 
-from attrs import Factory, field, frozen
+from attrs import field, frozen
 from lxml import etree
 
 from rsscloud_broker.errors import DocumentFault, Refused
@@ -92,14 +92,17 @@ class HostedDocument:
     :ivar media_type: its Content-Type, with the charset.
     :ivar packed: the body compressed by gzip; empty if that is no shorter.
     :ivar is_topic: whether it is a feed or a list of feeds, which others may subscribe to.
-    :ivar digest: SHA-256 of the body.
     """
 
     body: bytes = field(repr=False)
     media_type: str
     packed: bytes = field(repr=False)
     is_topic: bool
-    digest: bytes = Factory(lambda self: sha256(self.body).digest(), takes_self=True)
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of the bytes."""
+        return sha256(self.body).digest()
 
 
 def check_path(path: str) -> str:

@@ -69,13 +69,19 @@ class StoredFile:
 
 
 @frozen
-class Served(HostedDocument):
-    """A stored document.
+class Served:
+    """A content with what its headers say.
 
+    :ivar packed: the body compressed by gzip; empty if that is no shorter.
     :ivar modified_at: seconds since the epoch, whole.
     """
 
-    modified_at: int = field(kw_only=True)
+    body: bytes = field(repr=False)
+    packed: bytes = field(repr=False)
+    media_type: str
+    digest: bytes
+    modified_at: int
+    is_topic: bool
 
 
 _PRESENT = feed.outerjoin(version, version.c.id == feed.c.version_id)
@@ -179,7 +185,8 @@ def versions(conn: Connection, account: Account, path: str) -> list[Version]:
 def one_version(conn: Connection, account: Account, path: str, key: int) -> HostedDocument | None:
     """A version of a file by its id; None if the account has no such version."""
     mine = (feed.c.account_id == account.id, feed.c.path == path, version.c.id == key)
-    found = select(version, feed.c.is_topic).join(feed, feed.c.id == version.c.feed_id)
+    columns = (version.c.body, version.c.media_type, version.c.packed, feed.c.is_topic)
+    found = select(*columns).join(feed, feed.c.id == version.c.feed_id)
     row = conn.execute(found.where(*mine)).first()
     return None if row is None else record_of(HostedDocument, row)
 
@@ -202,5 +209,6 @@ def present(conn: Connection, account: str, path: str, known: int = 0) -> Stored
         return None
     if row.body is None:
         return StoredFile(row.version_id or 0)
-    content = record_of(Served, row, modified_at=row.modified_at // MICROSECONDS)
+    second = row.modified_at // MICROSECONDS
+    content = Served(row.body, row.packed, row.media_type, row.digest, second, row.is_topic)
     return StoredFile(row.version_id, content)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from attrs import astuple, evolve
+from attrs import evolve
 from sqlalchemy import text
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -107,7 +107,8 @@ class RowsTests(SynchronousTestCase):
         self.assertTrue(self.save(every_byte))
         found, document = self.present(), a_document(every_byte)
         assert found is not None
-        self.assertEqual(found.content, Served(*astuple(document), modified_at=1000))
+        values = (document.body, document.packed, document.media_type, document.digest)
+        self.assertEqual(found.content, Served(*values, 1000, is_topic=True))
         known = rows.present(self.conn, "dave", PATH, found.version)
         self.assertEqual(known, StoredFile(found.version))
 
