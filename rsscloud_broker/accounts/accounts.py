@@ -232,9 +232,9 @@ class Accounts:
         self._limit(self._take_source(bucket_of(source)), "from your address")
         if is_too_long(password):
             raise SignInFailed
-        before = await self._store.stored_password(name) if is_name(name) else None
-        browser = known_browser(known, name, before.hash) if before else ""
+        browser = await self._browser_of(known, name)
         self._limit(self._take_name(f"{name[:32]} {browser}"), "for this name")
+        before = await self._store.stored_password(name) if is_name(name) else None
         while True:
             try:
                 account = await self._account_of(name, password)
@@ -262,6 +262,16 @@ class Accounts:
         _, account, _ = await self._portal.login(credentials, None, IAccount)
         assert isinstance(account, Account)
         return account
+
+    async def _browser_of(self, known: str, name: str) -> str:
+        """The key of a browser in which somebody has signed in to an account; else empty.
+
+        :param known: the mark in the browser's cookie.
+        """
+        if not known or not is_name(name):
+            return ""
+        stored = await self._store.stored_password(name)
+        return known_browser(known, name, stored.hash) if stored else ""
 
     def _limit(self, pause: int, where: str) -> None:
         """Raise ``TooMany`` if there is a pause to wait for, in seconds."""

@@ -43,7 +43,7 @@ def check_password(password: str, name: str, least: int) -> None:
     """
     if len(password) < least:
         raise InvalidAccount(f"the password is too short: it needs at least {least} characters")
-    if is_too_long(password):
+    if is_too_long(password) or len(_normal(password)) > MAX_BYTES:
         raise InvalidAccount(f"the password is too long: it may have {MAX_BYTES} bytes of UTF-8")
     if len(set(password.lower().replace(name, ""))) < 4:
         raise InvalidAccount(
@@ -53,11 +53,11 @@ def check_password(password: str, name: str, least: int) -> None:
 
 
 def is_too_long(password: str) -> bool:
-    """Whether a text has more bytes than any password.
+    """Whether a text has more characters than any password has bytes.
 
-    A text with too many characters is not normalised: the time for that grows with their square.
+    Check this first: normalising takes a time that grows with the square of the length.
     """
-    return len(password) > MAX_BYTES or len(_normal(password)) > MAX_BYTES
+    return len(password) > MAX_BYTES
 
 
 def _normal(password: str) -> bytes:
@@ -89,8 +89,10 @@ class Hasher:
 
     def matches(self, stored: str, password: str) -> bool:
         """Whether a stored hash is that of a password."""
+        if is_too_long(password):
+            return False
         try:
-            return not is_too_long(password) and self._argon2.verify(stored, _normal(password))
+            return self._argon2.verify(stored, _normal(password))
         except (VerificationError, InvalidHashError):
             return False
 
@@ -135,7 +137,7 @@ class Passwords:
         It is hashed in any case, so that the time tells nothing.
         """
         of_nobody = self._hasher.of_nobody  # made at the first check, whatever account it is for
-        if is_too_long(password):
+        if is_too_long(password) or len(_normal(password)) > MAX_BYTES:
             password, stored = "", ""
         right = self._hasher.matches(stored or of_nobody, password)
         if not right or not stored:
@@ -205,9 +207,10 @@ class CheckedPasswords:
         if stored is None or is_too_long(password):
             return False
         name = stored.account.name
-        found, now = self._by_name.get(name, None), self._clock.seconds()
+        found = self._by_name.get(name, None)
         if found is None:
             return False
+        now = self._clock.seconds()
         is_same = found.account == stored.account.id and found.stored == stored.hash
         if not is_same or now >= self._ends_at(found):
             self._by_name.pop(name, None)

@@ -146,20 +146,22 @@ class RssCloud:
             if now - self._last_pings.get(topic, float("-inf")) < self._pause:
                 return BadRegistration(rsscloud.too_soon(self._pause))
             self._last_pings[topic] = now
-        begins_pause = False  # else a stranger could keep the publisher's pings out
+        begins_pause = True
         try:
             news = await self._broker.ping_topic(url, source, again=again, origin=origin)
-            # Nor by one that is ignored, as it says that it was here before.
+            # One that is ignored begins none, as it says that it was here before.
             begins_pause = bool(news or not origin)
         except errors.TopicUnreadable as error:
-            begins_pause = True
             sentence = rsscloud.unreadable("ping", url, _refusal_rule(error))
             return BadRegistration(sentence, error.reason)
-        except errors.TooMany as error:
+        except (errors.TooMany, errors.Forbidden, errors.Unavailable) as error:
+            begins_pause = False  # else a stranger could keep the publisher's pings out
+            if isinstance(error, errors.Unavailable):
+                raise
+            if isinstance(error, errors.Forbidden):
+                return NotAllowed(str(error))
             sentence = rsscloud.limited("ping", error.reason, error.retry_after)
             return Limited(sentence, error.retry_after)
-        except errors.Forbidden as error:
-            return NotAllowed(str(error))
         finally:
             if not begins_pause:
                 self._last_pings.pop(topic, 0.0)

@@ -88,7 +88,7 @@ class RelayTarget:
 
     def wants(self, ping: Ping) -> bool:
         """Whether the site or the feed of a ping is at one of the hosts."""
-        if self.hosts == ("*",):
+        if self.hosts in {(), ("*",)}:
             return True
         hosts = [host_of(url) for url in (ping.url, ping.rss_url) if url]
         return any(fnmatchcase(host, each.lower()) for host in hosts for each in self.hosts)

@@ -193,6 +193,11 @@ class AttackerTests(AccountsTestCase):
         self.assertEqual(self.sign_in(known=known).caller.name, "dave")
         self.assertIsNotNone(self.caller(session.secret))
 
+    def test_who_is_over_the_limit_of_a_name_costs_no_read(self) -> None:
+        self.guess("dave", 6)
+        self.patch(self.house.store, "stored_password", None)
+        self.assertIsInstance(self.refused("dave", source=HOME), TooMany)
+
     def test_known_browser_of_somebody_else(self) -> None:
         known = self.sign_in("anna").known
         self.guess("dave")

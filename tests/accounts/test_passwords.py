@@ -7,7 +7,7 @@ from twisted.internet.defer import Deferred, execute
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from rsscloud_broker.accounts import Hasher, Passwords, check_password
+from rsscloud_broker.accounts import Hasher, Passwords, check_password, passwords
 from rsscloud_broker.accounts.passwords import MAX_BYTES, MAX_WAITING, is_too_long
 from rsscloud_broker.config import AccountsConfig as AccountOptions
 from rsscloud_broker.errors import InvalidAccount, TooMany
@@ -46,6 +46,10 @@ class HasherTests(SynchronousTestCase):
             self.hasher.matches(self.hasher.hash(PASSWORD), "a" + "\u0301\u0316" * 500_000)
         )
         self.assertTrue(is_too_long("x" * (MAX_BYTES + 1)))
+
+    def test_whether_one_is_too_long_is_asked_before_any_limit_and_normalises_nothing(self) -> None:
+        self.patch(passwords, "_normal", None)
+        self.assertFalse(is_too_long("\u0301\u0316" * (MAX_BYTES // 2)))
 
     def test_each_hash_has_a_salt_of_its_own(self) -> None:
         self.assertNotEqual(self.hasher.hash(PASSWORD), self.hasher.hash(PASSWORD))

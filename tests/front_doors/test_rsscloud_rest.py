@@ -289,6 +289,15 @@ class PingTests(_RestTests):
             patched.restore()
             self.assert_thanked(house.form("/rsscloud/ping", {"url": FEED}))
 
+    def test_a_bug_begins_one(self) -> None:
+        house = self.pausing()
+        patched = self.patch(house.broker, "ping_topic", lambda *_, **__: fail(ZeroDivisionError()))
+        house.form("/rsscloud/ping", {"url": FEED})
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+        patched.restore()
+        answer = house.form("/rsscloud/ping", {"url": FEED})
+        self.assertIn(b"less than 60 seconds ago", answer.body)
+
     def test_pings_that_are_ignored_begin_no_pause(self) -> None:
         """Anybody can send one that says that it has passed this broker before."""
         house = self.pausing()

@@ -177,6 +177,12 @@ class RelayTests(RelayTestCase):
         self.pass_time(2)
         self.assertEqual(self.named(), ["Blog 1", "Blog 3"])
 
+    def test_no_patterns_are_for_all_hosts(self) -> None:
+        self.start(RelayTarget(SINK, hosts=()))
+        self.ping(1)
+        self.pass_time(1)
+        self.assertEqual(self.named(), ["Blog 1"])
+
     def test_never_back_to_where_it_came_from(self) -> None:
         self.start(RelayTarget(f"{THERE}/RPC2"), RelayTarget(SINK))
         self.ping(1, origin=f"http://first.example {THERE}")
