@@ -245,7 +245,9 @@ class Broker:
         return is_stored
 
     async def _request_fetch(self, url: str, source: str, cause: ChangeSource) -> bool:
-        """Store that a pinged topic is to be fetched, and schedule that; False if that is full."""
+        """Store that a pinged topic is to be fetched, and schedule it; False if the store keeps as
+        many such requests as it may.
+        """
         state = await self._detector.request(url, source, cause)
         if state:
             self._detector.schedule(url, state, source=source, cause=cause)

@@ -344,7 +344,7 @@ class Attempts:
             self._dispatcher.end(attempt)
 
     def _judge(self, attempt: Attempt, result: Outcome | Exception | None) -> Delivery:
-        """What to store of a call."""
+        """What to store of a call; the breakers and the slots of its host follow its outcome."""
         subscription, content_id = attempt.subscription, attempt.content_id
         if isinstance(result, Outcome):  # all else says nothing of the host
             if not (result.answered or result.success or result.refused):

@@ -129,6 +129,9 @@ class AnswerHeaders(Mapping[str, str]):
     def __len__(self) -> int:
         return len(self._decoded)
 
+    def __repr__(self) -> str:
+        return repr(self._decoded)
+
 
 class NotConnected(OutboundError):
     """The connection could not be opened, so no request has been sent."""

@@ -401,10 +401,7 @@ def _take_from_queue(conn: Connection, final: Sequence[Delivery]) -> bool:
         .group_by(queued.c.subscription_id)
     ).all()
     for key, content_key in following:
-        add_pending(conn, key, at[key], content_key)
-        conn.execute(
-            delete(queued).where(
-                queued.c.subscription_id == key, queued.c.content_id == content_key
-            )
-        )
+        if add_pending(conn, key, at[key], content_key):  # else it stays in the queue
+            mine = (queued.c.subscription_id == key, queued.c.content_id == content_key)
+            conn.execute(delete(queued).where(*mine))
     return bool(following)

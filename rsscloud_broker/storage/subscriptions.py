@@ -139,8 +139,8 @@ def put_subscription(
     return evolve(stored, renewed=renewed)
 
 
-def add_pending(conn: Connection, key: int, due_at: int, content_key: int | None = None) -> None:
-    """Add a pending notification for a subscription, unless it has one.
+def add_pending(conn: Connection, key: int, due_at: int, content_key: int | None = None) -> bool:
+    """Add a pending notification for a subscription; False if it has one already.
 
     :param content_key: the id of the pushed content that it carries; None if it carries none.
     """
@@ -152,7 +152,7 @@ def add_pending(conn: Connection, key: int, due_at: int, content_key: int | None
         host=_of_subscription(key, subscription.c.host),
         content_id=content_key,
     )
-    conn.execute(row.on_conflict_do_nothing())
+    return conn.execute(row.on_conflict_do_nothing()).rowcount > 0
 
 
 def _of_subscription(key: int, column: ColumnElement[Any]) -> ScalarSelect[Any]:
