@@ -383,6 +383,15 @@ class AcceptTests(IntentsTestCase):
         self.assertEqual(self.carrier.verified, [WANTED, GOODBYE])
         self.assertEqual((self.subscriptions(), self.waiting()), ([], []))
 
+    def test_call_for_an_intent_that_was_replaced_is_broken_off(self) -> None:
+        broken_off: list[Deferred[Outcome]] = []
+        call = Deferred[Outcome](broken_off.append)
+        patched = self.patch(self.carrier, "verify", lambda intent: call)
+        self.accept()
+        patched.restore()
+        self.accept(GOODBYE)
+        self.assertEqual(broken_off, [call])
+
     def test_no_more_than_a_number_waits(self) -> None:
         self.answer(NO_ANSWER)
         for number in range(3):
