@@ -152,7 +152,8 @@ def add_pending(conn: Connection, key: int, due_at: int, content_key: int | None
         host=_of_subscription(key, subscription.c.host),
         content_id=content_key,
     )
-    return conn.execute(row.on_conflict_do_nothing()).rowcount > 0
+    added = row.on_conflict_do_nothing().returning(pending.c.subscription_id)
+    return conn.execute(added).first() is not None
 
 
 def _of_subscription(key: int, column: ColumnElement[Any]) -> ScalarSelect[Any]:
