@@ -225,9 +225,13 @@ class Verifier:
         recorded if the topic was fetched again meanwhile, since that fetch is newer.
         """
         now = await self._store.topic(fetched.url)
-        was, last = (one and (one.digest, one.read_at) for one in (before, now))
-        if was == last:
+        if _last_fetch(before) == _last_fetch(now):
             await self._detector.record(fetched, announce=before is not None)
+
+
+def _last_fetch(topic: Topic | None) -> tuple[bytes | None, float | None] | None:
+    """Hash and time of the last fetch of a topic; None for an unknown topic."""
+    return None if topic is None else (topic.digest, topic.read_at)
 
 
 def _way_of(intent: Intent) -> Way:

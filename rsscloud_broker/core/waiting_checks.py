@@ -199,11 +199,12 @@ class WaitingChecks:
     def _what_to_claim(self) -> WantedChecks:
         """How many checks to claim, and of whom: not of sources and hosts that have their share."""
         limits, held = self._limits, set(self._held.values())
+        sources = {source for source, _ in held}
         return WantedChecks(
             limit=min(self._portion, self._window - len(self._held)),
             of_host=self._enough_of_host,
             now=self._clock.wall_seconds(),
-            busy_sources={one for one in {one for one, _ in held} if not limits.has_capacity(one)},
+            busy_sources={source for source in sources if not limits.has_capacity(source)},
             busy_hosts={
                 (source, quota.host)
                 for source, quota in held

@@ -66,7 +66,7 @@ class TruncatingBody(AnswerBody):
         """Keep what fits; False once a byte did not fit."""
         left = self._limit - len(self._kept)
         self._kept += data[:left]
-        return not data[left:]
+        return len(data) <= left
 
 
 class WholeBody(AnswerBody):

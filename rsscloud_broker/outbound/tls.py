@@ -76,6 +76,23 @@ class TLSContext:
         """
         return HostTLS(self, host, port)
 
+    def connection(self, host: HostTLS) -> SSL.Connection:
+        """An OpenSSL connection, which resumes the last session with the host if one is kept."""
+        connection = _Connection(self._context, None)
+        connection.host = host
+        session = self._sessions.pop(host.key, None)  # a TLS 1.3 ticket is for one use
+        if session is not None:
+            connection.set_session(session)
+        return connection
+
+    def keep_session(self, host: HostTLS, connection: SSL.Connection) -> None:
+        """Keep the session of a connection for the next connection to its host."""
+        known = self._called.get(host.key, False)
+        self._called[host.key] = True
+        session = connection.get_session() if known else None
+        if session is not None:
+            self._sessions[host.key] = session
+
 
 class _Connection(SSL.Connection):
     """An OpenSSL connection that knows its host, and whether it has been closed.
@@ -114,14 +131,8 @@ class HostTLS:
         self._is_address = is_address(name)
 
     def clientConnectionForTLS(self, tlsProtocol: TLSMemoryBIOProtocol) -> SSL.Connection:
-        """Make the TLS connection, which names the host (SNI) unless it is an address, and resumes
-        the last session with it if one is kept.
-        """
-        connection = _Connection(self._context._context, None)
-        connection.host = self
-        session = self._context._sessions.pop(self.key, None)  # a TLS 1.3 ticket is for one use
-        if session is not None:
-            connection.set_session(session)
+        """Make the TLS connection, which names the host (SNI) unless it is an address."""
+        connection = self._context.connection(self)
         if not self._is_address:
             connection.set_tlsext_host_name(self._name.encode("ascii"))
         return connection
@@ -145,11 +156,7 @@ class HostTLS:
 
         In TLS 1.3 the ticket that resumes a session comes only after the handshake.
         """
-        known = self._context._called.get(self.key, False)
-        self._context._called[self.key] = True
-        session = connection.get_session() if known else None
-        if session is not None:
-            self._context._sessions[self.key] = session
+        self._context.keep_session(self, connection)
 
     def why_lost(self, error: BaseException) -> str:
         """Why the connection was lost, for people."""
