@@ -86,7 +86,7 @@ def examine(
 
     async def work(reactor: Any) -> None:
         clock = SystemClock(reactor)
-        patient = CheckContext(
+        context = CheckContext(
             settings,
             service.descriptors,
             doors,
@@ -100,7 +100,7 @@ def examine(
         )
         where = config_file or "the defaults"
         first = Result("ok", "configuration", f"{where}: it can be used")
-        _finish([first, *await checks.examine(patient)], as_json)
+        _finish([first, *await checks.examine(context)], as_json)
 
     run(work)
 

@@ -8,6 +8,6 @@ names: targets of the relay, and what is followed
 ``outside``   the public URL from outside in: proxies and certificates
 ``checks``    all checks in their order
 
-A check is a function that takes the patient, the broker to examine, and adds what it finds to it.
+A check is a function that takes the context of the broker to examine, and adds its findings to it.
 The checks change nothing and do not disturb a running broker; they may run beside it at any time.
 """

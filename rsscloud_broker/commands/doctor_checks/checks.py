@@ -33,14 +33,14 @@ _CHECKS: Final[Mapping[str, Callable[[CheckContext], Awaitable[None] | None]]] =
 }
 
 
-async def examine(patient: CheckContext) -> list[Result]:
+async def examine(context: CheckContext) -> list[Result]:
     """Run all checks.  A check that fails in itself is a result, too."""
     for name, check in _CHECKS.items():
         try:
-            waiting = check(patient)
+            waiting = check(context)
             if waiting is not None:
                 await waiting
         except (ClientError, OSError, Unavailable, WrongBroker) as error:
             advice = "fix that, and run the doctor again"
-            patient.fail(name, f"this could not be checked: {error}", advice)
-    return patient.results
+            context.fail(name, f"this could not be checked: {error}", advice)
+    return context.results

@@ -31,51 +31,51 @@ _MUCH_UNUSED: Final = 100 * MEGABYTE
 _DUMP_SECONDS: Final = 30
 
 
-async def database(patient: CheckContext) -> None:
+async def database(context: CheckContext) -> None:
     """Whether the database can be reached, has this version's tables, and grants the rights."""
-    shown = storage.shown(patient.config.database_url)
-    if _cannot_be_reached(patient):
-        patient.warn("database", "it was not checked, since the data cannot be used")
+    shown = storage.shown(context.config.database_url)
+    if _cannot_be_reached(context):
+        context.warn("database", "it was not checked, since the data cannot be used")
         return
-    state, fault = await patient.in_thread(
-        start_checks.database_state, patient.config, patient.app_tables
+    state, fault = await context.in_thread(
+        start_checks.database_state, context.config, context.app_tables
     )
     if fault:
         advice = "correct 'database' in the configuration, or the rights or files of the database"
-        patient.fail("database", fault, advice)
-    elif "migrates" in state and patient.runs:
+        context.fail("database", fault, advice)
+    elif "migrates" in state and context.runs:
         found = f"{shown}: {state}, but a broker of another version runs"
-        patient.warn("database", found, "restart the broker when it suits you")
+        context.warn("database", found, "restart the broker when it suits you")
     else:
-        patient.ok("database", f"{shown}: {state}")
+        context.ok("database", f"{shown}: {state}")
 
 
-async def integrity(patient: CheckContext) -> None:
+async def integrity(context: CheckContext) -> None:
     """Whether the database is damaged or wastes space; for PostgreSQL, the state of the server."""
-    url = patient.config.database_url
-    if _cannot_be_reached(patient):
+    url = context.config.database_url
+    if _cannot_be_reached(context):
         return
     if _is_postgresql(url):
-        await _check_server(patient, url)
+        await _check_server(context, url)
         return
     file = storage.database_file(url)
     if file is None or not file.exists():  # nothing is stored yet
         return
-    health = await patient.in_thread(storage.file_health, file, CHECK_SECONDS)
+    health = await context.in_thread(storage.file_health, file, CHECK_SECONDS)
     size = f"{file} has {_megabytes(health.size)}"
     if health.problems:
         found = f"{file} is damaged: {'; '.join(health.problems[:3])}"
-        patient.fail("integrity", found, "stop the broker, and restore a backup")
+        context.fail("integrity", found, "stop the broker, and restore a backup")
     elif not health.was_all_read:
         found = f"{size}; in {CHECK_SECONDS:g} seconds no damage was found, and not all was read"
         advice = f"check all of it at a quiet time: {_shell_command(file, 'PRAGMA quick_check')}"
-        patient.warn("integrity", found, advice)
+        context.warn("integrity", found, advice)
     else:
-        patient.ok("integrity", f"{size}, and no damage was found")
+        context.ok("integrity", f"{size}, and no damage was found")
     if health.free > max(_MUCH_UNUSED, health.size / 2):
         found = f"{_megabytes(health.free)} of {file} are unused; the broker will use them again"
         advice = f"to have them back, stop the broker and run: {_shell_command(file, 'VACUUM')}"
-        patient.ok("integrity", found, advice)
+        context.ok("integrity", found, advice)
 
 
 def _shell_command(file: Path, statement: str) -> str:
@@ -84,10 +84,10 @@ def _shell_command(file: Path, statement: str) -> str:
     return shlex.join(["python3", "-c", code])
 
 
-async def _check_server(patient: CheckContext, url: str) -> None:
+async def _check_server(context: CheckContext, url: str) -> None:
     """The state of a PostgreSQL server."""
     try:
-        health = await patient.in_thread(storage.server_health, url)
+        health = await context.in_thread(storage.server_health, url)
     except Unavailable:
         return  # the check of the database has said so
     found = (
@@ -95,42 +95,42 @@ async def _check_server(patient: CheckContext, url: str) -> None:
         f" {health.max_connections} connections in use"
     )
     if health.connections > health.max_connections * 0.9:
-        patient.warn("server", found, "raise max_connections of the server")
+        context.warn("server", found, "raise max_connections of the server")
     else:
-        patient.ok("server", found)
-    apart = health.time - patient.clock.wall_seconds()
+        context.ok("server", found)
+    apart = health.time - context.clock.wall_seconds()
     # The largest difference in seconds between the clocks of two machines that share a database.
     if abs(apart) > 5.0:
         found = f"the clock of the database server differs by {apart:+.0f} seconds"
-        patient.warn("server", found, "keep both clocks right by NTP")
+        context.warn("server", found, "keep both clocks right by NTP")
 
 
-async def backup(patient: CheckContext) -> None:
+async def backup(context: CheckContext) -> None:
     """Whether a backup of the database can be made."""
-    url = patient.config.database_url
-    if _cannot_be_reached(patient):
+    url = context.config.database_url
+    if _cannot_be_reached(context):
         return
     if _is_postgresql(url):
-        level, found, advice = await patient.in_thread(_try_dump, url)
-        patient.add(level, "backup", found, advice)
+        level, found, advice = await context.in_thread(_try_dump, url)
+        context.add(level, "backup", found, advice)
         return
     file = storage.database_file(url)
     if file is None or not file.exists():  # there is nothing to back up yet
         return
-    directory = patient.existing_data
+    directory = context.existing_data
     status = os.statvfs(directory)
     free, size = status.f_bavail * status.f_frsize, file.stat().st_size
     if free < size:
         found = (
             f"a copy of {file} has {_megabytes(size)}, and {_megabytes(free)} are free on its disk"
         )
-        patient.warn("backup", found, "make room, or make backups on another disk")
+        context.warn("backup", found, "make room, or make backups on another disk")
     elif size > TRIAL_BYTES:
         found = f"{_megabytes(free)} are free for a copy of {file} ({_megabytes(size)})"
-        patient.ok("backup", f"{found}; a trial would have taken long")
+        context.ok("backup", f"{found}; a trial would have taken long")
     else:
-        copied = await patient.in_thread(storage.try_backup, file, directory)
-        patient.ok("backup", f"a trial made a copy of {_megabytes(copied)}")
+        copied = await context.in_thread(storage.try_backup, file, directory)
+        context.ok("backup", f"a trial made a copy of {_megabytes(copied)}")
 
 
 def _try_dump(url: str) -> tuple[Level, str, str]:
@@ -162,9 +162,9 @@ def _try_dump(url: str) -> tuple[Level, str, str]:
     return "ok", "pg_dump can read the database", ""
 
 
-def _cannot_be_reached(patient: CheckContext) -> bool:
+def _cannot_be_reached(context: CheckContext) -> bool:
     """Whether the data directory or the database file cannot be used: that is a result already."""
-    return bool(start_checks.file_faults(patient.config))
+    return bool(start_checks.file_faults(context.config))
 
 
 def _is_postgresql(url: str) -> bool:

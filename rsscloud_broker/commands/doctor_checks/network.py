@@ -41,23 +41,23 @@ _WIDE: Final = {4: 16, 6: 48}
 _ANY_NAME: Final = "example.com"
 
 
-async def clock(patient: CheckContext) -> None:
+async def clock(context: CheckContext) -> None:
     """Whether the clock of this machine agrees with that of another one."""
-    url = patient.time_url
+    url = context.time_url
     if not url:
         advice = "name a server on another machine with --time-url, such as https://example.com/"
-        patient.ok("clock", "it was not compared with another clock", advice)
+        context.ok("clock", "it was not compared with another clock", advice)
         return
     began = perf_counter()
     try:
-        answer = await patient.ask(url, {})
+        answer = await context.ask(url, {})
     except ClientError as error:
-        patient.warn("clock", f"nobody tells the time: {error}", "name another --time-url")
+        context.warn("clock", f"nobody tells the time: {error}", "name another --time-url")
         return
     date = http_date(answer.headers.get("date", ""))
     if date is None:
         found = f"{url} tells no time: its answer has no Date header"
-        patient.warn("clock", found, "name another --time-url")
+        context.warn("clock", found, "name another --time-url")
         return
     # The header has whole seconds, and was written while the request was on its way.
     apart = answer.at - (perf_counter() - began) / 2 - (date + 0.5)
@@ -65,33 +65,33 @@ async def clock(patient: CheckContext) -> None:
     level: Level = "warn" if abs(apart) < FAIL_APART else "fail"
     level = "ok" if abs(apart) < WARN_APART else level
     advice = "" if level == "ok" else "keep the clock right by NTP (timedatectl set-ntp true)"
-    patient.add(level, "clock", found, advice)
+    context.add(level, "clock", found, advice)
 
 
-async def names(patient: CheckContext) -> None:
+async def names(context: CheckContext) -> None:
     """Whether host names can be looked up, and every configured name server answers."""
-    has_name = not is_address(patient.host) and not is_localhost(patient.host)
-    name = patient.host if has_name else _ANY_NAME
-    servers = patient.config.egress.name_servers
+    has_name = not is_address(context.host) and not is_localhost(context.host)
+    name = context.host if has_name else _ANY_NAME
+    servers = context.config.egress.name_servers
     for server in servers:
-        problem, _ = await _look_up(patient, name, [server])
+        problem, _ = await _look_up(context, name, [server])
         if problem in {"", *_ABOUT_THE_NAME}:
-            patient.ok("names", f"the name server {server} answers")
+            context.ok("names", f"the name server {server} answers")
         else:
             found = f"the name server {server} does not work: {problem}"
             advice = "correct name_servers in [egress], or see whether a firewall is in between"
-            patient.fail("names", found, advice)
-    problem, addresses = await _look_up(patient, name, servers)
+            context.fail("names", found, advice)
+    problem, addresses = await _look_up(context, name, servers)
     if not problem:
-        patient.ok("names", f"{name} has the address {', '.join(addresses)}")
+        context.ok("names", f"{name} has the address {', '.join(addresses)}")
     elif problem in _ABOUT_THE_NAME and has_name:
         found = f"the broker's own name {name} does not work: {problem}"
-        patient.fail("names", found, "have the name resolve to the broker, or correct public_url")
+        context.fail("names", found, "have the name resolve to the broker, or correct public_url")
     else:
         found = f"names of feeds and callbacks cannot be looked up ({name}: {problem})"
         advice = "see /etc/resolv.conf, or name name_servers in [egress]"
         # A laptop may be offline.
-        patient.add("warn" if patient.is_local else "fail", "names", found, advice)
+        context.add("warn" if context.is_local else "fail", "names", found, advice)
 
 
 #: Problems of a name which show that the name server has answered.
@@ -99,10 +99,10 @@ _ABOUT_THE_NAME: Final = ("there is no such name", "it has no address")
 
 
 async def _look_up(
-    patient: CheckContext, name: str, servers: Sequence[str]
+    context: CheckContext, name: str, servers: Sequence[str]
 ) -> tuple[str, Sequence[str]]:
     """Why a name has no address, or empty; and its addresses, or none."""
-    resolver = Resolver(patient.reactor, servers)
+    resolver = Resolver(context.reactor, servers)
     resolver.startService()
     try:
         return "", await resolver(name)
@@ -114,28 +114,28 @@ async def _look_up(
         resolver.stopService()
 
 
-def egress(patient: CheckContext) -> None:
+def egress(context: CheckContext) -> None:
     """Whether the broker can call the public internet, and nothing that it should not call."""
     routes = [kind for kind, address in _PUBLIC if _has_route(address)]
     if routes:
-        patient.ok("egress", f"there is a route to the public internet by {' and '.join(routes)}")
+        context.ok("egress", f"there is a route to the public internet by {' and '.join(routes)}")
     else:
         found = "this machine has no route to the public internet: feeds and callbacks there fail"
-        patient.warn("egress", found, "give it one, unless all of them are on your network")
-    config = patient.config.egress
+        context.warn("egress", found, "give it one, unless all of them are on your network")
+    config = context.config.egress
     for key, networks in (
         ("allow_topics", config.topic_networks),
         ("allow_callbacks", config.callback_networks),
     ):
         # Strangers cannot reach a broker that is for this machine only.
-        faults = [] if patient.is_local else list(_too_open(networks))
+        faults = [] if context.is_local else list(_too_open(networks))
         for fault in faults:
             advice = f"allow single addresses in {key} of [egress], or leave this one out"
-            patient.warn("egress", f"{key} allows {fault}", advice)
+            context.warn("egress", f"{key} allows {fault}", advice)
         if not faults and networks:
             shown = ", ".join(map(str, networks))
-            patient.ok("egress", f"{key} allows {shown} beside public addresses")
-    _check_own_listeners(patient)
+            context.ok("egress", f"{key} allows {shown} beside public addresses")
+    _check_own_listeners(context)
 
 
 def _too_open(networks: Sequence[Network]) -> Iterator[str]:
@@ -150,9 +150,9 @@ def _too_open(networks: Sequence[Network]) -> Iterator[str]:
                 yield f"{network}, which is {network.num_addresses:,} addresses, to every stranger"
 
 
-def _check_own_listeners(patient: CheckContext) -> None:
+def _check_own_listeners(context: CheckContext) -> None:
     """Whether the broker refuses to call itself."""
-    config = patient.config
+    config = context.config
     known = tuple(own_listeners(config.all_listen))
     guard = AddressGuard(config.egress.callback_networks, known)
     for address, port in known:
@@ -162,14 +162,14 @@ def _check_own_listeners(patient: CheckContext) -> None:
         except AddressRefused:
             continue
         found = f"a callback at {target} port {port}, which is this broker itself, would be called"
-        patient.fail("egress", found, "leave that address out of allow_callbacks")
+        context.fail("egress", found, "leave that address out of allow_callbacks")
     unknown = [each for each in config.all_listen if not each.startswith("unix:")]
     if len(unknown) > len(known) and config.egress.callback_networks:
         found = (
             "the port of an endpoint in 'listen' is not known in advance, so a callback to it in an"
             " allowed network is not refused"
         )
-        patient.warn("egress", found, "leave the broker's address out of allow_callbacks")
+        context.warn("egress", found, "leave the broker's address out of allow_callbacks")
 
 
 def _has_route(address: str) -> bool:
@@ -183,12 +183,12 @@ def _has_route(address: str) -> bool:
     return True
 
 
-async def neighbours(patient: CheckContext) -> None:
+async def neighbours(context: CheckContext) -> None:
     """Whether the broker may call the targets of the relay, and what it follows.
 
     Nothing is sent to them.
     """
-    config = patient.config
+    config = context.config
     targets = list(_urls(config.sinks.get("relay", {}), "targets"))
     follows = config.front_doors.get("follows", {})
     sources = [*_urls(follows, "sources"), *_urls(follows, "feeds")]
@@ -198,15 +198,15 @@ async def neighbours(patient: CheckContext) -> None:
             "machine everywhere else; so other brokers may send them back"
         )
         advice = "set public_url to the address by which other brokers reach this one"
-        patient.warn("neighbours", found, advice)
-    resolver = Resolver(patient.reactor, config.egress.name_servers)
+        context.warn("neighbours", found, advice)
+    resolver = Resolver(context.reactor, config.egress.name_servers)
     resolver.startService()
     try:
         for urls, networks, key, what in (
             (targets, config.egress.callback_networks, "allow_callbacks", "pings are passed on to"),
             (sources, config.egress.topic_networks, "allow_topics", "the broker follows"),
         ):
-            await _check_urls(patient, resolver, urls, networks, key, what)
+            await _check_urls(context, resolver, urls, networks, key, what)
     finally:
         resolver.stopService()
 
@@ -221,7 +221,7 @@ def _urls(table: Mapping[str, Any], key: str) -> Iterator[str]:
 
 
 async def _check_urls(
-    patient: CheckContext,
+    context: CheckContext,
     resolver: Resolver,
     urls: list[str],
     networks: tuple[Network, ...],
@@ -229,13 +229,13 @@ async def _check_urls(
     what: str,
 ) -> None:
     """Whether the broker may call some URLs; ``key`` is the option that allows networks."""
-    known = tuple(own_listeners(patient.config.all_listen))
-    policy = URLPolicy(resolver, AddressGuard(networks, known), patient.reactor)
+    known = tuple(own_listeners(context.config.all_listen))
+    policy = URLPolicy(resolver, AddressGuard(networks, known), context.reactor)
     for url in urls:
         try:
             await policy.check(url)
         except AddressRefused as error:
             advice = f"correct the URL, or allow its address in {key} of [egress]"
-            patient.fail("neighbours", f"{what} {url}, which is refused: {error}", advice)
+            context.fail("neighbours", f"{what} {url}, which is refused: {error}", advice)
         else:
-            patient.ok("neighbours", f"{what} {url}")
+            context.ok("neighbours", f"{what} {url}")

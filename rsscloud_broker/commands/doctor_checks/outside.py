@@ -38,48 +38,48 @@ _FORGED: Final = "192.0.2.99"
 _DOOR: Final = "set enabled = true in [front_doors.doctor] to have this checked"
 
 
-async def public_url(patient: CheckContext) -> None:
+async def public_url(context: CheckContext) -> None:
     """Whether a request to the public URL arrives at this broker."""
-    config = patient.config
+    config = context.config
     url = config.address
     if config.public_url is None:
         found = start_checks.DERIVED_URL.format(url=url)
-        patient.warn("public URL", found.rstrip("."))
-    patient.results += await patient.in_thread(_find_unreachable, url)
-    if not patient.runs:
+        context.warn("public URL", found.rstrip("."))
+    context.results += await context.in_thread(_find_unreachable, url)
+    if not context.runs:
         return
-    if "doctor" not in patient.doors:
-        patient.warn("public URL", "the self-test of the broker is turned off", _DOOR)
+    if "doctor" not in context.doors:
+        context.warn("public URL", "the self-test of the broker is turned off", _DOOR)
         return
     try:
         key = read_key(config.data)
     except OSError as error:
         found = f"the key of the self-test cannot be read: {error}"
         advice = "run the doctor as the broker's user; an older broker has no key: restart it"
-        patient.warn("public URL", found, advice)
+        context.warn("public URL", found, advice)
         return
     try:
-        patient.arrived = await _ask_how_it_arrived(patient, key, {})
+        context.arrived = await _ask_how_it_arrived(context, key, {})
     except (ClientError, self_test.WrongBroker) as error:
         advice = "see whether public_url, the name, the firewall and the proxy lead to this broker"
         found = f"a request to {url} does not arrive at this broker: {error}"
-        patient.fail("public URL", found, advice)
+        context.fail("public URL", found, advice)
         return
-    patient.ok("public URL", f"a request to {url} arrives at this broker")
-    _find_changes_by_proxy(patient, patient.arrived)
+    context.ok("public URL", f"a request to {url} arrives at this broker")
+    _find_changes_by_proxy(context, context.arrived)
 
 
 async def _ask_how_it_arrived(
-    patient: CheckContext, key: bytes, headers: Mapping[str, str]
+    context: CheckContext, key: bytes, headers: Mapping[str, str]
 ) -> dict[str, str]:
     """Ask the broker through its public URL how the request arrived.
 
     :raises ClientError, WrongBroker: there was no answer, or somebody else has answered.
     """
     nonce = token_urlsafe(16)
-    query = self_test.question(key, nonce, patient.clock.wall_seconds())
-    base = f"{patient.config.address}{self_test.PATH}"
-    answer = await patient.ask(f"{base}?{query}", headers)
+    query = self_test.question(key, nonce, context.clock.wall_seconds())
+    base = f"{context.config.address}{self_test.PATH}"
+    answer = await context.ask(f"{base}?{query}", headers)
     if answer.status != 200:
         raise self_test.WrongBroker(_why_not_ours(answer))
     return self_test.read_answer(key, nonce, answer.body)
@@ -124,12 +124,12 @@ def _find_unreachable(url: str) -> list[Result]:
     return results if len(results) < len(addresses) else []  # else the request says why
 
 
-def _find_changes_by_proxy(patient: CheckContext, arrived: Mapping[str, str]) -> None:
+def _find_changes_by_proxy(context: CheckContext, arrived: Mapping[str, str]) -> None:
     """What a proxy has changed that it should not."""
-    wanted = urlsplit(patient.config.address)
+    wanted = urlsplit(context.config.address)
     host = urlsplit(f"//{arrived['host']}")
     if host.netloc != wanted.netloc and host.hostname != wanted.hostname:
-        patient.warn(
+        context.warn(
             "proxy",
             f"the request to {wanted.netloc} arrives for the host {arrived['host'] or '(none)'}",
             "have the proxy pass the host on (nginx: proxy_set_header Host $host)",
@@ -137,40 +137,40 @@ def _find_changes_by_proxy(patient: CheckContext, arrived: Mapping[str, str]) ->
     expected = f"{wanted.path}{self_test.PATH}"
     if arrived["path"] not in {expected, self_test.PATH}:
         found = f"the path {expected} arrives as {arrived['path']}"
-        patient.warn("proxy", found, "have the proxy pass paths on as they are")
+        context.warn("proxy", found, "have the proxy pass paths on as they are")
     scheme = arrived["forwarded_proto"]
     if scheme and scheme != wanted.scheme:
-        patient.warn(
+        context.warn(
             "proxy",
             f"the request by {wanted.scheme} is said to have come by {scheme}",
             f"set public_url to {scheme}://{wanted.netloc}, or correct X-Forwarded-Proto",
         )
 
 
-async def proxy(patient: CheckContext) -> None:
+async def proxy(context: CheckContext) -> None:
     """Whether the broker learns the addresses of its callers, and nobody can forge one."""
-    arrived = patient.arrived
+    arrived = context.arrived
     if arrived is None:  # an earlier check has said why
         return
     peer, given = arrived["peer"], arrived["forwarded_for"]
     if not given:
-        _judge_without_header(patient, arrived)
+        _judge_without_header(context, arrived)
         return
-    trusted = patient.config.http.proxy_networks
+    trusted = context.config.http.proxy_networks
     last = given.rpartition(",")[2].strip()
     if arrived["client"] == peer and not _is_within(peer, trusted) and last != peer:
-        patient.fail(
+        context.fail(
             "proxy",
             f"the proxy at {peer} says that the caller is {last}, but is not trusted, so the broker"
             " takes all callers for one",
             f'set trusted_proxies = ["{peer}"] in [http]',
         )
         return
-    key = read_key(patient.config.data)
-    forged = await _ask_how_it_arrived(patient, key, {"X-Forwarded-For": _FORGED})
+    key = read_key(context.config.data)
+    forged = await _ask_how_it_arrived(context, key, {"X-Forwarded-For": _FORGED})
     hops = [hop.strip() for hop in forged["forwarded_for"].split(",")]
     if forged["client"] == _FORGED and hops == [_FORGED]:
-        patient.fail(
+        context.fail(
             "proxy",
             "the proxy passes on whatever X-Forwarded-For a caller writes, so callers can forge"
             " their addresses",
@@ -180,22 +180,22 @@ async def proxy(patient: CheckContext) -> None:
         return
     shown = last if _is_within(last, trusted) else arrived["client"]
     found = f"the broker learns the addresses of callers from the proxy (this one: {shown})"
-    patient.ok("proxy", found)
+    context.ok("proxy", found)
 
 
-def _judge_without_header(patient: CheckContext, arrived: Mapping[str, str]) -> None:
+def _judge_without_header(context: CheckContext, arrived: Mapping[str, str]) -> None:
     """Judge a request that came without ``X-Forwarded-For``."""
-    parts = urlsplit(patient.config.address)
+    parts = urlsplit(context.config.address)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     peer = arrived["peer"] or "a UNIX socket"
-    listen = patient.config.listen
+    listen = context.config.listen
     is_own_port = port in {number for _, number in own_listeners(listen)}
     # The port of a socket of systemd is not known, but without TLS no proxy is needed for it.
     may_be_own = any(each.startswith(SYSTEMD) for each in listen) or arrived["scheme"] == "https"
     if arrived["peer"] and (is_own_port or (may_be_own and parts.scheme == arrived["scheme"])):
-        patient.ok("proxy", f"requests come without a proxy (this one from {peer})")
+        context.ok("proxy", f"requests come without a proxy (this one from {peer})")
         return
-    patient.warn(
+    context.warn(
         "proxy",
         f"the broker does not itself listen on port {port}, and the request came from {peer}"
         " without X-Forwarded-For: if that is a proxy, the broker takes all callers for one",
@@ -212,29 +212,29 @@ def _is_within(host: str, networks: tuple[Network, ...]) -> bool:
 # --- certificates -----------------------------------------------------------
 
 
-async def certificates(patient: CheckContext) -> None:
+async def certificates(context: CheckContext) -> None:
     """Until when the certificates are valid: that of the public URL, and those of endpoints."""
-    parts = urlsplit(patient.config.address)
+    parts = urlsplit(context.config.address)
     if parts.scheme == "https" and parts.hostname:
         where = f"the certificate of {parts.netloc}"
         try:
-            found = await patient.in_thread(_fetch_certificate, parts.hostname, parts.port or 443)
-            _judge_dates(patient, where, found)
+            found = await context.in_thread(_fetch_certificate, parts.hostname, parts.port or 443)
+            _judge_dates(context, where, found)
         except (OSError, ValueError) as error:
             advice = "see whether something speaks TLS there"
-            patient.fail("certificate", f"{where} cannot be read: {error}", advice)
-    for description in patient.config.all_listen:
+            context.fail("certificate", f"{where} cannot be read: {error}", advice)
+    for description in context.config.all_listen:
         if not description.startswith(certificate_files.TLS):
             continue
         try:
-            options = certificate_files.tls_options(description, patient.reactor)
+            options = certificate_files.tls_options(description, context.reactor)
         except ConfigError as error:
-            patient.fail("certificate", f"{description}: {error}")
+            context.fail("certificate", f"{description}: {error}")
             continue
         file = certificate_files.certificate_of(options)
         if file is not None:
             where = f"the certificate of {description}"
-            _judge_dates(patient, where, file)
+            _judge_dates(context, where, file)
 
 
 def _fetch_certificate(host: str, port: int) -> x509.Certificate:
@@ -249,21 +249,21 @@ def _fetch_certificate(host: str, port: int) -> x509.Certificate:
         return x509.load_der_x509_certificate(tls.getpeercert(binary_form=True) or b"")
 
 
-def _judge_dates(patient: CheckContext, where: str, certificate: x509.Certificate) -> None:
+def _judge_dates(context: CheckContext, where: str, certificate: x509.Certificate) -> None:
     """Judge the dates of a certificate; ``where`` says whose it is."""
     ends = certificate.not_valid_after_utc
-    moment = datetime.fromtimestamp(patient.clock.wall_seconds(), UTC)
+    moment = datetime.fromtimestamp(context.clock.wall_seconds(), UTC)
     days = (ends - moment).days
     until = f"until {ends:%Y-%m-%d %H:%M} UTC"
     if certificate.not_valid_before_utc > moment:
         begins = f"{certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
         advice = "see whether the clock is right, or use another certificate"
-        patient.fail("certificate", f"{where} is not valid before {begins}", advice)
+        context.fail("certificate", f"{where} is not valid before {begins}", advice)
     elif ends <= moment:
         found = f"{where} was valid {until}"
-        patient.fail("certificate", found, "renew it, and reload the server that uses it")
+        context.fail("certificate", found, "renew it, and reload the server that uses it")
     elif days < 14:  # a certificate that ends so soon is worth a warning
         found = f"{where} is valid only {until}, {days} more days"
-        patient.warn("certificate", found, "see whether it is renewed automatically")
+        context.warn("certificate", found, "see whether it is renewed automatically")
     else:
-        patient.ok("certificate", f"{where} is valid {until}, {days} more days")
+        context.ok("certificate", f"{where} is valid {until}, {days} more days")

@@ -1,4 +1,4 @@
-"""A test case with a patient: a configuration and a data directory of the test's own."""
+"""A test case with a ``CheckContext``: a configuration and a data directory of the test's own."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class DoctorTestCase(TestCase):
         self.asked.append((url, headers))
         raise ClientError(f"{url}: no connection")
 
-    def patient(self, **more: Any) -> CheckContext:
-        """A patient with the configuration of this test."""
+    def context(self, **more: Any) -> CheckContext:
+        """A context of a broker with the configuration of this test."""
         return CheckContext(self.config, 100, self.doors, reactor, self.clock, self.ask, **more)
 
     def change(self, **values: Any) -> None:
@@ -50,23 +50,23 @@ class DoctorTestCase(TestCase):
         self.addCleanup(data_lock.hold(str(self.data)).close)
 
     async def results(
-        self, check: Check, patient: CheckContext | None = None
+        self, check: Check, context: CheckContext | None = None
     ) -> list[tuple[str, str, str]]:
         """Level, fact and advice of the results of a check."""
-        patient = patient or self.patient()
-        patient.results.clear()
-        if (waiting := check(patient)) is not None:
+        context = context or self.context()
+        context.results.clear()
+        if (waiting := check(context)) is not None:
             await waiting
-        return [(result.level, result.found, result.advice) for result in patient.results]
+        return [(result.level, result.found, result.advice) for result in context.results]
 
     async def assert_only(
-        self, check: Check, level: str, *parts: str, patient: CheckContext | None = None
+        self, check: Check, level: str, *parts: str, context: CheckContext | None = None
     ) -> str:
         """Assert that a check has one result, with a level, whose fact or advice says some words.
 
         :returns: the fact and the advice.
         """
-        (result,) = await self.results(check, patient)
+        (result,) = await self.results(check, context)
         text = "; ".join(result[1:])
         self.assertEqual(result[0], level, text)
         for part in parts:

@@ -60,12 +60,12 @@ class SQLiteTests(DoctorTestCase):
         with closing(sqlite3.connect(self.file)) as connection, connection:
             connection.execute("CREATE TABLE notes_alembic_version (version_num)")
             connection.execute("INSERT INTO notes_alembic_version VALUES ('0999')")
-        patient = self.patient(app_tables={"notes": notes.FIRST})
+        context = self.context(app_tables={"notes": notes.FIRST})
         await self.assert_only(
             database.database,
             "fail",
             "made by a newer version of the application notes",
-            patient=patient,
+            context=context,
         )
 
     async def test_damage(self) -> None:
@@ -83,7 +83,7 @@ class SQLiteTests(DoctorTestCase):
         self.file.write_bytes(b"This is no database. " * 100)
         await self.assert_only(database.database, "fail", "file is not a database")
         # A check that cannot be made is a result, too, and the others go on.
-        results = {result.name: result for result in await checks.examine(self.patient())}
+        results = {result.name: result for result in await checks.examine(self.context())}
         for name in ("integrity", "backup"):
             self.assertEqual(results[name].level, "fail")
             self.assertIn("file is not a database", results[name].found)

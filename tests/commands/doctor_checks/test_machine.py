@@ -67,24 +67,24 @@ class DataTests(DoctorTestCase):
             ({"database": "postgresql+psycopg://me@h/x?password=sesame"}, "password"),
         ):
             self.change(**values)
-            results = await self.results(machine.data, self.patient(config_file=str(file)))
+            results = await self.results(machine.data, self.context(config_file=str(file)))
             self.assertIn(what, results[-1][1])
             self.assertNotIn("sesame", str(results))
         self.change(database=None)
-        results = await self.results(machine.data, self.patient(config_file=str(file)))
+        results = await self.results(machine.data, self.context(config_file=str(file)))
         self.assertEqual([level for level, _, _ in results], ["ok"])
 
 
 class LogTests(DoctorTestCase):
     async def test_log(self) -> None:
         self.assertEqual(await self.results(machine.log), [])
-        patient = self.patient(log_file=str(self.home / "broker.log"))
-        await self.assert_only(machine.log, "ok", patient=patient)
-        patient = self.patient(log_file=str(self.home / "none" / "broker.log"))
-        await self.assert_only(machine.log, "ok", patient=patient)  # it can be made
+        context = self.context(log_file=str(self.home / "broker.log"))
+        await self.assert_only(machine.log, "ok", context=context)
+        context = self.context(log_file=str(self.home / "none" / "broker.log"))
+        await self.assert_only(machine.log, "ok", context=context)  # it can be made
         (self.home / "file").write_text("")
-        patient = self.patient(log_file=str(self.home / "file" / "broker.log"))
-        await self.assert_only(machine.log, "fail", "--logfile", patient=patient)
+        context = self.context(log_file=str(self.home / "file" / "broker.log"))
+        await self.assert_only(machine.log, "fail", "--logfile", context=context)
 
 
 class DiskTests(DoctorTestCase):
@@ -137,18 +137,18 @@ class EndpointTests(DoctorTestCase):
 class DescriptorsTests(DoctorTestCase):
     async def test_of_this_user(self) -> None:
         await self.assert_only(machine.descriptors, "ok")
-        patient = self.patient()
-        patient.descriptors = getrlimit(RLIMIT_NOFILE)[1] + 1
+        context = self.context()
+        context.descriptors = getrlimit(RLIMIT_NOFILE)[1] + 1
         await self.assert_only(
-            machine.descriptors, "warn", "a process of this user", patient=patient
+            machine.descriptors, "warn", "a process of this user", context=context
         )
 
     async def test_of_the_running_broker(self) -> None:
-        patient = self.patient()
+        context = self.context()
         for number, expected in (("100", "ok"), ("99", "warn")):
-            patient.arrived = {"descriptors": number}
+            context.arrived = {"descriptors": number}
             await self.assert_only(
-                machine.descriptors, expected, "the running broker", patient=patient
+                machine.descriptors, expected, "the running broker", context=context
             )
 
 

@@ -27,17 +27,17 @@ class ClockTests(DoctorTestCase):
         for seconds, expected in ((0, "ok"), (-60, "warn"), (60, "warn"), (4000, "fail")):
             date = formatdate(self.clock.wall_seconds() - seconds, usegmt=True)
             self.headers = {"date": date}
-            patient = self.patient(time_url=THERE)
-            text = await self.assert_only(network.clock, expected, patient=patient)
+            context = self.context(time_url=THERE)
+            text = await self.assert_only(network.clock, expected, context=context)
             self.assertEqual("NTP" in text, expected != "ok")
 
     async def test_nobody_tells_the_time(self) -> None:
         await self.assert_only(
-            network.clock, "warn", "no connection", patient=self.patient(time_url=THERE)
+            network.clock, "warn", "no connection", context=self.context(time_url=THERE)
         )
         self.headers = {}
         await self.assert_only(
-            network.clock, "warn", "no Date header", patient=self.patient(time_url=THERE)
+            network.clock, "warn", "no Date header", context=self.context(time_url=THERE)
         )
 
     async def test_not_compared(self) -> None:

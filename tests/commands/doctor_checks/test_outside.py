@@ -66,9 +66,9 @@ class OutsideTestCase(DoctorTestCase):
         """The results of both checks of a request that arrives in this way."""
         before = self.arrived
         self.arrived = lambda headers: {**before(headers), **facts}
-        patient = self.patient()
-        public = await self.results(outside.public_url, patient)
-        return [*public, *await self.results(outside.proxy, patient)]
+        context = self.context()
+        public = await self.results(outside.public_url, context)
+        return [*public, *await self.results(outside.proxy, context)]
 
     async def assert_fine(self, **facts: str) -> None:
         """Assert that all is well with a request that arrives in this way."""
@@ -113,10 +113,10 @@ class ArrivalTests(OutsideTestCase):
         await self.assert_problem("fail", "status 404")
 
     async def test_not_running(self) -> None:
-        patient = self.patient()
-        patient.runs = False
-        self.assertEqual(await self.results(outside.public_url, patient), [])
-        self.assertEqual(await self.results(outside.proxy, patient), [])
+        context = self.context()
+        context.runs = False
+        self.assertEqual(await self.results(outside.public_url, context), [])
+        self.assertEqual(await self.results(outside.proxy, context), [])
         self.assertEqual(self.asked, [])
 
     async def test_turned_off(self) -> None:
