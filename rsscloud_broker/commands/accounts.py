@@ -27,7 +27,7 @@ from rsscloud_broker.accounts import (
 )
 from rsscloud_broker.accounts.accounts import MAX_TOKENS
 from rsscloud_broker.commands import Group
-from rsscloud_broker.commands.configured import Place, takes_place
+from rsscloud_broker.commands.configured import ConfiguredBroker, with_broker_options
 from rsscloud_broker.commands.examples import epilog
 from rsscloud_broker.commands.output import print_table
 from rsscloud_broker.config import AccountsConfig
@@ -51,7 +51,7 @@ def account() -> None:
 
 
 @account.command("add", epilog=epilog("account add"))
-@takes_place
+@with_broker_options
 @click.option("--admin", is_flag=True, help="Make it an administrator's account.")
 @click.option(
     "--no-password",
@@ -60,7 +60,9 @@ def account() -> None:
 )
 @password_option
 @name_argument
-def add(place: Place, admin: bool, no_password: bool, password_stdin: bool, name: str) -> None:
+def add(
+    broker: ConfiguredBroker, admin: bool, no_password: bool, password_stdin: bool, name: str
+) -> None:
     """Make an account with the name NAME, and ask for its password.
 
     If the broker has no database yet, the command makes it.
@@ -68,7 +70,7 @@ def add(place: Place, admin: bool, no_password: bool, password_stdin: bool, name
     if no_password and password_stdin:
         raise click.UsageError("give --no-password or --password-stdin, not both")
     check_name(name)
-    settings = place.settings()
+    settings = broker.settings()
     storage.migrate(settings.database_url)
     with storage.open_database(settings.database_url, writes=False) as connection:
         _check_free(connection, name)
@@ -88,13 +90,13 @@ def _check_free(connection: Connection, name: str) -> None:
 
 
 @account.command(epilog=epilog("account passwd"))
-@takes_place
+@with_broker_options
 @password_option
 @name_argument
-def passwd(place: Place, password_stdin: bool, name: str) -> None:
+def passwd(broker: ConfiguredBroker, password_stdin: bool, name: str) -> None:
     """Set another password for the account NAME, and end its sessions."""
-    options = place.settings().accounts
-    url = place.existing_database()
+    options = broker.settings().accounts
+    url = broker.existing_database()
     with storage.open_database(url, writes=False) as connection:
         _find_account(connection, name)
     password = _ask_for_hash(name, options, password_stdin)
@@ -105,10 +107,10 @@ def passwd(place: Place, password_stdin: bool, name: str) -> None:
 
 
 @account.command("list", epilog=epilog("account list"))
-@takes_place
-def list_(place: Place) -> None:
+@with_broker_options
+def list_(broker: ConfiguredBroker) -> None:
     """List the accounts."""
-    url = place.existing_database()
+    url = broker.existing_database()
     names = ("NAME", "ADMIN", "DISABLED", "CREATED", "SIGNED IN", "SESSIONS", "TOKENS")
     table: list[tuple[str, ...]] = [names]
     with storage.open_database(url, writes=False) as connection:
@@ -121,21 +123,21 @@ def list_(place: Place) -> None:
 
 
 @account.command(epilog=epilog("account remove"))
-@takes_place
+@with_broker_options
 @name_argument
-def remove(place: Place, name: str) -> None:
+def remove(broker: ConfiguredBroker, name: str) -> None:
     """Remove the account NAME, with its sessions and API tokens.
 
     The broker deletes what the account has published: within seconds, or when it starts.
     """
-    with storage.open_database(place.existing_database()) as connection:
+    with storage.open_database(broker.existing_database()) as connection:
         _find_account(connection, name)
         rows.remove_account(connection, name)
     click.echo(f"{name} is no account any more")
 
 
 @account.command(epilog=epilog("account link"))
-@takes_place
+@with_broker_options
 @click.option(
     "--url",
     metavar="URL",
@@ -143,16 +145,16 @@ def remove(place: Place, name: str) -> None:
     "listens, or else by the configuration]",
 )
 @name_argument
-def link(place: Place, url: str | None, name: str) -> None:
+def link(broker: ConfiguredBroker, url: str | None, name: str) -> None:
     """Print a link that signs a browser in to the account NAME, once.
 
     It works for 15 minutes, in a browser on the machine of the broker, and replaces any link from
     before.
     """
-    settings = place.settings()
-    broker = url or data_lock.address_of(settings.data) or settings.local_address
+    settings = broker.settings()
+    broker_url = url or data_lock.address_of(settings.data) or settings.local_address
     secret = new_secret()
-    with storage.open_database(place.existing_database()) as connection:
+    with storage.open_database(broker.existing_database()) as connection:
         owner = _find_account(connection, name)
         if owner.disabled:
             raise click.ClickException(
@@ -161,7 +163,7 @@ def link(place: Place, url: str | None, name: str) -> None:
             )
         expires_at = storage.present_time(connection) + LINK_LIFE
         rows.add_link(connection, owner.id, digest_of(secret), expires_at)
-    click.echo(link_to(broker.rstrip("/"), secret))
+    click.echo(link_to(broker_url.rstrip("/"), secret))
 
 
 @account.group(epilog=epilog("account token"))
@@ -170,7 +172,7 @@ def token() -> None:
 
 
 @token.command("add", epilog=epilog("account token add"))
-@takes_place
+@with_broker_options
 @click.option(
     "--scope",
     "scopes",
@@ -183,9 +185,11 @@ def token() -> None:
 @click.option("--days", type=int, help="After how many days it expires.  [default: never]")
 @click.option("--for", "label", default="", metavar="TEXT", help="What it is for.")
 @name_argument
-def add_token(place: Place, scopes: Sequence[str], days: int | None, label: str, name: str) -> None:
+def add_token(
+    broker: ConfiguredBroker, scopes: Sequence[str], days: int | None, label: str, name: str
+) -> None:
     """Make an API token for the account NAME, and print it; nobody can show it again."""
-    with storage.open_database(place.existing_database()) as connection:
+    with storage.open_database(broker.existing_database()) as connection:
         owner = _find_account(connection, name)
         label = label or "made on the command line"
         label = check_token(label, scopes, days, is_admin=owner.is_admin)
@@ -202,12 +206,12 @@ def add_token(place: Place, scopes: Sequence[str], days: int | None, label: str,
 
 
 @token.command("list", epilog=epilog("account token list"))
-@takes_place
+@with_broker_options
 @name_argument
-def list_tokens(place: Place, name: str) -> None:
+def list_tokens(broker: ConfiguredBroker, name: str) -> None:
     """List the API tokens of the account NAME."""
     table: list[tuple[str, ...]] = [("ID", "SCOPES", "CREATED", "USED", "EXPIRES", "FOR")]
-    with storage.open_database(place.existing_database(), writes=False) as connection:
+    with storage.open_database(broker.existing_database(), writes=False) as connection:
         for each in rows.tokens(connection, _find_account(connection, name).id):
             times = map(_to_the_minute, (each.created_at, each.used_at, each.expires_at))
             table.append((str(each.id), ",".join(sorted(each.scopes)), *times, each.name))
@@ -215,12 +219,12 @@ def list_tokens(place: Place, name: str) -> None:
 
 
 @token.command("remove", epilog=epilog("account token remove"))
-@takes_place
+@with_broker_options
 @name_argument
 @click.argument("number", metavar="ID", type=click.IntRange(0, MAX_ID))
-def remove_token(place: Place, name: str, number: int) -> None:
+def remove_token(broker: ConfiguredBroker, name: str, number: int) -> None:
     """Remove the API token ID of the account NAME; token list shows the ids."""
-    with storage.open_database(place.existing_database()) as connection:
+    with storage.open_database(broker.existing_database()) as connection:
         if not rows.remove_token(connection, _find_account(connection, name).id, number):
             raise click.ClickException(
                 f"{name} has no token {number}; account token list shows all"

@@ -52,7 +52,7 @@ def plain_errors() -> Iterator[None]:
 
 
 @frozen
-class Place:
+class ConfiguredBroker:
     """The broker that ``--config`` and ``--data`` name, whether it runs or not."""
 
     config_file: str | None
@@ -83,12 +83,12 @@ class Place:
         return url
 
 
-def takes_place(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options ``--config`` and ``--data``, as a ``Place``, and plain errors."""
+def with_broker_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the broker that ``--config`` and ``--data`` name, and plain errors."""
 
     @wraps(command)
-    def with_place(config_file: str | None, data: str | None, **others: object) -> None:
+    def with_broker(config_file: str | None, data: str | None, **others: object) -> None:
         with plain_errors():
-            command(Place(config_file, data), **others)
+            command(ConfiguredBroker(config_file, data), **others)
 
-    return config_option(data_option(with_place))
+    return config_option(data_option(with_broker))

@@ -14,7 +14,7 @@ from typing import IO
 import click
 
 from rsscloud_broker import storage
-from rsscloud_broker.commands.configured import Place, takes_place
+from rsscloud_broker.commands.configured import ConfiguredBroker, with_broker_options
 from rsscloud_broker.composition.apps import installed_tables
 from rsscloud_broker.config import Config
 from rsscloud_broker.config.validators import check_database
@@ -27,15 +27,15 @@ from rsscloud_broker.wire.links import HUB_PATHS
 
 
 @click.command()
-@takes_place
+@with_broker_options
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-def backup(place: Place, file: Path) -> None:
+def backup(broker: ConfiguredBroker, file: Path) -> None:
     """Save all that a broker has stored to FILE, which must not exist; it may run meanwhile.
 
     FILE has the database, with all secrets in it, the change lists and archives, and files of
     applications.  It does not have the configuration.
     """
-    settings = place.settings()
+    settings = broker.settings()
     database = _sqlite_file(settings, f"pg_dump --format=custom --file={file}")
     if not database.is_file():
         raise click.ClickException(
@@ -46,14 +46,14 @@ def backup(place: Place, file: Path) -> None:
 
 
 @click.command()
-@takes_place
+@with_broker_options
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-def restore(place: Place, file: Path) -> None:
+def restore(broker: ConfiguredBroker, file: Path) -> None:
     """Restore a FILE of backup into a data directory that has no database yet.
 
     Run it as the broker's user, who must be able to write the files, and start the broker then.
     """
-    settings = place.settings()
+    settings = broker.settings()
     database = _sqlite_file(settings, f"pg_restore --no-owner --exit-on-error {file}")
     if not file.exists():
         raise click.ClickException(f"{file} does not exist; name a file that backup has made")
@@ -87,14 +87,14 @@ def _sqlite_file(settings: Config, instead: str) -> Path:
 
 
 @click.command()
-@takes_place
+@with_broker_options
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
-def export(place: Place, file: str) -> None:
+def export(broker: ConfiguredBroker, file: str) -> None:
     """Write topics, subscriptions and blocks to FILE, as JSON.
 
     Accounts, and what they store with applications, are not exported: back up the database.
     """
-    with storage.open_database(place.existing_database(), writes=False) as connection:
+    with storage.open_database(broker.existing_database(), writes=False) as connection:
         left_out = storage.left_out(connection)
         written = storage.export_text(connection, storage.present_time(connection))
         if file == "-":
@@ -111,7 +111,7 @@ def export(place: Place, file: str) -> None:
 
 
 @click.command("import")
-@takes_place
+@with_broker_options
 @click.option(
     "--from",
     "source",
@@ -119,7 +119,7 @@ def export(place: Place, file: str) -> None:
     help="Copy everything from another database, such as sqlite:///FILE, into an empty one.",
 )
 @click.argument("file", type=click.File("rb"), required=False)
-def import_(place: Place, source: str | None, file: IO[bytes] | None) -> None:
+def import_(broker: ConfiguredBroker, source: str | None, file: IO[bytes] | None) -> None:
     """Import a file of export, or a data file of rsscloud-server.
 
     Subscriptions that exist already are replaced; nothing is removed.  After an interruption,
@@ -129,7 +129,7 @@ def import_(place: Place, source: str | None, file: IO[bytes] | None) -> None:
     """
     if (source is None) == (file is None):
         raise click.UsageError("name either a FILE or a database with --from")
-    settings = place.settings()
+    settings = broker.settings()
     if source is not None:
         _copy_database(source, settings)
         return
@@ -138,7 +138,7 @@ def import_(place: Place, source: str | None, file: IO[bytes] | None) -> None:
         document = json.loads(file.read())
     except (ValueError, RecursionError) as error:
         raise click.ClickException(f"{file.name}: is not JSON: {error}") from error
-    protocols = plugin_building.protocols(settings.notifiers, place.config_file or "")
+    protocols = plugin_building.protocols(settings.notifiers, broker.config_file or "")
     hub = f"{settings.address}{HUB_PATHS[0]}"
     storage.migrate(settings.database_url)
     begin = partial(storage.open_database, settings.database_url)
@@ -172,14 +172,14 @@ def _copy_database(source: str, settings: Config) -> None:
 
 
 @click.command()
-@takes_place
+@with_broker_options
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
-def nodes(place: Place, as_json: bool) -> None:
+def nodes(broker: ConfiguredBroker, as_json: bool) -> None:
     """Show which brokers work on a database, and what each does.
 
     On SQLite this is the broker that started last, until it is stopped.
     """
-    with storage.open_database(place.existing_database(), writes=False) as connection:
+    with storage.open_database(broker.existing_database(), writes=False) as connection:
         found = storage.node_states(connection)
     if as_json:
         click.echo(json.dumps(node_states.to_json(found), indent=2, ensure_ascii=False))
@@ -188,10 +188,10 @@ def nodes(place: Place, as_json: bool) -> None:
 
 
 @click.command()
-@takes_place
-def sweep(place: Place) -> None:
+@with_broker_options
+def sweep(broker: ConfiguredBroker) -> None:
     """Drop expired and failing subscriptions and unused topics, as the broker does each hour."""
-    url = place.existing_database()
+    url = broker.existing_database()
     with storage.open_database(url, writes=False) as connection:
         now = storage.present_time(connection)
     swept = storage.sweep_database(url, now, now - IDLE_TOPIC_SECONDS)
@@ -203,14 +203,14 @@ def sweep(place: Place) -> None:
 
 
 @click.command()
-@takes_place
+@with_broker_options
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 @click.option("--revive", is_flag=True, help="First revive the topic, if it has ended.")
 @click.argument("url")
-def topic(place: Place, as_json: bool, revive: bool, url: str) -> None:
+def topic(broker: ConfiguredBroker, as_json: bool, revive: bool, url: str) -> None:
     """Show the status of the topic at URL: its last fetch, its next poll, what its feed says."""
     url = normal_form(url)
-    with storage.open_database(place.existing_database(), writes=revive) as connection:
+    with storage.open_database(broker.existing_database(), writes=revive) as connection:
         if revive and not storage.revive_topic(connection, url):
             raise click.ClickException(f"{url} has not ended, or nothing is known of it")
         (status,) = storage.topic_statuses(connection, [url])
