@@ -70,20 +70,20 @@ class Attempt(Job):
     called: bool = False
 
 
-def leave_to_the_store(subscription: Subscription, now: float, pause: float = 0.0) -> Delivery:
+def merged_change(subscription: Subscription, now: float, pause: float = 0.0) -> Delivery:
     """A delivery that merges a change into the pending notification of a subscription, whose
     retries start over.
 
     If that notification has been delivered meanwhile, the store adds a new one.  Not for pushed
-    content (see ``put_off``), which is never merged.
+    content (see ``delayed``), which is never merged.
 
     :param pause: seconds that must lie between its last attempt and the next.
     """
     return Delivery(subscription, None, now, attempts=0, retry_at=now, pause=pause)
 
 
-def put_off(subscription: Subscription, now: float, due: float, content_id: int | None) -> Delivery:
-    """A delivery by which a notification waits in the store until ``due``, without an attempt.
+def delayed(subscription: Subscription, now: float, due: float, content_id: int | None) -> Delivery:
+    """A delivery without an attempt: the notification waits in the store until ``due``.
 
     :param content_id: the store's key of the content that it carries, if that was pushed.
     """
@@ -94,7 +94,8 @@ def put_off(subscription: Subscription, now: float, due: float, content_id: int 
 def delivery_of_follower(delivery: Delivery, subscription: Subscription) -> Delivery:
     """What to store for a follower.  A failure counts once, for the attempt that was made.
 
-    If the follower has another claim, that attempt's may be lost, so that nothing is stored of it.
+    If the follower has another claim, the claim of that attempt may be lost: then the failure is
+    not stored.
 
     :param delivery: what is stored for the attempt that was made.
     :param subscription: the follower's, as read from the store.  It may have a pending
@@ -102,15 +103,15 @@ def delivery_of_follower(delivery: Delivery, subscription: Subscription) -> Deli
     """
     failed = delivery.outcome is not None and not delivery.outcome.success
     if failed and subscription.claim not in (None, delivery.subscription.claim):
-        return put_off(subscription, delivery.at, delivery.at, None)
+        return delayed(subscription, delivery.at, delivery.at, None)
     if failed or subscription.attempts is None:
         return Delivery(subscription, None, delivery.at)
     return evolve(delivery, subscription=subscription)
 
 
-def claimed(attempt: Attempt, now: float) -> Delivery:
+def claimed_delivery(attempt: Attempt, now: float) -> Delivery:
     """A delivery by which a notification is pending, and claimed by this process."""
-    return evolve(put_off(attempt.subscription, now, now, attempt.content_id), claimed=True)
+    return evolve(delayed(attempt.subscription, now, now, attempt.content_id), claimed=True)
 
 
 def changes_something(delivery: Delivery) -> bool:

@@ -36,10 +36,10 @@ from rsscloud_broker.delivery.attempt import (
     Begin,
     Done,
     begin_by,
+    delayed,
     delivery_of_follower,
     ignore_begin,
-    leave_to_the_store,
-    put_off,
+    merged_change,
 )
 from rsscloud_broker.delivery.breakers import Breakers
 from rsscloud_broker.delivery.contents import Contents
@@ -76,7 +76,7 @@ class Attempts:
     _jitter: Callable[[], float] = random
     _delivered: Callable[[Subscription, float], object] = lambda subscription, at: None
     stopping: bool = field(default=False, init=False)
-    # Of each subscription, by its id, the attempt that others follow.
+    # The attempt of each subscription, by the subscription's id; later attempts follow it.
     _under_way: dict[int, Attempt] = field(factory=dict, init=False)
     _outcomes: Outcomes = field(init=False)
     _beginner: Callable[[str], Begin] = field(init=False)
@@ -134,7 +134,7 @@ class Attempts:
             self._finish(attempt, instead)
             return attempt
         if earlier is not None:
-            # What is claimed anew was freed by another node, which knows of a newer change.
+            # A notification that is claimed again was freed by another node for a newer change.
             freed = subscription.claim is not None and earlier.subscription.claim is not None
             earlier.changed_again |= earlier.begun and (changed or freed)
             earlier.followers.append(attempt)
@@ -144,7 +144,7 @@ class Attempts:
         if attempt.host in self._breakers.failing:
             until = self._breakers.ask(callback, attempt)
             if until is not None:
-                self._finish(attempt, self._hold_back(attempt, until))
+                self._finish(attempt, self._delayed_by_breaker(attempt, until))
                 return attempt
         self._under_way[subscription.id] = attempt
         self._dispatcher.submit(attempt)
@@ -157,22 +157,22 @@ class Attempts:
         subscription, content_id = attempt.subscription, attempt.content_id
         now = self._clock.wall_seconds()
         if self.stopping:
-            return self._put_off(subscription, SOON, content_id)
+            return self._delayed(subscription, SOON, content_id)
         if subscription.lease.expires_at <= now:
-            return self._put_off_expired(attempt)
-        if self._blocks.has_hosts and (held := self._put_off_if_blocked(attempt)):
+            return self._delayed_as_expired(attempt)
+        if self._blocks.has_hosts and (held := self._delayed_if_blocked(attempt)):
             return held
         if content_id is not None:
             waits = earlier or (changed and subscription.attempts is not None)
             # A pushed content is tried again a second after another attempt for its subscriber.
             pause = 1.0 if earlier else 0.0
-            return self._put_off(subscription, pause, content_id) if waits else None
+            return self._delayed(subscription, pause, content_id) if waits else None
         failing = subscription.attempts or subscription.failing_since is not None
         if changed and failing and not earlier:
-            return self._add_change(subscription, now)
+            return self._merged_change(subscription, now)
         return None
 
-    def _put_off_expired(self, attempt: Attempt) -> Delivery:
+    def _delayed_as_expired(self, attempt: Attempt) -> Delivery:
         """What to store if a subscription has expired, which the sweeper deletes within the hour.
 
         Its subscriber may renew it until then, and is to be notified then.  It may have done so
@@ -180,12 +180,12 @@ class Attempts:
         """
         subscription = attempt.subscription
         pause = 0.0 if subscription.claim is None else AFTER_LEASE
-        return self._put_off(subscription, pause, attempt.content_id)
+        return self._delayed(subscription, pause, attempt.content_id)
 
     def withdraw(self, attempt: Attempt, seconds: float = SOON) -> None:
         """Put an attempt off for ``seconds``, unless it has begun."""
         if not attempt.over and self._dispatcher.withdraw(attempt):
-            self._finish(attempt, self._put_off(attempt.subscription, seconds, attempt.content_id))
+            self._finish(attempt, self._delayed(attempt.subscription, seconds, attempt.content_id))
 
     def disown(self, attempt: Attempt) -> None:
         """Let others make attempts for its subscription, since its outcome is not recorded."""
@@ -230,10 +230,10 @@ class Attempts:
             self.withdraw(attempt)
 
     def call_off(self) -> None:
-        """Cancel the attempts that have begun, and put them off until the next start."""
+        """Cancel the attempts that have begun.  As the broker stops, its next start makes them."""
         for attempt in self.under_way:
             attempt.break_off()
-            self._finish(attempt, self._put_off(attempt.subscription, SOON, attempt.content_id))
+            self._finish(attempt, self._delayed(attempt.subscription, SOON, attempt.content_id))
 
     async def when_idle(self) -> None:
         """Return when no attempt waits or runs."""
@@ -243,7 +243,7 @@ class Attempts:
             await idle
 
     def _make(self, attempt: Attempt) -> None:
-        """Carry out an attempt that has just got its slot, or say what is stored instead."""
+        """Make an attempt that has just got its slot, unless it has to wait once more."""
         attempt.began(attempt)
         instead = self._delivery_since(attempt)
         if instead is not None:
@@ -263,10 +263,10 @@ class Attempts:
         if attempt.host in self._breakers.failing:
             until = self._breakers.stops(subscription.callback, attempt)
             if until is not None:
-                return self._hold_back(attempt, until)
+                return self._delayed_by_breaker(attempt, until)
         protocol = subscription.callback.protocol
         if protocol in self._notifiers:
-            return self._put_off_if_blocked(attempt) if self._blocks.has_hosts else None
+            return self._delayed_if_blocked(attempt) if self._blocks.has_hosts else None
         nobody = Outcome(False, f"no notifier for {protocol} runs here")
         tried, now = (subscription.attempts or 0) + 1, self._clock.wall_seconds()
         return Delivery(subscription, nobody, now, None, tried, content_id=attempt.content_id)
@@ -329,12 +329,12 @@ class Attempts:
         attempt.sending = content
 
     def _end_call(self, attempt: Attempt, result: Outcome | Exception | None) -> None:
-        """Take the end of a call, and have the breakers take note of it.
+        """Handle the end of a call.
 
-        :param result: what came of it; None if there is no content to carry yet.
+        :param result: the outcome or an error; None if there is no content to carry yet.
         """
         if attempt.called:
-            return  # a notifier that has said so twice
+            return  # the notifier has reported the end twice
         attempt.called = True
         if attempt.sending is not None:
             self._contents.under_way.leave(attempt.sending)
@@ -354,12 +354,12 @@ class Attempts:
             delivery = self._outcomes.delivery(subscription, result, content_id)
             attempt.went_well = result.success
         elif result is None:
-            delivery = self._wait_for_content(subscription)
+            delivery = self._delayed_for_content(subscription)
         elif isinstance(result, CancelledError):  # the broker stops
-            delivery = self._put_off(subscription, SOON, content_id)
-        elif isinstance(result, Unavailable):  # the broker's own want, not the subscriber's fault
+            delivery = self._delayed(subscription, SOON, content_id)
+        elif isinstance(result, Unavailable):  # not the subscriber's fault
             self._outcomes.count_unavailable(subscription, result)
-            delivery = self._put_off(subscription, SOON, content_id)
+            delivery = self._delayed(subscription, SOON, content_id)
         else:  # a notifier's bug must not end the walk, and no breaker counts it
             protocol = subscription.callback.protocol
             self.log.failure("Notifier {protocol} failed.", Failure(result), protocol=protocol)
@@ -369,14 +369,14 @@ class Attempts:
             delivery = self._schedule_again(delivery, delivery.outcome)
         return delivery
 
-    def _wait_for_content(self, subscription: Subscription) -> Delivery:
+    def _delayed_for_content(self, subscription: Subscription) -> Delivery:
         """Put a notification off until the topic has been fetched."""
         if subscription.attempts is None:
-            return self._put_off(subscription, SOON)
+            return self._delayed(subscription, SOON)
         # The longer a subscriber has waited for a content, the longer the pause.
         age = self._clock.wall_seconds() - subscription.lease.granted_at
-        # Ten minutes are the longest pause between two looks whether a missing content is there.
-        return self._put_off(subscription, min(max(age, SOON), 600.0))
+        # At least every ten minutes the broker looks whether the content is there.
+        return self._delayed(subscription, min(max(age, SOON), 600.0))
 
     def _schedule_again(self, delivery: Delivery, outcome: Outcome) -> Delivery:
         """Schedule another notification for a change during the attempt, unless the attempt is
@@ -389,9 +389,9 @@ class Attempts:
         return evolve(self._outcomes.tried_again(delivery, outcome, SOON), attempts=0)
 
     def _finish(self, attempt: Attempt, delivery: Delivery) -> None:
-        """End an attempt and its followers, and say of each what to store."""
+        """End an attempt and its followers, and report what to store for each."""
         if attempt.over:
-            return  # it was called off, and ended by itself afterwards
+            return  # ``call_off`` has ended it before
         attempt.over = True
         if attempt.host in self._breakers.failing:
             self._breakers.give_back(attempt.subscription.callback, attempt)
@@ -408,30 +408,30 @@ class Attempts:
             for idle in waiting:
                 idle.callback(None)
 
-    def _add_change(self, subscription: Subscription, now: float) -> Delivery:
+    def _merged_change(self, subscription: Subscription, now: float) -> Delivery:
         """Merge a change into a notification that fails, with a fresh schedule of retries."""
         notifier = self._notifiers.get(subscription.callback.protocol)
         retries = notifier.retries if notifier else ()
-        return leave_to_the_store(subscription, now, retries[0] if retries else SOON)
+        return merged_change(subscription, now, retries[0] if retries else SOON)
 
-    def _hold_back(self, attempt: Attempt, until: float) -> Delivery:
+    def _delayed_by_breaker(self, attempt: Attempt, until: float) -> Delivery:
         """Put an attempt off until the open breaker of its host lets it through."""
         self._outcomes.count(attempt.subscription, "put_off")
         seconds = (until - self._clock.seconds()) * self._outcomes.stretch()
-        return self._put_off(attempt.subscription, seconds, attempt.content_id)
+        return self._delayed(attempt.subscription, seconds, attempt.content_id)
 
-    def _put_off_if_blocked(self, attempt: Attempt) -> Delivery | None:
+    def _delayed_if_blocked(self, attempt: Attempt) -> Delivery | None:
         """Put a notification off if an administrator has blocked its host; else return None."""
         if not self._blocks.of_host(attempt.host):
             return None
         # It is due again after an hour, or when the block is lifted.
         pause = 3600.0 * self._outcomes.stretch()
-        return self._put_off(attempt.subscription, pause, attempt.content_id)
+        return self._delayed(attempt.subscription, pause, attempt.content_id)
 
-    def _put_off(
+    def _delayed(
         self, subscription: Subscription, seconds: float, content_id: int | None = None
     ) -> Delivery:
-        """A delivery that puts a notification off for some seconds, or until the next start."""
+        """A delivery that puts a notification off; if the broker stops, until the next start."""
         now = self._clock.wall_seconds()
         due = now if self.stopping else now + seconds
-        return put_off(subscription, now, due, content_id)
+        return delayed(subscription, now, due, content_id)

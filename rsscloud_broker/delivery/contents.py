@@ -88,7 +88,7 @@ class Contents:
     _cache_bytes: int = 8 * 1024 * 1024
     under_way: ContentsUnderWay = field(factory=ContentsUnderWay)
     _cached: ByteLimitedCache[str, Content] = field(init=False)
-    # How often topics were forgotten: what a read returns that began before is not cached.
+    # How often topics were forgotten.  A read during which that changes is not cached.
     _changes: int = field(default=0, init=False)
     # One read at a time: many contents on their way from the store would fill the memory.
     _read_lock: DeferredLock = field(factory=DeferredLock, init=False)

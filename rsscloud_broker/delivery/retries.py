@@ -24,7 +24,7 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.delivery.attempt import Attempt, OutdatedSubscriptions, put_off
+from rsscloud_broker.delivery.attempt import Attempt, OutdatedSubscriptions, delayed
 from rsscloud_broker.delivery.attempts import SOON, Attempts
 from rsscloud_broker.events import Event, NotificationFailed
 from rsscloud_broker.interfaces import IClock
@@ -248,7 +248,7 @@ class Retries:
         is_outdated = subscription in self._outdated or self._is_unsaved(subscription.id)
         if self._lost_claims or is_outdated:
             now = self._clock.wall_seconds()
-            self.record([put_off(subscription, now, now, content_id)])
+            self.record([delayed(subscription, now, now, content_id)])
             return
         attempt = self._attempts.submit(
             subscription, self._take_delivery, changed=False, content_id=content_id

@@ -29,9 +29,9 @@ from rsscloud_broker.delivery.attempt import (
     LateOutcomes,
     OutdatedSubscriptions,
     changes_something,
-    claimed,
-    leave_to_the_store,
-    put_off,
+    claimed_delivery,
+    delayed,
+    merged_change,
 )
 from rsscloud_broker.delivery.attempts import Attempts
 from rsscloud_broker.delivery.tally import Tally
@@ -291,8 +291,8 @@ class Walk:
         """
         now = self._tools.clock.wall_seconds()
         if self._fanout.pushed and subscription.wants_content and not subscription.ended:
-            return put_off(subscription, now, now, self._fanout.content_id)
-        return leave_to_the_store(subscription, now)
+            return delayed(subscription, now, now, self._fanout.content_id)
+        return merged_change(subscription, now)
 
     def _subscribed_later(self, subscription: Subscription) -> bool:
         """Whether a subscriber that wants content subscribed after the walk began.
@@ -433,7 +433,7 @@ class Walk:
         under_way, progress.open = list(progress.open.values()), {}
         self._tally.add_waiting(one.subscription for one in under_way)
         # The pending notification of a follower is stored for the attempt that it follows.
-        progress.outcomes += [claimed(one, now) for one in under_way if not one.follows]
+        progress.outcomes += [claimed_delivery(one, now) for one in under_way if not one.follows]
         self._late = late = LateOutcomes(self._tools.record, under_way)
         if self._problem is None:
             await self._save_once(done=done)

@@ -9,7 +9,7 @@ from attrs import evolve
 from sqlalchemy import Connection, update
 from twisted.internet.defer import Deferred, fail, succeed
 
-from rsscloud_broker.delivery.attempt import leave_to_the_store
+from rsscloud_broker.delivery.attempt import merged_change
 from rsscloud_broker.delivery.distribution import SAVE_AGAIN
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import ClaimsLost, NodesCounted, WorkHinted
@@ -243,7 +243,7 @@ class OtherNodesTests(EngineTestCase):
         self.advance(6)
         self.assertEqual(self.called(), urls * 2)
         (one,) = self.subscriptions()
-        news = leave_to_the_store(one, self.clock.wall_seconds(), 5.0)
+        news = merged_change(one, self.clock.wall_seconds(), 5.0)
         record = partial(record_deliveries, deliveries=[news], node=0)
         self.successResultOf(self.store._database.write(record))
         self.advance(seconds)

@@ -9,7 +9,7 @@ from attrs import evolve
 from twisted.internet.defer import Deferred, fail
 
 from rsscloud_broker.delivery import walk
-from rsscloud_broker.delivery.attempt import put_off
+from rsscloud_broker.delivery.attempt import delayed
 from rsscloud_broker.delivery.attempts import SOON
 from rsscloud_broker.delivery.dispatch import TICK
 from rsscloud_broker.delivery.walk import (
@@ -187,7 +187,7 @@ class SavingTests(EngineTestCase):
     def test_who_was_called_is_not_called_again_before_that_is_saved(self) -> None:
         url = "http://reader.example/"
         subscribed = self.subscribe(url)
-        waits = put_off(subscribed, NOW, NOW, None)
+        waits = delayed(subscribed, NOW, NOW, None)
         self.successResultOf(self.store.record_deliveries([waits]))
         self.notifier.outcomes[url] = Outcome(False, "busy", retry_after=60)
         self.slow = {"record_slice"}
