@@ -67,7 +67,7 @@ T = TypeVar("T")
 MAX_SESSIONS, MAX_TOKENS = 50, 50
 
 #: Why somebody who was signed out in the middle of a change changes nothing any more.
-_ENDED: Final = "your session has ended meanwhile: sign in again"
+_SESSION_ENDED: Final = "your session has ended meanwhile: sign in again"
 
 #: Seconds between two writes of when a session or a token was last used.
 TOUCH_EACH: Final = 60.0
@@ -82,8 +82,8 @@ class Accounts:
     :param take_source: takes a token from the bucket of a source; returns 0, or the seconds to
         wait: see ``core.rate_limits.RateLimit.take``.
     :param take_name: the same for the name of an account, or for one browser of an account.
-    :param other_checkers: whether checkers of others know passwords too, so that an account without
-        a stored password may have one all the same.
+    :param other_checkers: whether plugins check passwords too, so that an account without a stored
+        password may have one all the same.
     """
 
     log = Logger()
@@ -134,9 +134,9 @@ class Accounts:
         name = name.strip().lower()
         stored = await self._store.stored_password(name) if is_name(name) else None
         if not self._checked_passwords.has(password, stored):
-            stored = await self._check_and_record(name, password, source, known="")
+            stored = await self._check_and_record(name, password, source, mark="")
             self._checked_passwords.add(password, stored)
-        assert stored is not None  # no password of nobody was ever right
+        assert stored is not None  # a password is right only for an account
         if stored.account.disabled:
             raise SignInFailed(stored.account.disabled)
         return Caller(stored.account, frozenset({"publish"}))
@@ -157,7 +157,7 @@ class Accounts:
     async def sign_in(self, attempt: SignIn) -> SignedIn:
         """Begin a session for somebody with a right password, unless the account is disabled."""
         name = attempt.name.strip().lower()
-        stored = await self._check_and_record(name, attempt.password, attempt.source, attempt.known)
+        stored = await self._check_and_record(name, attempt.password, attempt.source, attempt.mark)
         account = stored.account
         if account.disabled:
             raise SignInFailed(account.disabled)
@@ -200,16 +200,16 @@ class Accounts:
     ) -> SignedIn:
         """The result of a sign-in, with a mark for the browser if the account has a password."""
         account = stored.account
-        known = mark_of(account.name, stored.hash) if stored.hash else ""
+        mark = mark_of(account.name, stored.hash) if stored.hash else ""
         self.log.info("{name} signed in from {source}.", name=account.name, source=session.address)
-        return SignedIn(self._caller(account, session, secret), secret, expires_at, known)
+        return SignedIn(self._caller(account, session, secret), secret, expires_at, mark)
 
     async def _check_and_record(
-        self, name: str, password: str, source: str, known: str
+        self, name: str, password: str, source: str, mark: str
     ) -> StoredPassword:
         """Check an attempt as ``_check_attempt`` does; remember it if it is refused."""
         try:
-            return await self._check_attempt(name, password, source, known)
+            return await self._check_attempt(name, password, source, mark)
         except (SignInFailed, TooMany):
             shown, now = name if is_name(name) else "", self._clock.wall_seconds()
             self._refused.append(RefusedSignIn(shown, source, now))
@@ -221,18 +221,18 @@ class Accounts:
         return [each for each in self._refused if each.at >= since]
 
     async def _check_attempt(
-        self, name: str, password: str, source: str, known: str
+        self, name: str, password: str, source: str, mark: str
     ) -> StoredPassword:
         """Check the password of an attempt to sign in, within the limits for its source and name.
 
-        :param known: the mark in the browser's cookie.
+        :param mark: the mark in the cookie of the browser; see ``secrets.mark_of``.
         :returns: the account, with the hash of the password.
         :raises SignInFailed, TooMany: it is wrong, or there were too many attempts.
         """
         self._limit(self._take_source(bucket_of(source)), "from your address")
         if is_too_long(password):
             raise SignInFailed
-        browser = await self._browser_of(known, name)
+        browser = await self._browser_of(mark, name)
         self._limit(self._take_name(f"{name[:32]} {browser}"), "for this name")
         before = await self._store.stored_password(name) if is_name(name) else None
         while True:
@@ -263,15 +263,15 @@ class Accounts:
         assert isinstance(account, Account)
         return account
 
-    async def _browser_of(self, known: str, name: str) -> str:
+    async def _browser_of(self, mark: str, name: str) -> str:
         """The key of a browser in which somebody has signed in to an account; else empty.
 
-        :param known: the mark in the browser's cookie.
+        :param mark: the mark in the cookie of the browser; see ``secrets.mark_of``.
         """
-        if not known or not is_name(name):
+        if not mark or not is_name(name):
             return ""
         stored = await self._store.stored_password(name)
-        return known_browser(known, name, stored.hash) if stored else ""
+        return known_browser(mark, name, stored.hash) if stored else ""
 
     def _limit(self, pause: int, where: str) -> None:
         """Raise ``TooMany`` if there is a pause to wait for, in seconds."""
@@ -324,7 +324,7 @@ class Accounts:
             raise InvalidAccount(
                 "somebody has set a password meanwhile, or your session has ended: sign in again"
                 if first
-                else _ENDED
+                else _SESSION_ENDED
             )
         self.log.info("{name} has changed the password.", name=name)
 
@@ -394,7 +394,7 @@ class Accounts:
         )
         if token is None:
             if len(await self._store.tokens(account.id)) < MAX_TOKENS:
-                raise InvalidAccount(_ENDED)
+                raise InvalidAccount(_SESSION_ENDED)
             raise InvalidAccount(f"an account has at most {MAX_TOKENS} tokens; remove one first")
         return token, secret
 
