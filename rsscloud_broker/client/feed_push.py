@@ -86,7 +86,7 @@ def own_finding(service: Service, broker: OwnBroker) -> Finding | None:
     if path.rstrip("/").lower() not in {known.rstrip("/").lower() for known in paths}:
         text = (
             f"The {service.kind} {service.url} is not where this broker takes"
-            f" {_requests(service)}; write {right}."
+            f" {_request_kind(service)}; write {right}."
         )
         return Finding("wrong", service.kind, text)
     if service.kind == "hub" and not broker.has_hub:
@@ -95,7 +95,7 @@ def own_finding(service: Service, broker: OwnBroker) -> Finding | None:
     if service.kind == "cloud" and not broker.protocols:
         text = f"The cloud {service.url} is this broker, whose operator has turned rssCloud off."
         return Finding("wrong", "cloud", text)
-    text = f"The {service.kind} {service.url} is this broker, which takes {_requests(service)}."
+    text = f"The {service.kind} {service.url} is this broker, which takes {_request_kind(service)}."
     return Finding("good", service.kind, text)
 
 
@@ -195,7 +195,7 @@ def _topic_of(fetches: Fetches) -> str:
     return url
 
 
-def _requests(service: Service) -> str:
+def _request_kind(service: Service) -> str:
     if service.kind == "hub":
         return "WebSub subscriptions"
     return f"registrations by {service.protocol}"

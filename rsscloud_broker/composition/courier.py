@@ -25,14 +25,14 @@ from rsscloud_broker.util.twisted_overrides import uvloop_reactor
 
 
 def become_courier(descriptor: int) -> None:
-    """Be a courier from now on.
+    """Run as a courier until the broker needs it no more.
 
     :param descriptor: the connection to the broker.
     """
     # OpenSSL reads the trusted certificates first, wherever it finds them.
     tls, confinement = TLSContext(), Confinement()
-    # What was loaded is frozen.  Else the collector would look through the calls under way again
-    # and again, which leave nothing for it.
+    # Collect garbage seldom: what was loaded is frozen, and the calls under way, which are all that
+    # the collector would look through, leave none.
     gc.set_threshold(10_000, 20, 50)
     # A loop that was made before would use io_uring, whose calls the confinement refuses.
     uvloop_reactor.install()

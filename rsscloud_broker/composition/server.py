@@ -273,7 +273,7 @@ class Server(Foundation):
             self.counters.registry,
             self.health,
             self.config.metrics.token,
-            further=[self.self_test.knows, self._may_read_metrics],
+            token_checks=[self.self_test.knows, self._may_read_metrics],
             own_endpoint=bool(self.config.metrics.listen),
         )
 
@@ -420,7 +420,7 @@ class Server(Foundation):
 async def set_back(
     store: Store, clock: interfaces.IClock, detector: core.ChangeDetector, seconds: float
 ) -> None:
-    """Move stored times along with the wall clock, unless they are those of other nodes too."""
-    if not store.shares_work():
+    """Move the times in the store along with a wall clock that was set back by ``seconds``."""
+    if not store.shares_work():  # else the times of other nodes would move, too
         await store.set_back(seconds, clock.wall_seconds())
-        detector.take_over()  # it may have set its timer by a time that was moved
+        detector.take_over()  # it looks for checks anew, whose times have moved

@@ -74,7 +74,7 @@ class Administration:
     :param blocks: is given what is blocked.
     :param queues: says how many events wait for each sink.
     :param workers: the pools of threads.
-    :param served: returns what applications publish, so that it can be taken down.
+    :param served_topics: returns what applications serve, so that it can be taken down.
     :ivar accounts: the verbs about accounts.
     :ivar following: a service that puts changes into force; it also has the announcements.
     """
@@ -88,7 +88,7 @@ class Administration:
     _queues: Callable[[], Mapping[str, int]]
     _workers: Sequence[Workers]
     accounts: IAccountAdministration
-    _served: Callable[[], Iterable[ServedTopics]] = tuple
+    _served_topics: Callable[[], Iterable[ServedTopics]] = tuple
     following: Following = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -208,22 +208,20 @@ class Administration:
         self._bus.publish(TopicEnded(url, change.reason, change.at, topic.is_private))
 
     def is_published(self, url: str) -> bool:
-        return any(
-            one.take_down is not None and url.startswith(one.prefix) for one in self._served()
-        )
+        return any(one.take_down and url.startswith(one.prefix) for one in self._served_topics())
 
     async def published(self, name: str, limit: int = 50) -> Sequence[PublishedWork]:
         _check_limit(limit)
         name = (await self.accounts.account(name)).name
         return [
             work
-            for one in self._served()
+            for one in self._served_topics()
             if one.published is not None
             for work in await one.published(name, limit)
         ]
 
     async def taken_down(self, name: str, since: float) -> Sequence[Change]:
-        prefixes = [f"{one.prefix}{name}/" for one in self._served() if one.take_down is not None]
+        prefixes = [f"{one.prefix}{name}/" for one in self._served_topics() if one.take_down]
         return await self._store.taken_down(prefixes, since)
 
     async def take_down(self, account: str, url: str, reason: str) -> None:
@@ -233,8 +231,8 @@ class Administration:
         record = self._store.recording(change)
         removed = [
             await one.take_down(url, change.reason, record)
-            for one in self._served()
-            if one.take_down is not None and url.startswith(one.prefix)
+            for one in self._served_topics()
+            if one.take_down and url.startswith(one.prefix)
         ]
         await self._apply(
             any(removed), f"no application of this broker publishes anything at {url}"
@@ -242,7 +240,7 @@ class Administration:
 
     async def _title_of(self, url: str) -> str:
         """The title or name of what an account publishes at a URL; empty if it is not known."""
-        for one in self._served():
+        for one in self._served_topics():
             if one.published is not None and url.startswith(one.prefix):
                 name = url.removeprefix(one.prefix).partition("/")[0]
                 for work in await one.published(name, MAX_LIMIT):

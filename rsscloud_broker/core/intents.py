@@ -99,9 +99,8 @@ class IntentQueue(Service):
         self._cancel_all()
 
     def lose_claims(self) -> None:
-        """Forget the intents that this process had claimed, as other nodes have them now.
-
-        It may have claimed others since it lost those, and goes on with them.
+        """Stop verifying all intents, as other nodes have claimed them now; then go on with those
+        that this process has claimed since.
         """
         self._cancel_all()
         if self.running:

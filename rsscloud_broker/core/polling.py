@@ -35,7 +35,7 @@ from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE
 #: Seconds from a subscription to the first poll of a topic, within the bounds of the options.
 FIRST_INTERVAL = 3600.0
 
-#: How many topics are polled at the same time, and of one host: polls hurry nobody.
+#: How many topics are polled at the same time, and of one host: polls are not urgent.
 MAX_CONCURRENT, MAX_PER_HOST = 20, 2
 
 #: How many topics the poller looks at together.
@@ -63,11 +63,10 @@ class Poller(EachPeriod):
         self._under_way = HostLimiter(MAX_CONCURRENT)
         # The polls under way, by URL.
         self._polls: dict[str, Deferred[None]] = {}
-        # All by the monotonic clock, as somebody may set the wall clock: until when polls are put
-        # off, by host, and the number of hosts that are remembered; the time before which there is
-        # no look; and the start.
+        # These times are by the monotonic clock, as somebody may set the wall clock.
+        # When the last poll that was put off is due, of each of the 1000 hosts where that was last.
         self._put_off_until: BoundedDict[str, float] = BoundedDict(1000)
-        self._not_before = 0.0
+        self._not_before = 0.0  # until then, ``look`` does nothing
         self._started_at = 0.0
         # Whether the store could not be used at the last look, or could not take a result since.
         self._is_doubtful = False
@@ -138,13 +137,12 @@ class Poller(EachPeriod):
         return None
 
     def _next_free_time(self, quota: HostQuota, now: float) -> float:
-        """Choose when a poll is due whose host is busy: behind all that wait there by now."""
-        here = self._clock.seconds()
-        last = max(here, self._put_off_until.get(quota.host, here))
-        # Seconds for which the polls of a host last that may be under way at the same time, as far
-        # as further ones are put off.
+        """Choose when to poll a topic of a busy host: after all polls that wait for the host."""
+        monotonic = self._clock.seconds()
+        last = max(monotonic, self._put_off_until.get(quota.host, monotonic))
+        # As if each poll took a second: so many of a host may be under way at the same time.
         until = self._put_off_until[quota.host] = last + 1.0 / self._under_way.share(quota.limit)
-        return now + until - here
+        return now + until - monotonic
 
     def _begin_poll(self, status: TopicStatus, quota: HostQuota) -> None:
         url = status.topic.url
@@ -163,13 +161,14 @@ class Poller(EachPeriod):
         if status.poll_interval is None or status.planned_at is None:
             return True
         now, due = self._clock.wall_seconds(), status.next_poll_at or 0.0
-        # A fetch that is ahead of now was made before the clock was set back.
-        read_since = status.planned_at < (status.asked_at or 0.0) <= now
-        started_at = now - (self._clock.seconds() - self._started_at)  # by the clock as set now
-        # A poll that was due more than this many seconds before the start is planned anew, so that
-        # not all that became due while the broker was down begin at once.
-        late_at_start = due < started_at - 60.0 and status.planned_at < started_at
-        return read_since or late_at_start
+        # If the last fetch seems to be later than now, the wall clock was set back since: then it
+        # does not count.
+        was_fetched = status.planned_at < (status.asked_at or 0.0) <= now
+        started_at = now - (self._clock.seconds() - self._started_at)  # by the wall clock of now
+        # Polls that became due while the broker was down, more than this many seconds before the
+        # start, do not all begin at once.
+        was_missed = due < started_at - 60.0 and status.planned_at < started_at
+        return was_fetched or was_missed
 
     async def _poll(self, url: str, planned_at: float | None) -> None:
         """Fetch a topic and plan its next poll, unless somebody else has planned it meanwhile.

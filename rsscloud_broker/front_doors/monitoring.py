@@ -51,7 +51,7 @@ class MonitoringDoor(RoutesOnly):
     """The front door for programs that watch the broker.
 
     :param token: the token of the configuration; empty for none.
-    :param further: other checks of tokens: those of accounts.
+    :param token_checks: say of other tokens, such as those of accounts, whether they may read.
     :param own_endpoint: whether the operator has given this door endpoints of its own; then it
         answers everybody as long as there is no token.
     """
@@ -61,7 +61,7 @@ class MonitoringDoor(RoutesOnly):
     _registry: CollectorRegistry
     _health: IHealth
     _token: str = field(repr=False)
-    _further: Sequence[TokenCheck] = field(default=(), kw_only=True)
+    _token_checks: Sequence[TokenCheck] = field(default=(), kw_only=True)
     _own_endpoint: bool = field(default=False, kw_only=True)
 
     def change_token(self, token: str) -> None:
@@ -100,7 +100,7 @@ class MonitoringDoor(RoutesOnly):
             return False
         if self._token and compare_digest(self._token.encode(), token.encode()):
             return True
-        for check in self._further:
+        for check in self._token_checks:
             if await check(token):
                 return True
         return False

@@ -18,7 +18,7 @@ each for the topics whose URLs begin with a given prefix, and the broker never f
 topics.
 
 ====  =============================================================================
-202   accepted; the text says what is odd about the notification
+202   accepted; the text has warnings about the notification
 400   the notification breaks a rule, which the text names
 401   the publisher's token is missing or wrong
 403   nobody may publish that topic, or not from that address; or either is blocked
@@ -131,7 +131,7 @@ def pushed_prefixes(
 
 @implementer(IFrontDoor)
 class ResourceSyncDoor(RoutesOnly):
-    """The front door for the notifications of sources, and for the broker's own documents."""
+    """Takes notifications of ResourceSync sources, and serves the broker's own documents."""
 
     name = "resourcesync"
 
@@ -152,8 +152,8 @@ class ResourceSyncDoor(RoutesOnly):
         return [*shared, Route("/resourcesync", "POST", intake), *self._documents]
 
     async def _take_notification(self, request: Request) -> bytes:
-        """Check a notification and distribute it; the answer says what is odd."""
-        link, topic, odd = self._read_links(request)
+        """Check a notification and distribute it; the answer lists warnings about it."""
+        link, topic, warnings = self._read_links(request)
         self._authorize(request, topic)
         notification = _read_notification(request)
         content = Content(requests.body_of(request), requests.header(request, "content-type"), link)
@@ -161,7 +161,7 @@ class ResourceSyncDoor(RoutesOnly):
         lines = ["The notification was accepted."]
         if not wanted:
             lines.append(f"Nobody has subscribed to {topic} now.")
-        for warning in (*odd, *codec.warnings(notification)):
+        for warning in (*warnings, *codec.warnings(notification)):
             log.warn("A notification of {topic} is odd: {why}", topic=topic, why=warning)
             lines.append(f"Warning: {warning}")
         return requests.plain(request, 202, "\n".join(lines))
@@ -169,7 +169,7 @@ class ResourceSyncDoor(RoutesOnly):
     def _read_links(self, request: Request) -> tuple[str, str, tuple[str, ...]]:
         """Check the Content-Type and the Link header of a notification.
 
-        :returns: the value of the Link header, the topic that it names, and what is odd about it.
+        :returns: the value of the Link header, the topic that it names, and warnings about it.
         :raises RequestError: the Content-Type or a link breaks a rule.
         """
         content_type = requests.header(request, "content-type")
@@ -192,8 +192,8 @@ class ResourceSyncDoor(RoutesOnly):
         except links.MalformedLink as error:
             raise requests.RequestError(400, f"The request cannot be used: {error}.") from error
         topic = _only_url(found, "self", "the topic")
-        odd = () if links.targets(found, "resourcesync") else (_NO_CAPABILITY_LIST,)
-        if not odd:
+        has_list = bool(links.targets(found, "resourcesync"))
+        if has_list:
             _only_url(found, "resourcesync", "the capability list")
         hubs = links.targets(found, "hub")
         if not set(self._hubs).intersection(map(normal_form, hubs)):
@@ -202,7 +202,7 @@ class ResourceSyncDoor(RoutesOnly):
                 f"The Link header must have a link with rel=hub to this hub, "
                 f"{self._hubs[0]} for instance; it has {', '.join(hubs) or 'none'}.",
             )
-        return value, topic, odd
+        return value, topic, () if has_list else (_NO_CAPABILITY_LIST,)
 
     def _authorize(self, request: Request, topic: str) -> None:
         """Check that the caller is a publisher of a topic.

@@ -135,18 +135,17 @@ class WebSubDoor(RoutesOnly):
             raise BadRequest(str(error)) from error
         notes = await self._broker.publish(asked.urls, requests.client_address(request), via)
         if _OLD in _hub_path(request) or _OLD in requests.header(request, "user-agent").lower():
-            return HubAnswer(NO_CONTENT, "")
+            return HubAnswer(NO_CONTENT, "")  # which clients of PubSubHubbub expect
         said = ["Thanks. The broker fetches what has changed, and notifies its subscribers."]
         said += [f"{note}." for note in notes.values()]
         return HubAnswer(202, "\n".join(said))
 
     async def _verify(self, request: Request, asked: HubRequest) -> HubAnswer:
-        """Ask the callback, before the answer if the client prefers ``sync``, else after it."""
+        """Verify the intent: before the answer if the client prefers ``sync``, else afterwards."""
         intent = self._intent(request, asked)
         if asked.verify[:1] == ("sync",):
-            await (self._broker.unsubscribe if intent.unsubscribe else self._broker.subscribe)(
-                intent
-            )
+            act = self._broker.unsubscribe if intent.unsubscribe else self._broker.subscribe
+            await act(intent)
             return HubAnswer(NO_CONTENT, "")
         await self._broker.accept(intent)
         return HubAnswer(202, "Thanks. The broker now asks the callback to confirm this.")

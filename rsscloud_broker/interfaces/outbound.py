@@ -44,9 +44,9 @@ class OutboundReply:
 
 @frozen
 class Signing:
-    """How a request is signed: by an HMAC of its body in ``X-Hub-Signature``.
+    """How the client signs a request: by an HMAC of its body in ``X-Hub-Signature``.
 
-    Who sends the request computes it.  Source: WebSub, section 7.1.
+    Source: WebSub, section 7.1.
 
     :ivar secret: the key of the HMAC.
     :ivar method: ``sha1``, ``sha256``, ``sha384`` or ``sha512``.

@@ -43,9 +43,8 @@ class LogEntry:
     :ivar at: when it happened.
     :ivar id: the store's key, ascending; 0 if the entry is not stored yet.
     :ivar topic: the URL of the topic; empty if the entry concerns no single topic.
-    :ivar host: the host that the entry concerns: that of the callback if there is one, else that
-        of the topic; of the kind ``host``, the host of callbacks that answers or does not; empty
-        if there is none.
+    :ivar host: the host that the entry concerns: of the kind ``host`` the host itself, else that of
+        the callback if there is one, else that of the topic; empty if there is none.
     :ivar protocol: the protocol of the subscription or of the ping; empty if there is none.
     :ivar callback: the URL of the callback; empty if there is none.
     :ivar source: the address of the client that asked; empty if nobody asked.

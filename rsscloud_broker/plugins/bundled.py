@@ -97,7 +97,7 @@ class CheckerMaker(_Maker):
 @implementer(interfaces.IKeepsFeeds)
 @frozen
 class FeedsFrontDoorMaker(FrontDoorMaker):
-    """Makes a front door that makes feeds of what the store keeps."""
+    """Makes a front door that makes feeds of what the store keeps; see ``IKeepsFeeds``."""
 
     tables: Mapping[str, interfaces.AppTables]
     history: Callable[[Any, str, Sequence[str]], History]
@@ -106,7 +106,7 @@ class FeedsFrontDoorMaker(FrontDoorMaker):
 @implementer(interfaces.IPushesContent)
 @frozen
 class PushingFrontDoorMaker(FrontDoorMaker):
-    """Makes a front door that pushes the content of topics."""
+    """Makes a front door that pushes the content of topics; see ``IPushesContent``."""
 
     pushed_prefixes: Callable[[Any, str, bool], Sequence[str]]
 
@@ -114,7 +114,7 @@ class PushingFrontDoorMaker(FrontDoorMaker):
 @implementer(interfaces.IPushesContent)
 @frozen
 class PushingSinkMaker(SinkMaker):
-    """Makes a sink that pushes the content of topics."""
+    """Makes a sink that pushes the content of topics; see ``IPushesContent``."""
 
     pushed_prefixes: Callable[[Any, str, bool], Sequence[str]]
 

@@ -242,10 +242,11 @@ class FairLimiter:
 class _Call(AbstractAsyncContextManager[None]):
     """The context in which a call waits for its slot and is under way.
 
-    It is a class and no generator: when a call is dropped that waits forever, Python may close a
-    generator before the call that uses it, which then fails.
+    It is not a generator: if the coroutine that waits here is dropped, Python may close the
+    generator before the coroutine, which then fails.
 
-    :ivar slot: fires with the source whose turn it was.
+    :ivar queue: where the call waits.
+    :ivar slot: fires with the source whose turn it was, which is ``source`` from then on.
     """
 
     limiter: FairLimiter

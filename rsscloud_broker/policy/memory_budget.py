@@ -64,7 +64,7 @@ class Budget:
 
 
 class Reservations:
-    """Counts reserved bytes of memory.  Those for whom there are none left wait, and are served in
+    """Counts reserved bytes of memory.  Reservations that do not fit wait, and are granted in
     order; a single reservation always fits, however large it is.
 
     :ivar limit: how many bytes may be reserved together.
@@ -76,7 +76,7 @@ class Reservations:
         self.limit = limit
         self._small = small
         self.held = 0
-        # Those who wait, each with the bytes that it wants.
+        # The reservations that wait, each with its bytes.
         self._queue: OrderedDict[Deferred[None], int] = OrderedDict()
 
     async def enter(self, size: int) -> None:
@@ -93,13 +93,13 @@ class Reservations:
             raise
 
     def leave(self, size: int) -> None:
-        """Count bytes no more that ``enter`` has counted, and let others in."""
+        """Release bytes that ``enter`` has counted, and grant reservations that fit now."""
         if size > self._small:
             self.held -= size
             self._let_in()
 
     def _let_in(self) -> None:
-        """Let others in, first come, first served, as long as their bytes fit."""
+        """Grant reservations in order, as long as they fit; at least one if none is held."""
         while self._queue:
             turn, size = next(iter(self._queue.items()))
             if self.held and self.held + size > self.limit:

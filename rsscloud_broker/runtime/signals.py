@@ -90,8 +90,9 @@ def reopen_at_request(reactor: Any, reopen: Callable[[], None], *, at_once: bool
 
     :param reactor: a reactor that does not run yet.
     :param reopen: is called in the reactor's thread.
-    :param at_once: whether twistd installs no handler of its own, which it does only if there is
-        none.  Then the signal ends no broker that still starts; a migration may take long.
+    :param at_once: False to wait until twistd has installed its own handler, which it does only if
+        there is none.  True if twistd installs none; then SIGUSR1 does not kill a broker that still
+        starts, as during a long migration.
     """
 
     def install() -> None:

@@ -115,7 +115,7 @@ def form_of(kind: str) -> str:
 
 
 def content_of(body: bytes, media_type: str) -> EntryContent:
-    """Make a content of bytes with a media type, such as those that a server has sent.
+    """Make the content of an entry from bytes, such as the body that a server has sent.
 
     XML becomes elements, a text becomes characters, and all else stays bytes.  What cannot
     be written in that way (XML that is not well-formed or has a DOCTYPE, a text with bytes
@@ -128,16 +128,16 @@ def content_of(body: bytes, media_type: str) -> EntryContent:
     charset = charset_of(media_type)
     kind = clean(media_type) or BYTES
     bare = kind.partition(";")[0].strip()
-    match form_of(bare) if "/" in bare else "base64":
-        case "xml":
-            return _content_of_xml(body, bare, charset)
-        case "text":
-            return _content_of_text(body, bare, charset)
+    form = form_of(bare) if "/" in bare else "base64"
+    if form == "xml":
+        return _content_of_xml(body, bare, charset)
+    if form == "text":
+        return _content_of_text(body, bare, charset)
     return EntryContent(type=kind if "/" in bare else BYTES, data=body)
 
 
 def _content_of_xml(body: bytes, kind: str, charset: str | None) -> EntryContent:
-    """XML as elements; as bytes if it cannot stand in a feed."""
+    """The content of XML: its elements; its bytes if a feed cannot contain them as elements."""
     try:
         root = xml.parse(body, charset, max_depth=_DEPTH, max_elements=xml.FEED_ELEMENTS)
     except xml.MalformedXML:
@@ -151,7 +151,7 @@ def _content_of_xml(body: bytes, kind: str, charset: str | None) -> EntryContent
 
 
 def _content_of_text(body: bytes, kind: str, charset: str | None) -> EntryContent:
-    """A text as characters; as bytes if these would not come out the same."""
+    """The content of a text: its characters; its bytes if a feed would change the characters."""
     try:
         text = body.decode(xml.codec_of(charset or "utf-8") or "")
     except (LookupError, ValueError):
@@ -164,7 +164,7 @@ def _content_of_text(body: bytes, kind: str, charset: str | None) -> EntryConten
 def standing_alone(element: etree._Element) -> str:
     """An element as XML that means the same inside any other element.
 
-    An element without a namespace must say so, or it would be in that of the element around it.
+    An element without a namespace gets ``xmlns=""``, or it would have that of the outer element.
     """
     text = etree.tostring(element, encoding="unicode", with_tail=False)
     if element.nsmap.get(None) is not None:

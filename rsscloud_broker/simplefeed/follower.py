@@ -109,7 +109,7 @@ class Follower:
         return self._running.run(lambda: None)
 
     async def _until_stopped(self, following: Coroutine[Any, Any, None]) -> None:
-        """Follow to the end, or until ``stop``, whose Deferred fires then."""
+        """Follow to the end, or until ``stop``.  The Deferred of ``stop`` fires afterwards."""
         async with self._running:
             with suppress(Stopped):
                 await following
@@ -173,7 +173,7 @@ class Follower:
         self._conditions = conditions(headers.get("etag", ""), headers.get("last-modified", ""))
 
     def _learn(self, recent: AtomDocument) -> None:
-        """Notice what the recent document says about how to follow the feed."""
+        """Set the pause until the next request, and the hub, as the recent document says."""
         now = self._clock.wall_seconds()
         said = freshness(recent.headers, now)
         pause = self._limits.usual if said is None else said
@@ -189,7 +189,7 @@ class Follower:
         """Go back from the recent document, and process all entries after the position."""
         position = self._processing.position
         if position is not None and not position.entry:
-            position = None
+            position = None  # the feed was empty at first: all entries are new
         if position is not None and not recent.has(position):
             newest = max((each.updated for each in self._processing.entries(recent)), default=0.0)
             if newest < position.updated:

@@ -178,6 +178,7 @@ def _of_request(
     reason: str,
     **others: Any,
 ) -> LogEntry:
+    """An entry about a subscription, with the address of the client that asked."""
     others["source"] = event.source
     topic, callback = event.topic, event.callback
     return _of_callback("subscription", outcome, topic, callback, at, reason, **others)

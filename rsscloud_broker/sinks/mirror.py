@@ -75,7 +75,7 @@ class Mirror(EachPeriod):
             self._begin()
 
     async def copy(self, name: str) -> bool:
-        """Have the present version of a document on the disk.
+        """Copy the present version of a document to the disk, unless it is there.
 
         :param name: the path at which it is served; any path that a stranger asks for.
         :returns: whether there is such a document, and it is on the disk.
@@ -89,8 +89,9 @@ class Mirror(EachPeriod):
         if not found:
             self._missing[name] = now + MISSING
             return False
-        is_there = not await self._differing(found) or await self._copy(found[0])
-        return is_there or await self.copy(name)  # a newer version, which has just been stored
+        if await self._differing(found) and not await self._copy(found[0]):
+            return await self.copy(name)  # a newer version has just been stored
+        return True
 
     async def _store_and_copy(self) -> None:
         """Store archives that the database lacks, and copy documents that this disk lacks."""

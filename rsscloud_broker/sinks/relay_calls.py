@@ -54,7 +54,7 @@ class RelayAnswer:
     :ivar healthy: whether it answered as such a server does, even if it refused the ping.
     :ivar again: whether the same ping may be accepted later.
     :ivar retry_after: how many seconds it asked to wait; None if it did not ask.
-    :ivar unknown: whether it does not know what was called.
+    :ivar unknown: whether it may not know the method that was called.
     """
 
     accepted: bool
@@ -69,7 +69,7 @@ def message_of(protocol: Protocol, url: str, ping: Ping, *, plain: bool = False)
     """The request that passes a ping on.
 
     :param url: of the target.
-    :param plain: whether the feed is left out.
+    :param plain: whether to call ``ping`` even if the ping names a feed.
     """
     topic = ping.rss_url or ping.url
     match protocol:
@@ -214,7 +214,7 @@ class Sender:
 
 
 class TargetCalls:
-    """Calls one target."""
+    """Calls one target: by ``extendedPing``, or *plain* by ``ping`` if it knows only that."""
 
     def __init__(self, sender: Sender, clock: IReactorTime, protocol: Protocol, url: str) -> None:
         self._sender = sender
@@ -227,11 +227,11 @@ class TargetCalls:
         """Pass a ping on, and judge the answer.  Raises nothing."""
         plain = self._clock.seconds() < self._plain_until
         answer = await self._send(ping, plain=plain)
-        falls_back = self._protocol in ("xml-rpc", "soap") and is_extended(ping) and not plain
-        if answer.unknown and falls_back:
+        may_be_plain = self._protocol in ("xml-rpc", "soap") and is_extended(ping) and not plain
+        if answer.unknown and may_be_plain:
             answer = await self._send(ping, plain=True)
             if answer.accepted:
-                # For an hour a server that does not know ``extendedPing`` is sent ``ping`` only.
+                # After an hour the target may know ``extendedPing``.
                 self._plain_until = self._clock.seconds() + 3600.0
         return answer
 

@@ -84,7 +84,7 @@ class ComposedMethods:
         raise NotImplementedError
 
     def _claiming(self, claim: Callable[[Connection, int], T]) -> Operation[T]:
-        """Make an operation that claims something, and then looks which work is suspect.
+        """Make an operation that claims work, and then reads what is suspect (see ``suspects``).
 
         :param claim: is called with the node id of this process.
         """
@@ -92,7 +92,7 @@ class ComposedMethods:
         def claimed(conn: Connection) -> T:
             node = self._ensure_node(conn)
             found = claim(conn, node)
-            self.suspects.look(conn, node)  # afterwards: what is freed is made suspect at once
+            self.suspects.read(conn, node)  # last, as ``claim`` may make suspects
             return found
 
         return claimed

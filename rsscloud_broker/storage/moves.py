@@ -92,7 +92,7 @@ def move_topic(
     here = conn.execute(select(topic).where(topic.c.id == key_of(url))).first()
     there = conn.execute(select(topic).where(topic.c.url == to)).first()
     if there is not None and there.moved_to_id and moved_at - there.moved_at < SETTLED_AFTER:
-        # A topic left that URL lately, so what is there now is the topic as it moved.
+        # A topic has left that URL lately: its new row counts as the one at that URL.
         there = conn.execute(select(topic).where(topic.c.id == there.moved_to_id)).one()
     if url == to or (there is not None and there.ended):
         return False

@@ -81,7 +81,7 @@ class Trials:
         self._newest_end: int | None = None
         self._ends: dict[Work, int] = {}
 
-    def look(self, conn: Connection, node: int) -> None:
+    def read(self, conn: Connection, node: int) -> None:
         """Read what is suspect, in a transaction that has claimed something for a node."""
         if node != self._node:
             self._node, self._registered_at = node, self._reactor.seconds()

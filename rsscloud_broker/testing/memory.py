@@ -40,13 +40,13 @@ def _file_with(*tables: MetaData) -> bytes:
     return file
 
 
-#: What SQLAlchemy has written: the key of a statement, and its SQL.
-_written: dict[Any, Any] = {}
+#: The SQL that SQLAlchemy has compiled, by the key of its statement.
+_compiled: dict[Any, Any] = {}
 
 
 @cache
 def _shared_dialect(url: str) -> Dialect:
-    """The dialect of engines that share statements, for it is a part of the keys of statements."""
+    """The dialect that engines share, as the keys of compiled statements contain it."""
     engine = create_engine(url)
     engine.connect().close()  # which tells the dialect what the database can do
     engine.dispose()
@@ -54,15 +54,15 @@ def _shared_dialect(url: str) -> Dialect:
 
 
 def share_statements(engine: Engine, url: str) -> Engine:
-    """The same engine, which does not write a statement again that another one has written.
+    """Make an engine use the SQL that others have compiled, and return it.
 
-    Tests make thousands of databases, and it takes SQLAlchemy longer to write their statements than
-    it takes a database to run them.
+    Tests make thousands of databases, and it takes SQLAlchemy longer to compile their statements
+    than it takes a database to run them.
 
-    :param url: of a database that tells all these engines which SQL they may write.
+    :param url: of any database of the same kind, for the dialect that the engines share.
     """
     engine.dialect = _shared_dialect(url)
-    return engine.execution_options(compiled_cache=_written)
+    return engine.execution_options(compiled_cache=_compiled)
 
 
 class CallersThread(StoreThreads):

@@ -82,25 +82,25 @@ class Condition:
     unmodified_since: str = ""
 
     def holds(self, tag: str | None, modified_at: float) -> bool:
-        """Whether it holds.
+        """Whether the condition holds for a file.
 
-        :param tag: the beginning of the ETags of the file, before a hyphen; None if there is no
-            file.
+        :param tag: what all ETags of this version of the file begin with, before a hyphen; None if
+            there is no file.
         :param modified_at: its Last-Modified, in seconds since the epoch.
         """
         since = http_date(self.unmodified_since)
         if self.match:
-            holds = _names(self.match, tag)
+            holds = _match(self.match, tag)
         else:
             holds = tag is None or since is None or int(modified_at) <= since
-        return holds and not _names(self.none_match, tag)
+        return holds and not _match(self.none_match, tag)
 
 
-def _names(tags: str, tag: str | None) -> bool:
-    """Whether ETags in a header, or ``*``, name a file.
+def _match(tags: str, tag: str | None) -> bool:
+    """Whether the ETags in a header, or ``*``, match a file.
 
-    Proxies that compress make strong ETags weak.  That of another version begins otherwise, so weak
-    ones count.
+    Weak ones match too: proxies that compress make strong ETags weak, and the ETags of another
+    version begin otherwise.
     """
     found = _ETAGS.findall(tags[:4000].encode("latin-1"))
     named = {each.strip(b'"').partition(b"-")[0].decode("latin-1") for each in found}

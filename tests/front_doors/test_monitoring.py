@@ -61,14 +61,14 @@ class MonitoringTestCase(SynchronousTestCase):
         self,
         token: str = "",
         http: Http | None = None,
-        further: Sequence[TokenCheck] = (),
+        token_checks: Sequence[TokenCheck] = (),
         own_endpoint: bool = False,
     ) -> None:
         self.health = Health()
         self.counters = Counters()
         registry, health = self.counters.registry, self.health
         self.door = MonitoringDoor(
-            registry, health, token, further=further, own_endpoint=own_endpoint
+            registry, health, token, token_checks=token_checks, own_endpoint=own_endpoint
         )
         self.house = House(self, http=http, root=Root([self.door], PUBLIC_URL))
 
@@ -147,7 +147,7 @@ class AccessTests(MonitoringTestCase):
         async def check(token: str) -> bool:
             return token == "of-an-account"
 
-        self.open("", further=[check])
+        self.open("", token_checks=[check])
         self.assertEqual(self.statuses(STRANGER), {401})
         self.assertEqual(self.statuses(STRANGER, Authorization="Bearer of-an-account"), {200})
         self.assertEqual(self.statuses(STRANGER, Authorization="Bearer of-nobody"), {401})

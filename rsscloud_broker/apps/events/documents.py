@@ -180,7 +180,7 @@ class EventDocuments(Answers):
         self._cache: ByteLimitedCache[DocumentQuery, ReadyDocument] = ByteLimitedCache(
             BYTES, LARGEST, lambda ready: ready.answers.size
         )
-        self._times_forgotten = 0  # what is read meanwhile may be older
+        self._times_forgotten = 0  # a document that was read before the last time is not cached
 
     def forget_recent(self, names: Sequence[str]) -> None:
         """Forget the recent documents of logs that have new entries: they are written anew."""
@@ -238,15 +238,15 @@ class EventDocuments(Answers):
         return None
 
     async def _find(self, wanted: DocumentQuery) -> ReadyDocument | None:
-        """The document, ready to be sent; None if there is no such log or document."""
+        """The document, ready to be sent; None if there is no such feed or document."""
         if wanted.number is None:
             written = await self._feeds.recent(wanted.name)
             return None if written is None else await self._prepare_recent(wanted, written)
         found = await self._feeds.document(wanted.name, wanted.number)
         if isinstance(found, ArchivedFile):
             own = urls_of(self._parts.public_url, wanted.name).of(wanted.number)
-            if await self._parts.in_thread(_remove_unless_at, found, own):
-                return await self._find(wanted)  # it is made again, with the present links
+            if await self._parts.in_thread(_remove_if_moved, found, own):
+                return await self._find(wanted)  # the feeds make the file again, with present links
             return await self._prepare_archived(wanted, found)
         return None if found is None else await self._prepare_recent(wanted, found)
 
@@ -306,10 +306,12 @@ def _parse_target(path: bytes, query: bytes) -> DocumentQuery:
     return requested_document(path.decode("utf-8", "replace"), query.decode("utf-8", "replace"))
 
 
-def _remove_unless_at(found: ArchivedFile, url: str) -> bool:
-    """Remove a file that was made while ``public_url`` was another one; whether it was removed.
+def _remove_if_moved(found: ArchivedFile, url: str) -> bool:
+    """Remove a file that was made under another ``public_url``; returns whether it was removed.
 
     Nobody could follow its links back.
+
+    :param url: the URL at which the document is now.
     """
     written = escape(url, {'"': "&quot;"})
     if f'href="{written}"'.encode() in found.file.getContent():

@@ -286,14 +286,15 @@ def _enclosure_url(entry: Mapping[str, Any]) -> str | None:
     return text_in(struct_in(entry["enclosure"], "enclosure").get("url", ""), "url")
 
 
-def _link(feeds: AccountFeeds, entry: Mapping[str, Any], old: Post | None, link: str) -> str:
-    """The link of a message.  Editors that copy a struct send the address of its page."""
-    sent = text_in(entry.get("link", link), "link")
-    return link if old is not None and sent == feeds.page_url(old) else sent
+def _link(feeds: AccountFeeds, entry: Mapping[str, Any], old: Post | None, before: str) -> str:
+    """The link of a message, by default the one before."""
+    sent = text_in(entry.get("link", before), "link")
+    # Editors that send back a struct that they got send the URL of the message's page as its link.
+    return before if old is not None and sent == feeds.page_url(old) else sent
 
 
 def _categories(entry: Mapping[str, Any], before: tuple[str, ...]) -> tuple[str, ...]:
-    """The categories of a message.  What Movable Type calls keywords are categories, too."""
+    """The categories of a message; Movable Type calls some of them keywords."""
     names = texts_in(entry["categories"], "categories") if "categories" in entry else [*before]
     keywords = text_in(entry.get("mt_keywords", ""), "mt_keywords").split(",")
     return _merged(names, keywords)

@@ -1,6 +1,6 @@
 """Starts couriers quickly: one process loads their program, and each of them is a copy of it.
 
-To load the program takes a courier half as long as the broker.  So the broker starts one process
+A courier needs half as long as the broker to load its program.  So the broker starts one process
 that does nothing but to load it, and to fork a courier or a parser for each pair of descriptors
 that it is sent: that process's end of the connection, and its standard error (sendmsg(2),
 SCM_RIGHTS).  They share the memory of what was loaded, and one that has ended is replaced at once.
@@ -117,7 +117,7 @@ class ForkServer:
 
         :raises ProcessExitedAlready: it has ended.
         """
-        self.doRead()  # else somebody else may have got the number of a process that has ended
+        self.doRead()  # if it has ended, its number may be that of another process by now
         if forked in self._asked:
             if forked.is_unwanted or not self._started:
                 self._kill()
@@ -220,7 +220,7 @@ class ForkServer:
         self._kill_unwanted()
 
     def _kill_unwanted(self) -> None:
-        """End those that were to end before they started, unless they have ended by themselves."""
+        """Kill the processes that the broker has ended before they had started."""
         for pid, forked in self._started.items():
             if forked.is_unwanted:
                 with suppress(ProcessLookupError):

@@ -149,14 +149,14 @@ class _ExitWatch(ProcessProtocol):
 
 
 def _environment() -> dict[str, str]:
-    """The environment of a courier: what it needs to run, and nothing of the operator's else."""
+    """The environment of a courier: the variables that it needs to run, and no others."""
     kept = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-    for name in _PATHS & kept.keys():  # a courier runs elsewhere
+    for name in _PATHS & kept.keys():  # a courier runs in the directory ``/``
         paths = kept[name].split(os.pathsep)
         kept[name] = os.pathsep.join(path and os.path.abspath(path) for path in paths)
     package = Path(rsscloud_broker.__file__).parent.parent
     if str(package) in site.getsitepackages():
-        return kept  # Python finds it; to name it would put it before the standard library
+        return kept  # Python finds it; PYTHONPATH would put it before the standard library
     return {**kept, "PYTHONPATH": str(package)}
 
 

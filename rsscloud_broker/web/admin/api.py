@@ -62,14 +62,14 @@ class Api:
         self._reference = reference.slots(described)
 
     def routes(self) -> Sequence[Route]:
-        """The routes of the API.  One takes what the table does not know, and says so."""
+        """The routes of the API.  ``/api/*`` takes paths with an id, and refuses unknown ones."""
         api = Answers(self._answer, _answer_problem)
         paths = [*{f"{BASE}{each.path}" for each in OPERATIONS if "{" not in each.path}, "/api/*"]
         return [
             Route("/api", "GET", Answers(self._describe)),
             Route("/api/openapi.json", "GET", Answers(self._describe)),
             Route("/api/docs", "GET", Answers(self._explain)),
-            # It refuses what is too large itself, in its own form.
+            # The API itself refuses a body of more than ``MAX_BODY``, with a problem in JSON.
             *(
                 Route(path, method, api, body_limit=2 * MAX_BODY)
                 for path in sorted(paths)
