@@ -86,7 +86,7 @@ def build_unstarted(
 def configuration_of(
     makers: plugin_discovery.Makers, config_file: str | None, public_url: str | None, **others: Any
 ) -> config.Config:
-    """The configuration of a broker that twistd starts with these options: see above."""
+    """The configuration of a broker that twistd starts with these options of its command line."""
     options = Options()
     options.update({"config": config_file, "public-url": public_url, **others})
     return options.configuration(makers)

@@ -58,14 +58,14 @@ def processors() -> int:
 
 
 def _quotas() -> Iterator[int]:
-    """How many processors each control group gets that this process is in, where it is limited."""
+    """The limits of the control groups of this process, in processors, rounded up."""
     try:
         lines = _OWN_GROUP.read_text(encoding="utf-8").splitlines()
     except OSError:
         return  # there is no /proc
     names = [line.removeprefix("0::/") for line in lines if line.startswith("0::/")]
     for name in names:
-        group = _GROUPS / name  # not there in a container that sees only its own as the first one
+        group = _GROUPS / name  # in a container, only the parent ``_GROUPS`` itself may exist
         for each in (group, *group.parents):
             with suppress(OSError, ValueError):  # "max": it is not limited
                 quota, period = (each / "cpu.max").read_text(encoding="ascii").split()

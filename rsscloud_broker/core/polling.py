@@ -87,10 +87,7 @@ class Poller(EachPeriod):
             poll.cancel()
 
     def set_node_count(self, nodes: int) -> None:
-        """Divide the limits, which hold for all nodes together, among this many nodes.
-
-        :param nodes: how many nodes live.
-        """
+        """Divide the limits, which hold for all nodes together, among this many live nodes."""
         self._under_way.nodes = nodes
 
     async def look(self) -> None:
@@ -171,9 +168,7 @@ class Poller(EachPeriod):
         return was_fetched or was_missed
 
     async def _poll(self, url: str, planned_at: float | None) -> None:
-        """Fetch a topic and plan its next poll, unless somebody else has planned it meanwhile.
-
-        So it is if this process has stood still, and another node has polled the topic.
+        """Fetch a topic and plan its next poll, unless another node has polled it meanwhile.
 
         :param planned_at: when the poll was planned that is made now.
         """

@@ -52,9 +52,11 @@ class WaitingChecks:
     _of_host: int = field(default=WINDOW_OF_HOST, kw_only=True)
     _portion: int = field(default=50, kw_only=True)
     _enough_of_host: int = field(init=False)
-    _held: dict[str, tuple[str, HostQuota]] = field(factory=dict, init=False)  # by URL: of whom
+    # The claimed checks in memory: by URL, the source, and the quota of the host.
+    _held: dict[str, tuple[str, HostQuota]] = field(factory=dict, init=False)
     _limits: HostLimiter = field(init=False)  # counts those that are held
-    # The sources, and the sources at a host, that have older checks in the store.
+    # The sources, and the sources at one host, whose new checks must wait behind older ones in the
+    # store.
     _behind: set[str | tuple[str, HostQuota]] = field(factory=set, init=False)
     _after_source: str | None = field(default=None, init=False)
     _after_hosts: Mapping[str, str] = field(factory=dict, init=False)
@@ -112,8 +114,9 @@ class WaitingChecks:
         )
 
     def _has_room(self, key: str | tuple[str, HostQuota], *, has_capacity: bool) -> bool:
-        """Whether a source, or a source at a host, has room and no older checks in the store.  If
-        not, note that such checks wait there now.
+        """Whether a new check of a source, or of a source at a host, need not wait in the store.
+
+        If it must, so must later ones, until none of that source is held.
         """
         if has_capacity and key not in self._behind:
             return True

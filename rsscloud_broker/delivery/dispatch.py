@@ -172,11 +172,9 @@ class Dispatcher:
         return self._quick_queue.length + self._queue.length + behind_hosts
 
     def set_node_count(self, nodes: int) -> None:
-        """Divide the limits, which hold for all nodes together, among this many nodes.
+        """Divide the limits, which hold for all nodes together, among this many live nodes.
 
         Jobs under way stay so, and hosts that are being called keep the slots that they have.
-
-        :param nodes: how many nodes live.
         """
         self._slots, self._per_host, self._max_slow, self._most_per_host = (
             max(1, limit // nodes) for limit in self._limits

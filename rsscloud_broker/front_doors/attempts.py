@@ -41,7 +41,7 @@ Attempt: TypeAlias = Callable[[], Coroutine[Any, Any, BadRegistration | None]]
 
 
 class CallbackProblem(BadRegistration):
-    """The callback failed, and so it would for any topic, unless it has answered.
+    """The callback failed.  Unless it has answered, it would fail for any other topic, too.
 
     :ivar answered: whether it has answered; then it may have said no to that topic alone.
     """
@@ -57,13 +57,14 @@ class RegistrationAttempts:
     def __init__(self, attempts: Iterable[Attempt], clock: IReactorTime) -> None:
         self._left = iter(attempts)
         self._clock = clock
-        self._problems: list[Exception | None] = []  # of each topic; None if it succeeded
+        self._problems: list[Exception | None] = []  # one for each topic; None if it succeeded
         self._verdict: Exception | None = None  # why the topics that are left are not tried
 
     async def require_one_success(self) -> None:
-        """Try the topics; see the function `require_one_success`.
+        """Try the topics, at first one after the other, then ``AT_A_TIME`` at a time.
 
-        :raises BadRegistration: none succeeded in time; this is the first error.
+        :raises BadRegistration: none succeeded in time; this is the first error.  For other errors
+            see the function `require_one_success`.
         """
         until = self._clock.seconds() + WITHIN
         working = [Deferred.fromCoroutine(self._try_left(alone=True))]

@@ -86,10 +86,10 @@ class TLSContext:
         return connection
 
     def keep_session(self, host: HostTLS, connection: SSL.Connection) -> None:
-        """Keep the session of a connection for the next connection to its host."""
-        known = self._called.get(host.key, False)
+        """Keep the session of a connection for the next one to its host, but not of the first."""
+        was_called = self._called.get(host.key, False)
         self._called[host.key] = True
-        session = connection.get_session() if known else None
+        session = connection.get_session() if was_called else None  # most hosts are called once
         if session is not None:
             self._sessions[host.key] = session
 

@@ -85,7 +85,7 @@ class TopicFetcher:
         url: str,
         known: Validators = NO_VALIDATORS,
         subscribers: int = 0,
-        wanted: Wanted = EVERYTHING,
+        wanted: Wanted = EVERYTHING,  # it is ignored: a fetch brings the whole content
     ) -> Fetched:
         try:
             reply = await self._follow_redirects(url, known, subscribers)

@@ -47,14 +47,14 @@ class HostLimiter:
         return self._counts[key]
 
     def has_capacity(self, source: str | None = None) -> bool:
-        """Whether one more call may begin, at some host.
+        """Whether one more call may begin, as far as the total matters.
 
         :param source: the source that requested it; None to ignore the shares of sources.
         """
         return self._has_free(source, self.share(self._limit) - self._total)
 
     def has_capacity_at(self, quota: HostQuota, source: str | None = None) -> bool:
-        """Whether one more may begin by a quota, as far as only that host matters.
+        """Whether one more call may begin at a host, as far as its quota matters.
 
         :param source: as for ``has_capacity``.
         """

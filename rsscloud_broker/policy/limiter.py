@@ -151,10 +151,7 @@ class FairLimiter:
         self._is_giving = False
 
     def set_node_count(self, nodes: int) -> None:
-        """Divide the limits, which hold for all nodes together, among this many nodes.
-
-        :param nodes: how many nodes live.
-        """
+        """Divide the limits, which hold for all nodes together, among this many live nodes."""
         self._slots = max(1, self._all_slots // nodes)
         self._under_way.nodes = nodes
         self._give_slots()

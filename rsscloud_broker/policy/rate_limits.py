@@ -312,7 +312,7 @@ class Admission:
         return quota if self._clock.seconds() - quota.counted_at < COUNT_PAUSE else None
 
     def _take(self, limit: RateLimit, key: str, kind: str, what: str, how: str) -> None:
-        """Take a token; raise ``TooMany`` if there is none, with what came how."""
+        """Take a token; if there is none, raise ``TooMany``: too many ``what`` came (``how``)."""
         if pause := limit.take(key):
             raise self._too_many(kind, f"more than {limit.rate:g} {what} a second {how}", pause)
 

@@ -59,10 +59,10 @@ class UnknownLog(LookupError):
 
 @frozen
 class Description:
-    """What a log is.
+    """What callers choose of a log, when they open it.
 
-    :ivar name: by which callers know it.
-    :ivar title, author: of its feed.
+    :ivar name: the name of the log in the database.
+    :ivar title, author: those of the feed that publishes the log.
     :ivar per_document: how many entries a document has.
     """
 

@@ -79,7 +79,6 @@ class CallersThread(StoreThreads):
         tables = (metadata, *(each.metadata for each in self._tables))
         with engine.connect() as connection:
             driver: Any = connection.connection.dbapi_connection
-            # To read ready tables takes a tenth of the time of making them.
             driver.deserialize(_file_with(*tables))
         self._use(share_statements(engine, "sqlite://"))
 

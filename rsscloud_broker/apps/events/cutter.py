@@ -1,4 +1,4 @@
-"""Cuts the feeds from the rows of the store: makes an entry of each ping and of each change.
+"""Cuts the feeds from the rows of the store: makes an entry of each ping and each change.
 
 The store keeps a ping or a change as a row, in the transaction of the fact.  The cutter reads the
 rows in their order, a few hundred at a time, and appends their entries.  In the same transaction it
@@ -70,7 +70,7 @@ class Cutter(Service):
         self._running = Deferred.fromCoroutine(self._run())
 
     def stopService(self) -> Deferred[None] | None:
-        """Stop; the Deferred fires when the present rows are cut."""
+        """Stop; the Deferred fires when the rows that were read have become entries."""
         super().stopService()
         if self._pause is not None:
             self._pause.cancel()

@@ -117,7 +117,7 @@ class EventsDoor(RoutesOnly, Service):
 
     @returns_deferred
     async def stopService(self) -> None:
-        """Stop; the Deferred fires when the present rows are cut."""
+        """Stop; the Deferred fires when the rows that were read have become entries."""
         super().stopService()
         if self._timer is not None:
             self._timer.cancel()

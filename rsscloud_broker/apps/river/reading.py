@@ -74,7 +74,7 @@ def header_offers(link: str, url: str) -> tuple[Offer, ...]:
 
 
 def _offers(facts: FeedFacts, url: str) -> tuple[Offer, ...]:
-    """The hubs of a feed, then its clouds, as it prefers them."""
+    """The hubs of a feed, then its clouds, each in the order of the feed."""
     topic = cleaning.web_url(facts.self_link, url) if facts.self_link else ""
     hubs = [cleaning.web_url(hub, url) for hub in facts.hubs]
     return (
