@@ -91,7 +91,8 @@ class RegistrationAttempts:
     def _concerns_all(self, problem: Exception) -> bool:
         """Whether the topics that are left would fail as well."""
         if isinstance(problem, CallbackProblem):
-            return not (problem.answered and None in self._problems)
+            has_confirmed_another = None in self._problems
+            return not (problem.answered and has_confirmed_another)
         return not isinstance(problem, BadRegistration)
 
     async def _wait_at_most(self, working: Iterable[Deferred[None]], seconds: float) -> None:

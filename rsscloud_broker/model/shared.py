@@ -67,12 +67,11 @@ class FollowedList:
 
 @frozen
 class JobTurn:
-    """What came of the attempt to claim a job that one node does for all.
+    """The result of an attempt to claim a job that one node does for all.
 
-    :ivar due_at: since when what the job does has not been done, or when it is due next; 0 if it
-        was never done.
+    :ivar due_at: when the job is due, in the past until it is done; 0 if it was never done.
     :ivar claimed: whether this process has claimed it.
-    :ivar is_others: whether another node has claimed it and it is due.
+    :ivar is_others: whether it is due, but another node has claimed it.
     """
 
     due_at: float

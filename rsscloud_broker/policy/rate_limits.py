@@ -305,7 +305,7 @@ class Admission:
         return quota
 
     def _known_quota(self, host: str) -> Quota | None:
-        """The quota of a host; None if its subscriptions have to be counted."""
+        """The quota of a host; None to count its subscriptions (again, if none were left then)."""
         quota = self._quotas.get(host, None)
         if quota is None or quota.left > 0:
             return quota

@@ -222,6 +222,7 @@ def _progress(feeds: Sequence[Feed]) -> list[Flattenable]:
 
 
 def _feed_item(feed: Feed, caller: Caller, clock: IClock) -> Tag:
+    """A followed feed in the list: how its items come, its state, and buttons to leave it."""
     now = clock.wall_seconds()
     title = strangers_text(feed.title, _TITLE)
     word, kind = _HOW[feed.how]

@@ -100,7 +100,7 @@ class RiverSource:
         """The events of a browser's items between two ids; a gap if it has missed too many."""
         if after >= until:
             return EventPage(b"", until)  # a position that there never was
-        is_near = until - after <= NEAR
+        is_near = until - after <= NEAR  # then all browsers share a page, which ``newest`` has read
         if wanted.missed >= MOST_MISSED:
             wanted.missed = 0
             return EventPage(_GAP % until, until)
@@ -110,7 +110,7 @@ class RiverSource:
         return EventPage(b"".join(mine), found.after)
 
     async def _read_events(self, key: _Key) -> _Events:
-        """The events of the items between two ids: as many as are read, and sent, at a time."""
+        """The events of the first items between two ids, as many as are read and sent at a time."""
         account_id, after, until = key
         found = await self._reads.run(self._store.arrivals, after, until, PART, account_id)
         wanted = [each for each in found if not self._made_events.get(each, b"")]

@@ -353,7 +353,7 @@ class Writing:
         return True
 
     async def _ensure_author(self, caller: Caller) -> Author:
-        """Find or make the author of the caller.  Forgets a removed author with that name."""
+        """Find or make the author of the caller, in place of a removed account of that name."""
         found = await self.store.author_of(caller.account.id)
         if found is not None:
             return found

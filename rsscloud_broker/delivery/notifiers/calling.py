@@ -49,7 +49,7 @@ Accept: TypeAlias = Callable[[OutboundReply], str]
 class CallingNotifier(ABC):
     """A notifier each of whose notifications is one call.
 
-    Where there are couriers, it has one of them make the notification, by its counterpart there.
+    If the broker has couriers, the same notifier in one of them makes the call.
 
     :param outbound: makes the requests; it connects only to addresses that are allowed.
     :ivar accept: judges answers; None if every answer with a 2xx status is a success.
@@ -62,7 +62,7 @@ class CallingNotifier(ABC):
     def __init__(self, outbound: IOutbound) -> None:
         self._outbound = outbound
         self._is_direct = IDirectOutbound.providedBy(outbound)
-        self._is_elsewhere = INotifyingOutbound.providedBy(outbound)
+        self._has_couriers = INotifyingOutbound.providedBy(outbound)
 
     @abstractmethod
     def request_of(self, notification: Notification) -> OutboundRequest:
@@ -75,7 +75,7 @@ class CallingNotifier(ABC):
         """Begin to notify a subscriber, here or by a courier; ``done`` gets the outcome or an
         error.
         """
-        if not self._is_elsewhere:
+        if not self._has_couriers:
             return self._begin_here(notification, done)
         if self.defaults:
             options = {**self.defaults, **notification.options}
@@ -117,7 +117,7 @@ class CallingNotifier(ABC):
     def _notified_by_courier(
         self, notification: Notification, done: Done[Outcome], result: Outcome | Exception
     ) -> None:
-        """Take what a courier says, which may be anything if somebody broke into it."""
+        """Check the result that a courier reports, as somebody may have broken into the courier."""
         if isinstance(result, Outcome):
             if not result.success:
                 reason, exchange = clean(result.reason)[:MAX_REASON], result.exchange
