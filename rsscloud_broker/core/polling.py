@@ -64,7 +64,7 @@ class Poller(EachPeriod):
         # The polls under way, by URL.
         self._polls: dict[str, Deferred[None]] = {}
         # These times are by the monotonic clock, as somebody may set the wall clock.
-        # When the last poll that was put off is due, of each of the 1000 hosts where that was last.
+        # When the last poll that was put off is due, by host, for at most 1000 hosts.
         self._put_off_until: BoundedDict[str, float] = BoundedDict(1000)
         self._not_before = 0.0  # until then, ``look`` does nothing
         self._started_at = 0.0

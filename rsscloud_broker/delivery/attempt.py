@@ -195,7 +195,7 @@ class LateOutcomes:
             which the outcomes are ignored; None if they could not be stored.
         """
         self._node = node
-        for one in self._attempts:  # a retry that has another claim is seen to be newer
+        for one in self._attempts:  # so ``Attempts`` notices if one of these is claimed again
             one.subscription = evolve(one.subscription, claim=node)
         self._attempts = ()
         waiting, self._waiting = self._waiting or [], None
