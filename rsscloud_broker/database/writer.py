@@ -25,11 +25,10 @@ writer then runs again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from itertools import groupby, islice
-from queue import Empty, SimpleQueue
-from threading import Thread
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from threading import Event, Thread
 from typing import Any, TypeVar, cast
 
 from sqlalchemy import Connection, Engine
@@ -90,11 +89,12 @@ class Writer:
         counters = counters or Counters()
         self._group_sizes, self._durations = counters.group_sizes, counters.transactions
         self.in_doubt = 0
-        # When the thread began its present work; what the reactor gathers; and what waits for the
-        # thread, with None as the mark for the end.
+        # When the thread began its present work; what the reactor gathers; what waits for the
+        # thread; and what wakes the thread.
         self._began_at: float | None = None
         self._gathered: list[QueuedOperation] = []
-        self._jobs: SimpleQueue[QueuedOperation | None] = SimpleQueue()
+        self._queued: deque[QueuedOperation] = deque()
+        self._has_work = Event()
         self._stopped: Deferred[None] | None = None
 
     def start(self) -> None:
@@ -123,7 +123,7 @@ class Writer:
     @property
     def waiting(self) -> int:
         """How many operations the thread has not started yet."""
-        return len(self._gathered) + self._jobs.qsize()
+        return len(self._gathered) + len(self._queued)
 
     @property
     def busy_for(self) -> float:
@@ -134,9 +134,9 @@ class Writer:
     def stop(self) -> Deferred[None]:
         """Accept no more operations.  Fires when all queued operations are on disk."""
         if self._stopped is None:
-            self._stopped = Deferred()
             self._hand_over()
-            self._jobs.put(None)
+            self._stopped = Deferred()  # from now on the thread ends when nothing is queued
+            self._has_work.set()
         return self._stopped
 
     def _gather_on(self, before: int, turns: int) -> None:
@@ -147,10 +147,10 @@ class Writer:
             self._hand_over()
 
     def _hand_over(self) -> None:
-        """Queue the gathered operations for the thread."""
+        """Queue the gathered operations for the thread, all at once."""
         gathered, self._gathered = self._gathered, []
-        for job in gathered:
-            self._jobs.put(job)
+        self._queued.extend(gathered)
+        self._has_work.set()
 
     # --- in the thread
 
@@ -166,7 +166,7 @@ class Writer:
                 )
                 self._began_at = None
         self._at_end()
-        assert self._stopped is not None  # the end is only queued by stop
+        assert self._stopped is not None  # the end only comes after stop
         self._reactor.callFromThread(self._stopped.callback, None)
 
     def _run_group(self) -> bool:
@@ -176,44 +176,40 @@ class Writer:
 
         :returns: False when the writer stops.
         """
-        first = self._wait_for_operation()
-        if first is None:
+        if not self._wait_for_operations():
             return False
-        group = [first, *islice(self._take_queued(), self._limit - 1)]
+        group = self._take_queued(self._limit)
         self._began_at = time.monotonic()
         outcomes = self._run_all(group)
         self._began_at = None
         self._reactor.callFromThread(fire, outcomes)
         return True
 
-    def _wait_for_operation(self) -> QueuedOperation | None:
-        """Wait for an operation, and look after the files of the database meanwhile.
+    def _wait_for_operations(self) -> bool:
+        """Wait until some are queued, and look after the files of the database meanwhile.
 
-        :returns: None when the writer stops.
+        :returns: False when the writer stops.
         """
         while True:
+            is_stopping = self._stopped is not None  # then nothing more is queued
             due = None
             if self._files is not None and (due := self._files.due_in) == 0:
                 self._began_at = time.monotonic()  # it is work that ``busy_for`` measures
                 self._files.look_after()
                 self._began_at = None
-                continue
-            with suppress(Empty):
-                return self._jobs.get(timeout=due)
+            elif self._queued:
+                return True
+            elif is_stopping:
+                return False
+            else:
+                self._has_work.wait(due)
+                self._has_work.clear()
 
-    def _take_queued(self) -> Iterator[QueuedOperation]:
-        """The operations that are queued now, up to the mark for the end."""
-        while True:
-            try:
-                job = self._jobs.get_nowait()
-            except Empty:
-                return
-            if job is None:
-                self._jobs.put(None)  # nothing comes after it
-                return
-            yield job
+    def _take_queued(self, most: int) -> list[QueuedOperation]:
+        """Take the operations that are queued now, this many at most."""
+        return [self._queued.popleft() for _ in range(min(most, len(self._queued)))]
 
-    def _run_all(self, group: Sequence[QueuedOperation]) -> list[Outcome]:
+    def _run_all(self, group: list[QueuedOperation]) -> list[Outcome]:
         """Run a group, or each operation by itself if the group fails with one of them."""
         began_at = time.monotonic()
         try:
@@ -221,7 +217,8 @@ class Writer:
         except Exception as error:
             if _is_unavailable(error):
                 hangs = time.monotonic() - began_at > HANGS_AFTER
-                return failed([*group, *(self._take_queued() if hangs else ())], error)
+                queued = self._take_queued(len(self._queued)) if hangs else []
+                return failed(group + queued, error)
             if len(group) == 1:
                 return failed(group, error)
         return self._one_by_one(group)

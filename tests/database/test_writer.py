@@ -97,7 +97,7 @@ class WriterTests(TestCase):
 
     async def test_nothing_waits_while_every_turn_brings_more(self) -> None:
         written: list[Deferred[None]] = []
-        while not self.writer._jobs.qsize():  # the thread that takes them has not started
+        while not self.writer._queued:  # the thread that takes them has not started
             written.append(self.writer.write(lambda _conn: None))
             self.assertLess(len(written), 3 + 3)
             await deferLater(self.clock, 0)
@@ -142,7 +142,7 @@ class WriterTests(TestCase):
 
     async def test_bug_of_the_thread_is_not_the_end(self) -> None:
         with mock.patch.object(
-            self.writer, "_wait_for_operation", side_effect=ZeroDivisionError
+            self.writer, "_wait_for_operations", side_effect=ZeroDivisionError
         ) as failing:
             self.writer.start()
             while not failing.called:
