@@ -50,8 +50,8 @@ from rsscloud_broker.outbound import (
     URLPolicy,
 )
 from rsscloud_broker.outbound.couriers.crew import CourierFetcher, Crew, TopicClients
+from rsscloud_broker.outbound.couriers.fork_server import ForkServer
 from rsscloud_broker.outbound.couriers.messages import Setup, TopicRules
-from rsscloud_broker.outbound.couriers.parsers import Parsers
 from rsscloud_broker.outbound.decoding import AT_A_TIME
 from rsscloud_broker.outbound.guard import own_listeners
 from rsscloud_broker.policy.rate_limits import RateLimit
@@ -132,8 +132,8 @@ class Foundation:
         return Workers(self.reactor, "decoding", AT_A_TIME, self.counters)
 
     @part
-    def parse(self) -> Parsers:
-        return Parsers(self.reactor, self.clock, fork=self.crew.spawn_parser if self.crew else None)
+    def forks(self) -> ForkServer:
+        return ForkServer(self.reactor)
 
     @part
     def space(self) -> DiskSpace:
@@ -379,7 +379,7 @@ class Foundation:
         )
         allowed = config.egress.allow_callbacks
         calls = notifications_of(self.chosen["sinks"])
-        crew = Crew(self.reactor, self.clock, processes, setup, allowed, rules, calls=calls)
+        crew = Crew(self.reactor, self.clock, self.forks, processes, setup, allowed, rules, calls)
         self.blocks.follow(crew.block)
         return crew
 

@@ -30,6 +30,7 @@ from rsscloud_broker.http.limits import bounded_site
 from rsscloud_broker.http.listening import listener
 from rsscloud_broker.http.site import Root
 from rsscloud_broker.model.administration import Change
+from rsscloud_broker.outbound.couriers.parsers import Parsers
 from rsscloud_broker.outbound.own_topics import LATE, OwnTopics, OwnTopicsSink
 from rsscloud_broker.runtime import health
 from rsscloud_broker.runtime.local_sign_in import LocalSignIn, write_to_terminal
@@ -83,6 +84,10 @@ class Server(Foundation):
             self.copy_file,
             LATE if self.store.shares_work() else 0.0,
         )
+
+    @part
+    def parse(self) -> Parsers:
+        return Parsers(self.reactor, self.clock, self.forks)
 
     @part
     def reader(self) -> core.TopicReader:
@@ -386,9 +391,10 @@ class Server(Foundation):
                 self.hashing,
                 self.space,
                 self.resolver,
+                self.forks,  # it stops after couriers and parsers, which end with it
                 self.outbound,
                 self.topic_clients.client,
-                self.parse,  # it stops before the couriers, whose end would be that of parsers
+                self.parse,
                 bus,
                 self.self_test,
             ),

@@ -4,7 +4,7 @@ by the couriers of their hosts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from zlib import crc32
 
@@ -37,7 +37,7 @@ from rsscloud_broker.model.fetching import EVERYTHING, Fetched, Wanted
 from rsscloud_broker.outbound.budget import NO_MEMORY, AnswerBudget
 from rsscloud_broker.outbound.couriers import confinement, system_calls
 from rsscloud_broker.outbound.couriers.courier import Courier
-from rsscloud_broker.outbound.couriers.fork_server import PARSER, ForkServer
+from rsscloud_broker.outbound.couriers.fork_server import ForkServer
 from rsscloud_broker.outbound.couriers.link import BESIDES_LAST_BODY
 from rsscloud_broker.outbound.couriers.messages import (
     Blocked,
@@ -49,7 +49,7 @@ from rsscloud_broker.outbound.couriers.messages import (
     TopicRules,
     Unread,
 )
-from rsscloud_broker.outbound.couriers.spawning import COMMAND, Limits
+from rsscloud_broker.outbound.couriers.spawning import Limits
 from rsscloud_broker.outbound.topic_client import TopicClient
 from rsscloud_broker.util.deferreds import BreakOff, Done
 
@@ -73,11 +73,11 @@ class Crew(Service):
 
     One host belongs to one courier, where its kept connections and TLS sessions are.
 
+    :param forks: starts them.
     :param processes: how many couriers there are.
     :param setup: what couriers are sent first.
     :param networks: the networks (CIDRs) that may be called beside public addresses.
     :param rules: how topics are read.
-    :param command: see ``ForkServer``.
     :param calls: how many notifications may be under way.
     """
 
@@ -88,17 +88,17 @@ class Crew(Service):
         self,
         reactor: Any,
         clock: IClock,
+        forks: ForkServer,
         processes: int,
         setup: Setup,
         networks: Iterable[str],
         rules: TopicRules = DEFAULT_RULES,
-        command: Sequence[str] = COMMAND,
         calls: int = 0,
     ) -> None:
         self._reactor = reactor
         self._clock = clock
         self._for_calls = FOR_CALLS * max(0, calls - USUAL_CALLS) // 1000
-        self._forks = ForkServer(reactor, command)
+        self._forks = forks
         self._setup = setup
         self._rules = rules
         self._largest = max(setup.body_limit, rules.body_limit)  # of all limits until now
@@ -148,15 +148,7 @@ class Crew(Service):
 
     def stopService(self) -> Deferred[Any]:
         super().stopService()
-        return Deferred.fromCoroutine(self._stop())
-
-    async def _stop(self) -> None:
-        await DeferredList([Deferred.fromCoroutine(each.stop()) for each in self.couriers])
-        await self._forks.stop()
-
-    def spawn_parser(self, descriptor: int, exited: Callable[[str], object]) -> tuple[Any, Any]:
-        """Start the process of a parser: see ``spawning.spawn``."""
-        return self._forks.spawn(descriptor, exited, PARSER)
+        return DeferredList([Deferred.fromCoroutine(each.stop()) for each in self.couriers])
 
     @property
     def under_way(self) -> int:

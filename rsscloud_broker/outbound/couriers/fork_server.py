@@ -23,6 +23,7 @@ from functools import partial
 from select import select
 from typing import Any, Final
 
+from twisted.application.service import Service
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.error import ProcessExitedAlready
 from twisted.internet.interfaces import IReadDescriptor
@@ -66,12 +67,13 @@ class Forked:
 
 
 @implementer(IReadDescriptor)
-class ForkServer:
-    """The broker's side of the server, which is started with the first courier.
+class ForkServer(Service):
+    """The broker's side of the server, which is started with the first courier or parser.
 
     :param command: its command line, without the number of its descriptor.
     """
 
+    name = "fork server"
     log = Logger()
 
     def __init__(self, reactor: Any, command: Sequence[str] = COMMAND) -> None:
@@ -128,8 +130,9 @@ class ForkServer:
             with suppress(ProcessLookupError):
                 os.kill(forked.pid, signal.SIGKILL)
 
-    def stop(self) -> Deferred[None]:
+    def stopService(self) -> Deferred[None]:
         """End the server, and wait until it has ended."""
+        super().stopService()
         if self._process is None:
             return succeed(None)
         gone: Deferred[None] = Deferred()

@@ -1,5 +1,4 @@
-"""What a parser runs.  With couriers, the process that forks these forks parsers too; without, the
-broker starts ``python -m rsscloud_broker.outbound.couriers.parser_process DESCRIPTOR``.
+"""What a parser runs: see ``composition.courier``.
 
 A parser is a courier that calls nobody.  It parses documents of strangers for the broker, one
 after the other: see ``parsers``.  The kernel watches over it, since a library that hangs in C code
@@ -14,11 +13,9 @@ cross as MessagePack, by the types in its signature.
 
 from __future__ import annotations
 
-import faulthandler
 import os
 import resource
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from socket import socket
@@ -155,14 +152,3 @@ def become_parser(descriptor: int) -> None:
         connection.setblocking(True)
         with connection.makefile("rb") as source, connection.makefile("wb") as target:
             run(source, target, Confinement(), memory)
-
-
-def main() -> None:
-    """Be a parser on the descriptor that is named on the command line."""
-    faulthandler.enable(all_threads=False)
-    os.chdir("/")
-    become_parser(int(sys.argv[1]))
-
-
-if __name__ == "__main__":
-    main()

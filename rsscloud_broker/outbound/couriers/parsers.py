@@ -21,6 +21,7 @@ from twisted.logger import Logger
 
 from rsscloud_broker.errors import DocumentTooCostly, DocumentUnread, ParsingUnavailable
 from rsscloud_broker.interfaces import IClock
+from rsscloud_broker.outbound.couriers.fork_server import PARSER, ForkServer
 from rsscloud_broker.outbound.couriers.parse_messages import (
     Parse,
     Parsed,
@@ -30,7 +31,6 @@ from rsscloud_broker.outbound.couriers.parse_messages import (
     name_of,
 )
 from rsscloud_broker.outbound.couriers.parser import Parser
-from rsscloud_broker.outbound.couriers.spawning import PARSER_COMMAND, Spawn, spawn
 from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.util.clock import endless_call
 from rsscloud_broker.wire.text import clean
@@ -117,8 +117,8 @@ def _empty_queue() -> _Queue:
 class Parsers(Service):
     """Has functions parse documents in other processes: see ``interfaces.Parsing``.
 
+    :param forks: starts them.
     :param parsers: how many processes there are at most.
-    :param fork: starts a process; by default it has to load its program first.
     """
 
     name = "parsers"
@@ -128,11 +128,11 @@ class Parsers(Service):
         self,
         reactor: Any,
         clock: IClock,
+        forks: ForkServer,
         parsers: int = 2,  # so that one document that takes long leaves a parser for others
-        fork: Spawn | None = None,
     ) -> None:
         self._clock = clock
-        start = fork or partial(spawn, reactor, PARSER_COMMAND)
+        start = partial(forks.spawn, order=PARSER)
         self._parsers = [
             Parser(number, reactor, partial(self._end_document, number), self._assign, start)
             for number in range(parsers)

@@ -75,9 +75,6 @@ class ServerEnded(str):
     """Why a process has ended, if that was the end of the process which had forked it."""
 
 
-#: What a parser runs where there are no couriers.
-PARSER_COMMAND: Final = (*COMMAND[:-1], "rsscloud_broker.outbound.couriers.parser_process")
-
 #: The descriptor that a courier gets its end of the connection as.
 _DESCRIPTOR: Final = 3
 

@@ -17,7 +17,7 @@ from twisted.web.server import NOT_DONE_YET, Request, Site
 
 from rsscloud_broker.errors import Interrupted, Unavailable
 from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
-from rsscloud_broker.outbound.couriers import crew, spawning
+from rsscloud_broker.outbound.couriers import spawning
 from rsscloud_broker.outbound.couriers.courier import Courier
 from rsscloud_broker.outbound.couriers.crew import Crew
 from rsscloud_broker.outbound.couriers.fork_server import COURIER as ORDER
@@ -94,7 +94,7 @@ class LastingForkServer(ForkServer):
             REACTOR.addReader(self)
         return super().spawn(descriptor, exited, order)
 
-    def stop(self) -> Deferred[None]:
+    def stopService(self) -> Deferred[None]:
         if not self._started:  # no other crew has a courier
             REACTOR.removeReader(self)  # for trial wants nothing left in the reactor
         return succeed(None)
@@ -117,7 +117,6 @@ class CrewTestCase(TestCase):
     fork_server: Callable[..., ForkServer] = staticmethod(lasting_fork_server)
 
     def setUp(self) -> None:
-        self.patch(crew, "ForkServer", self.fork_server)
         self.clock = Clock()
         self.callback = Callback()
         port: Any = REACTOR.listenTCP(0, Site(self.callback), interface="127.0.0.1")
@@ -129,7 +128,9 @@ class CrewTestCase(TestCase):
     def made(self, processes: int = 1) -> Crew:
         """A crew that has started, and stops with the test."""
         setup = Setup("tests/1.0", [], [("127.0.0.1", OWN_PORT)], 15.0, 65_536)
-        crew = Crew(REACTOR, self.clock, processes, setup, ["127.0.0.0/8"], command=self.command)
+        self.forks = self.fork_server(REACTOR, self.command)
+        self.addCleanup(self.forks.stopService)
+        crew = Crew(REACTOR, self.clock, self.forks, processes, setup, ["127.0.0.0/8"])
         crew.startService()
         self.addCleanup(lambda: crew.running and crew.stopService())
         return crew

@@ -18,22 +18,13 @@ from rsscloud_broker.outbound.couriers.parse_messages import FromParser, Parsed
 
 _FIND = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[3])!r});"
 
-#: The command line of a parser that finds these functions.
+#: The command line of what forks parsers that find these functions.
 COMMAND = (
-    sys.executable,
-    "-c",
-    f"{_FIND} from tests.outbound.couriers import parsed; parsed.parser_process.main()",
-)
-
-#: The command line of what forks such parsers.
-FORK_SERVER = (
     sys.executable,
     "-c",
     f"{_FIND} from tests.outbound.couriers import parsed;"
     "from rsscloud_broker.composition import courier; courier.main()",
 )
-
-__all__ = ["COMMAND", "FORK_SERVER", "parser_process"]
 
 
 class Strange(DocumentFault):

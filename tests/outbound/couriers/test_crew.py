@@ -425,7 +425,8 @@ class DeathTests(CrewTestCase):
     def test_many_calls_may_use_more_memory(self) -> None:
         setup = Setup("tests/1.0", [], [], 15.0, 65_536)
         for calls, more in ((0, 0), (6_200, 0), (31_000, 1_736)):
-            (courier,) = Crew(REACTOR, self.clock, 1, setup, [], calls=calls).couriers
+            crew = Crew(REACTOR, self.clock, self.forks, 1, setup, [], calls=calls)
+            (courier,) = crew.couriers
             self.assertEqual(courier._limits().megabytes, LIMITS.megabytes + more)
 
     async def test_ends_again_and_again(self) -> None:

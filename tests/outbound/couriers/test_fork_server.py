@@ -96,9 +96,10 @@ class ForkServerTests(CrewTestCase):
         self.clock.advance(module.LONGEST_PAUSE)
         await self.until_restarted()
 
-    async def test_it_ends_with_the_crew(self) -> None:
+    async def test_it_is_stopped(self) -> None:
         server = parent_of(await self.pid())
         await self.crew.stopService()
+        await self.forks.stopService()
         self.assertRaises(ProcessLookupError, os.kill, server, 0)
 
 

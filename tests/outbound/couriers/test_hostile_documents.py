@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib  # trial takes the name "suppress" for one of its own
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 from twisted.internet.task import LoopingCall
@@ -21,7 +20,6 @@ from rsscloud_broker.apps.river.reading import read_document
 from rsscloud_broker.errors import DocumentFault
 from rsscloud_broker.http.large_calls import read_call
 from rsscloud_broker.model import Content
-from rsscloud_broker.outbound.couriers.fork_server import PARSER
 from rsscloud_broker.outbound.couriers.parsers import Parsers
 from rsscloud_broker.simplefeed.documents import parse
 from rsscloud_broker.simplefeed.entries import content_of
@@ -41,10 +39,9 @@ class HostileDocumentsTests(TestCase):
     timeout = 300
 
     def setUp(self) -> None:
-        server = lasting_fork_server(REACTOR, parsed.FORK_SERVER)
-        fork = partial(server.spawn, order=PARSER)
-        self.parsers = Parsers(REACTOR, SystemClock(REACTOR), fork=fork)
-        self.addCleanup(server.stop)
+        server = lasting_fork_server(REACTOR, parsed.COMMAND)
+        self.parsers = Parsers(REACTOR, SystemClock(REACTOR), server)
+        self.addCleanup(server.stopService)
         self.parsers.startService()
         self.addCleanup(self.parsers.stopService)
         self.good = 0

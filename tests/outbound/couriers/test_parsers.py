@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,10 @@ from twisted.trial.unittest import TestCase
 from rsscloud_broker.errors import DocumentFault, DocumentTooCostly, ParsingUnavailable
 from rsscloud_broker.outbound.couriers import parser as one_parser
 from rsscloud_broker.outbound.couriers import parsers as module
-from rsscloud_broker.outbound.couriers.fork_server import PARSER, ForkServer
+from rsscloud_broker.outbound.couriers.fork_server import ForkServer
 from rsscloud_broker.outbound.couriers.link import BESIDES_LAST_BODY
 from rsscloud_broker.outbound.couriers.parsers import Parsers
-from rsscloud_broker.outbound.couriers.spawning import megabytes, spawn
+from rsscloud_broker.outbound.couriers.spawning import megabytes
 from rsscloud_broker.testing import Clock
 from tests.outbound.couriers import parsed
 from tests.outbound.couriers.fixture import REACTOR, lasting_fork_server, parent_of, privately
@@ -31,20 +30,23 @@ def write(path: Path) -> None:
 
 
 def stand_still_until_ended(process: int) -> None:
-    state = Path(f"/proc/{process}/stat")
-    while state.read_text().rpartition(")")[2].split()[0] != "Z":
+    while Path(f"/proc/{process}").exists():
         pass
 
 
 class ParsersTestCase(TestCase):
     """Parsers with real processes, whose timers the test moves."""
 
+    fork_server: Callable[..., ForkServer] = staticmethod(lasting_fork_server)
+
     def setUp(self) -> None:
         self.clock = Clock()
         self.parsers = self.made()
 
-    def made(self, parsers: int = 2, command: Sequence[str] = parsed.COMMAND) -> Parsers:
-        made = Parsers(REACTOR, self.clock, parsers, partial(spawn, REACTOR, command))
+    def made(self, parsers: int = 2) -> Parsers:
+        server = self.fork_server(REACTOR, parsed.COMMAND)
+        self.addCleanup(server.stopService)
+        made = Parsers(REACTOR, self.clock, server, parsers)
         made.startService()
         self.addCleanup(lambda: made.running and made.stopService())
         return made
@@ -163,18 +165,8 @@ class CostlyTests(ParsersTestCase):
         await gatherResults(slow)
 
 
-class ForkedTests(CostlyTests):
-    """Where there are couriers, parsers are forked by the process that forks these."""
-
-    fork_server: Callable[..., ForkServer] = staticmethod(lasting_fork_server)
-
-    def made(self, parsers: int = 2, command: Sequence[str] = parsed.FORK_SERVER) -> Parsers:
-        server = self.fork_server(REACTOR, command)
-        made = Parsers(REACTOR, self.clock, parsers, partial(server.spawn, order=PARSER))
-        made.startService()
-        self.addCleanup(server.stop)
-        self.addCleanup(lambda: made.running and made.stopService())
-        return made
+class ForkedTests(ParsersTestCase):
+    """Parsers are forked by the process that forks couriers."""
 
     async def test_shared_memory(self) -> None:
         """A parser has less memory for itself than half of what was loaded before."""
@@ -251,10 +243,11 @@ class EndTests(ParsersTestCase):
 
     async def test_program_that_does_not_start(self) -> None:
         """Nobody is blamed for it, and it is started again after a pause only."""
-        parsers = self.made(1, ("/bin/false",))
-        for is_first in (True, False):
+        self.fork_server = lambda reactor, _: ForkServer(reactor, ["/bin/false"])
+        parsers = self.made(1)
+        for has_failed in (False, True):
             document = parsers("a", parsed.upper, "x")
-            self.assertEqual(parsers._parsers[0].is_up, is_first)
+            self.assertFalse(has_failed and parsers._parsers[0].is_up)
             while not document.called:
                 self.clock.advance(1.0)
                 await deferLater(REACTOR, 0.01)

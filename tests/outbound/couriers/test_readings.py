@@ -50,13 +50,14 @@ class ReadingTestCase(TestCase):
     command: Sequence[str] = COMMAND
 
     def setUp(self) -> None:
-        self.patch(crew, "ForkServer", lasting_fork_server)
         self.clock = Clock()
         self.pages = Pages({"/feed": page(200, RSS, **TYPE)})
         self.port = serve(self, self.pages)
         setup = Setup("tests/1.0", [], [("127.0.0.1", 5337)], 15.0, 65_536)
         rules = TopicRules("tests/1.0", "http://b.example", 30.0, LIMIT, ["127.0.0.0/8"])
-        self.crew = Crew(_reactor, self.clock, 1, setup, [], rules, self.command)
+        forks = lasting_fork_server(_reactor, self.command)
+        self.addCleanup(forks.stopService)
+        self.crew = Crew(_reactor, self.clock, forks, 1, setup, [], rules)
         self.crew.startService()
         self.addCleanup(lambda: self.crew.running and self.crew.stopService())
         self.budget = AnswerBudget.of_topics(LIMIT, _reactor.callFromThread)
