@@ -75,7 +75,7 @@ def render(
         relations.append(("next-archive", urls.of(document.number + 1)))
         feed.append(etree.Element(f"{{{HISTORY}}}archive", nsmap={"fh": HISTORY}))
     for link in (*(EntryLink(url, relation, MEDIA_TYPE) for relation, url in relations), *links):
-        _add_attributes(feed, "link", link, ("rel", "href"), ("type", "title"))
+        _add_link(feed, link)
     for entry in document.entries:
         feed.append(entry_element(entry))
     return write_xml(feed, pretty=False)
@@ -92,9 +92,9 @@ def entry_element(entry: Entry) -> etree._Element:
     if entry.author is not None:
         _add_person(element, entry.author)
     for link in entry.links:
-        _add_attributes(element, "link", link, ("rel", "href"), ("type", "title"))
+        _add_link(element, link)
     for category in entry.categories:
-        _add_attributes(element, "category", category, ("term",), ("scheme", "label"))
+        _add_category(element, category)
     if entry.summary:
         _add_text(element, "summary", entry.summary)
     elif entry.content is not None and entry.content.form in {"src", "base64"}:
@@ -125,17 +125,18 @@ def _add_person(parent: etree._Element, person: Person) -> None:
             _add_text(author, name, value)
 
 
-def _add_attributes(
-    parent: etree._Element,
-    name: str,
-    value: EntryLink | Category,
-    required: Sequence[str],
-    optional: Sequence[str],
-) -> None:
-    """Add an element whose attributes have a value's texts; of the optional ones none is empty."""
-    attributes = {each: getattr(value, each) for each in (*required, *optional)}
-    kept = {each: text for each, text in attributes.items() if text or each in required}
-    etree.SubElement(parent, _in_atom(name), kept)
+def _add_link(parent: etree._Element, link: EntryLink) -> None:
+    element = etree.SubElement(parent, _in_atom("link"), rel=link.rel, href=link.href)
+    for name in ("type", "title"):
+        if value := getattr(link, name):
+            element.set(name, value)
+
+
+def _add_category(parent: etree._Element, category: Category) -> None:
+    element = etree.SubElement(parent, _in_atom("category"), term=category.term)
+    for name in ("scheme", "label"):
+        if value := getattr(category, name):
+            element.set(name, value)
 
 
 def _add_content(parent: etree._Element, content: EntryContent) -> None:

@@ -229,8 +229,8 @@ def _read_entry(element: etree._Element, base: str) -> Entry:
                 links.append(_read_link(child, base))
         elif tag == _CATEGORY:
             if len(categories) < MAX_PARTS:
-                names = ("term", "scheme", "label")
-                categories.append(Category(*(child.get(name, "") for name in names)))
+                term, scheme, label = (child.get(name, "") for name in ("term", "scheme", "label"))
+                categories.append(Category(term, scheme, label))
         else:
             first.setdefault(tag, child)
     title = _text_of(first, "title")

@@ -251,5 +251,12 @@ def _without_empty(value: Person | Category) -> dict[str, str]:
 
 def _content(content: EntryContent) -> dict[str, str]:
     """A content as JSON has it: by the name of its form."""
-    others = {"src": content.src, "base64": content.base64}
-    return {"type": content.type, content.form: others.get(content.form, content.text)}
+    form = content.form
+    match form:
+        case "src":
+            value = content.src
+        case "base64":
+            value = content.base64
+        case _:  # "text" or "xml"
+            value = content.text
+    return {"type": content.type, form: value}

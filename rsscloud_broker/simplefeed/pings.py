@@ -42,7 +42,8 @@ def entry_of(ping: Ping) -> Entry:
     """Write a ping as an entry with a new id."""
     links = [EntryLink(ping.url)]
     for url, title in ((ping.rss_url, FEED), (ping.changes_url, CHANGED_PAGE)):
-        links += [EntryLink(url, "related", title=title)] if url else []
+        if url:
+            links.append(EntryLink(url, "related", title=title))
     links += [EntryLink(broker, "via") for broker in ping.origin.split()]
     return Entry(
         ping.name,
@@ -60,12 +61,11 @@ def ping_of(entry: Entry, source: str) -> Ping:
     :param source: the URL that names the server of the feed; it becomes the end of the origin.
     :raises NotAPing: it has no link to a page, or a faulty one.
     """
-    url, feed, changed = (
-        next(_links(entry, *about), "")
-        for about in (("alternate",), ("related", FEED), ("related", CHANGED_PAGE))
-    )
+    url = next(_links(entry, "alternate"), "")
     if not url:
         raise NotAPing("the entry has no link to a page")
+    feed = next(_links(entry, "related", FEED), "")
+    changed = next(_links(entry, "related", CHANGED_PAGE), "")
     for each in filter(None, (url, feed, changed)):
         if fault := fault_of(each):
             raise NotAPing(fault)

@@ -58,6 +58,7 @@ class PingTests(SynchronousTestCase):
         page = EntryLink("http://a.example/")
         for links, reason in (
             ((), "no link to a page"),
+            ((EntryLink(""),), "no link to a page"),
             ((EntryLink("javascript:alert(1)"),), "http://"),
             ((page, EntryLink("ftp://a.example/", "related", title="feed")), "http://"),
             ((page, *[EntryLink(f"http://b{n}.example", "via") for n in range(20)]), "go round"),
