@@ -289,9 +289,10 @@ class Broker:
         try:
             return await attempt()
         except errors.EndedTopic as error:
+            if error.reason != NOT_ALLOWED:
+                raise
             topic = await self._store.topic(url)  # it may have moved to another URL
-            is_allowed = topic is not None and self._access.may_subscribe(topic.url)
-            if topic is None or not is_allowed or error.reason != NOT_ALLOWED:
+            if topic is None or not self._access.may_subscribe(topic.url):
                 raise
         if await self._store.revive_topic(url):
             now, private = self._clock.wall_seconds(), topic.is_private

@@ -224,8 +224,8 @@ class Verifier:
         It is recorded only now, since unverified requests must change nothing.  It is not
         recorded if the topic was fetched again meanwhile, since that fetch is newer.
         """
-        now = await self._store.topic(fetched.url)
-        if _last_fetch(before) == _last_fetch(now):
+        present = await self._store.topic(fetched.url)
+        if _last_fetch(present) == _last_fetch(before):
             await self._detector.record(fetched, announce=before is not None)
 
 

@@ -202,18 +202,18 @@ class WaitingChecks:
     def _what_to_claim(self) -> WantedChecks:
         """How many checks to claim, and of whom: not of sources and hosts that have their share."""
         limits, held = self._limits, set(self._held.values())
-        sources = {source for source, _ in held}
+        busy_hosts = {
+            (source, quota.host)
+            for source, quota in held
+            if limits.count((source, quota)) >= self._enough_of_host
+            or not limits.has_capacity_at(quota, source)
+        }
         return WantedChecks(
             limit=min(self._portion, self._window - len(self._held)),
             of_host=self._enough_of_host,
             now=self._clock.wall_seconds(),
-            busy_sources={source for source in sources if not limits.has_capacity(source)},
-            busy_hosts={
-                (source, quota.host)
-                for source, quota in held
-                if limits.count((source, quota)) >= self._enough_of_host
-                or not limits.has_capacity_at(quota, source)
-            },
+            busy_sources={source for source, _ in held if not limits.has_capacity(source)},
+            busy_hosts=busy_hosts,
             after_source=self._after_source,
             after_hosts=self._after_hosts,
         )

@@ -662,7 +662,8 @@ class WebAddressTests(BrokerTestCase):
         self.assert_nothing_happened()
 
     def test_topics(self) -> None:
-        for bad in self.bad:
+        long_in_normal_form = f"{FEED}?{'ß' * 1000}"
+        for bad in (*self.bad, long_in_normal_form):
             intent = model.Intent(bad, CALLBACK, LEASE)
             for call in (
                 self.broker.ping_topic(bad, CALLER),

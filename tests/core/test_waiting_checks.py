@@ -15,7 +15,7 @@ from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.util.retry import StoreRetry
 from tests.storage.waiting import PINGED
 
-ONE, OTHER, THIRD = "192.0.2.1", "198.51.100.7", "203.0.113.9"
+ONE, OTHER, THIRD, FOURTH = "192.0.2.1", "198.51.100.7", "203.0.113.9", "233.252.0.5"
 
 
 def feed(host: str, number: int = 0) -> str:
@@ -91,6 +91,12 @@ class WaitingChecksTests(SynchronousTestCase):
         self.assertEqual(self.by_host(), {"busy": 3})
         self.answer_all()
         self.assertEqual(len(self.taken), 51)
+
+    def test_host_has_no_more_than_its_limit(self) -> None:
+        for number, source in enumerate((ONE, OTHER, THIRD, FOURTH)):
+            self.ask(source, *[feed("busy", 10 * number + each) for each in range(8)])
+        self.waiting.wake()
+        self.assertEqual(self.by_host(), {"busy": 8})
 
     def test_new_check_does_not_overtake_those_that_wait_longer(self) -> None:
         self.ask(ONE, *[feed("busy", number) for number in range(10)])
