@@ -288,12 +288,14 @@ class AdministrationContract(TestCase):
         one = await self.subscribe(1)
         await self.store.record_deliveries([basics.waits(one, 2000.0)])
         await self.store.claim_due(2001.0, 10, ())
-        await self.store.record_fetch(basics.a_fetch(), None)
+        for url in (basics.FEED, basics.OTHER_FEED):
+            await self.store.request_check(url, 900.0, True, claim=True)
+        await self.store.record_fetch(basics.a_fetch(), None)  # which answers the first check
         await self.store.claim_fanouts([one.id for one in await self.store.fanouts(10)])
         await self.store.claim_job("archive", 1000.0, 60.0)
         (node,) = (await self.store.nodes()).nodes
         self.assertEqual((node.here, node.notifications, node.slices), (True, 1, 0))
-        claims = {"fan-outs": 1, "checks": 0, "polls": 0, "intents": 0}
+        claims = {"fan-outs": 1, "checks": 1, "polls": 0, "intents": 0}
         self.assertEqual((dict(node.claims), node.jobs), (claims, ("archive",)))
         self.assertNotEqual(node.name, "")
         self.assertEqual(node.version, __version__)

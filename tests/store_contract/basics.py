@@ -453,6 +453,8 @@ class RecordsContract(TestCase):
         self.assertEqual(await self.store.waiting_checks(), {"ready": 3, "put_off": 1})
         await self.store.drop_check(urls[5], 101)
         self.assertEqual(await self.store.waiting_checks(), {"ready": 2, "put_off": 1})
+        await self.store.record_fetch(a_fetch(url=urls[0]), None)
+        self.assertEqual(await self.store.waiting_checks(), {"ready": 2, "put_off": 0})
 
     async def test_its_size_grows(self) -> None:
         """Unless PostgreSQL frees meanwhile what other tests have deleted."""

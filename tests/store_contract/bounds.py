@@ -209,6 +209,12 @@ class BoundsContract(TestCase):
             (third.topic, third.content_id, third.lacks_content), (feeds[2], None, True)
         )
         self.assertFalse(first.lacks_content)
+        await self.store.record_slice(first, 1000, [], True)
+        found = await self.record(feeds[2], basics.a_content(b"1" * 400), 1001)
+        self.assertEqual((found.changed, found.content_awaited), (False, True))
+        third = (await self.store.fanouts(10))[-1]
+        self.assertEqual((third.topic, third.lacks_content), (feeds[2], False))
+        self.assertIsNotNone(await self.store.content(third.content_id or 0))
 
     async def test_content_that_had_no_room_is_brought_by_the_next_reading(self) -> None:
         await self.wanting(feed(0))
@@ -299,6 +305,20 @@ class BoundsContract(TestCase):
         await self.wanting(fetched)
         await self.bring(fetched, 900)
         self.assertEqual(await self.kept(pushed, fetched), [pushed, fetched])
+
+    async def test_contents_of_forgotten_topics_make_room(self) -> None:
+        """Also those that fan-outs carry."""
+        one = await self.wanting(feed(0))
+        await self.bring(feed(0), 900)
+        await self.store.remove_subscription(feed(0), one.callback)
+        await self.store.sweep(2000, 0)  # which notices that nobody subscribes to it any more
+        self.assertEqual(await self.kept(feed(0)), [feed(0)])
+        for number in range(1, IDLE + 1):
+            await self.read(number, 3000 + number)
+        self.assertEqual(await self.known(feed(0)), [])
+        await self.wanting(feed(9))
+        await self.bring(feed(9), 900)
+        self.assertEqual(await self.kept(feed(9)), [feed(9)])
 
     async def test_contents_published_together_leave_each_other_in_place(self) -> None:
         """The last one has no room, as fan-outs carry all that could make room for it."""
