@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any, cast
 
 from attrs import evolve
-from sqlalchemy import Connection, Row, select, update
+from sqlalchemy import Connection, Row, and_, select, update
 
 from rsscloud_broker.database import sqlite
 from rsscloud_broker.database.columns import (
@@ -423,15 +423,15 @@ def _store_awaited_content(conn: Connection, found: _Found, bounds: Bounds) -> i
     :returns: its key; None if it is not stored.
     """
     key, fetched = found.key, found.fetched
-    lacks = fanout.c.topic_id == key, fanout.c.later
     if fetched.content is None or is_kept(conn, key):
         return None
-    fanouts = conn.execute(select(fanout.c.id).where(*lacks).limit(1))
-    if not is_waited_for(conn, key) and fanouts.first() is None:
+    lacks_content = and_(fanout.c.topic_id == key, fanout.c.later)
+    lacking = conn.execute(select(fanout.c.id).where(lacks_content).limit(1)).first()
+    if lacking is None and not is_waited_for(conn, key):
         return None
     content_key = insert_content(conn, key, fetched.url, fetched.content, bounds)
     if content_key is not None:
         has_content = {"content_id": content_key, "content_size": fetched.size, "later": False}
-        conn.execute(update(fanout).where(*lacks).values(has_content))
+        conn.execute(update(fanout).where(lacks_content).values(has_content))
         remove_unneeded(conn, [fetched.url])
     return content_key

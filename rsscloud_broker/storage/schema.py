@@ -3,9 +3,9 @@
 A URL may be longer than a row of a B-tree index in PostgreSQL (2,704 bytes).  So unique indexes
 over URLs use hashes there; SQLite does not need them.
 
-``operating_schema`` has the tables of administration, of accounts and of nodes.  Tables that one
-module alone uses are in that module: ``log_entries``, ``kept_changes``, ``statistics`` and
-``relaying``.
+``operating_schema`` has the tables of administration, of accounts and of what nodes have to do with
+each other.  Tables that one module alone uses are in that module: ``log_entries``,
+``kept_changes``, ``statistics`` and ``relaying``.
 """
 
 from __future__ import annotations
