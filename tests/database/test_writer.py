@@ -199,6 +199,31 @@ class WriterTests(TestCase):
         await self.writer.stop()
         self.assertEqual(self.writer.busy_for, 0.0)
 
+    async def test_a_look_at_the_files_has_an_age(self) -> None:
+        """Until it ends, also by a bug."""
+        looking, released = threading.Event(), threading.Event()
+        self.addCleanup(released.set)
+        files = self.writer._files
+        assert files is not None
+        look_after = files.look_after
+
+        def hang() -> None:
+            look_after()
+            looking.set()
+            released.wait(TIMEOUT)
+            raise ZeroDivisionError
+
+        self.patch(files, "look_after", hang)
+        self.writer.start()
+        while not looking.is_set():
+            await deferLater(self.clock, 0)
+        self.assertGreater(self.writer.busy_for, 0.0)
+        released.set()
+        while self.writer.busy_for > 0.0:
+            await deferLater(self.clock, 0)
+        await self.writer.stop()
+        self.assertTrue(self.flushLoggedErrors(ZeroDivisionError))
+
     async def test_all_that_wait_fail_with_a_database_that_hangs(self) -> None:
         self.patch(module, "HANGS_AFTER", 0.0)
         tried = []
