@@ -144,9 +144,6 @@ def _last_id(table: str) -> str:
 
 def last_id(conn: Connection, table: Table) -> int:
     """The largest id that SQLite ever gave to a row of a table with AUTOINCREMENT; else 0."""
-    there = "SELECT 1 FROM sqlite_master WHERE name = 'sqlite_sequence'"
-    if conn.exec_driver_sql(there).first() is None:  # no table has AUTOINCREMENT
-        return 0
     found = conn.exec_driver_sql("SELECT seq FROM sqlite_sequence WHERE name = ?", (table.name,))
     return int(found.scalar() or 0)
 
