@@ -288,7 +288,8 @@ class Accounts:
         digest = digest_of(secret)
         found = await self._store.session(digest) if digest else None
         if found is not None:
-            await self._store.end_session(found[0].id, found[1].id)
+            account, session = found
+            await self._store.end_session(account.id, session.id)
 
     # what belongs to an account
 

@@ -249,9 +249,10 @@ class PingSinkDoor:
             now = self._parts.clock.wall_seconds()
             ping = await self._store(request, weblog_updates.site_ping(name, url, now, **urls))
         except _REFUSALS as error:
+            status = 403 if isinstance(error, Forbidden) else 400
             if isinstance(error, TooMany):
+                status = 429
                 request.setHeader("retry-after", str(error.retry_after))
-            status = {TooMany: 429, Forbidden: 403}.get(type(error), 400)
             return await self._show_form(request, status, _sentence_of(error), call)
         return await self._page(
             request,

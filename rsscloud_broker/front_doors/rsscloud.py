@@ -146,25 +146,22 @@ class RssCloud:
             if now - self._last_pings.get(topic, float("-inf")) < self._pause:
                 return BadRegistration(rsscloud.too_soon(self._pause))
             self._last_pings[topic] = now
-        begins_pause = True
         try:
             news = await self._broker.ping_topic(url, source, again=again, origin=origin)
-            # One that is ignored begins none, as it says that it was here before.
-            begins_pause = bool(news or not origin)
         except errors.TopicUnreadable as error:
             sentence = rsscloud.unreadable("ping", url, _refusal_rule(error))
             return BadRegistration(sentence, error.reason)
         except (errors.TooMany, errors.Forbidden, errors.Unavailable) as error:
-            begins_pause = False  # else a stranger could keep the publisher's pings out
-            if isinstance(error, errors.Unavailable):
-                raise
+            # It begins no pause, or a stranger could keep the publisher's pings out.
+            self._last_pings.pop(topic, 0.0)
+            if isinstance(error, errors.TooMany):
+                sentence = rsscloud.limited("ping", error.reason, error.retry_after)
+                return Limited(sentence, error.retry_after)
             if isinstance(error, errors.Forbidden):
                 return NotAllowed(str(error))
-            sentence = rsscloud.limited("ping", error.reason, error.retry_after)
-            return Limited(sentence, error.retry_after)
-        finally:
-            if not begins_pause:
-                self._last_pings.pop(topic, 0.0)
+            raise
+        if origin and not news:  # it is ignored, as it says that it was here before
+            self._last_pings.pop(topic, 0.0)
         return None
 
     async def call_ping(self, url: str, source: str, origin: str) -> None:

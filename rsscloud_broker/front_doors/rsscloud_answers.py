@@ -151,9 +151,10 @@ class RssCloudPages:
         shown = self._exchange_slots(request, result)
         error = result.error
         if error is not None:
+            status = 403 if isinstance(error, NotAllowed) else 400
             if isinstance(error, Limited):
+                status = 429
                 request.setHeader("retry-after", str(error.retry_after))
-            status = {Limited: 429, NotAllowed: 403}.get(type(error), 400)
             return await self._forms_page(request, status, _in_words(error), shown)
         topics = rsscloud.distinct(rsscloud.topics_of_form(all_parameters(request)))
         # Only programs send several topics; some of them may have been refused.

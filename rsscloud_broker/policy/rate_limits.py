@@ -312,7 +312,11 @@ class Admission:
         return quota if self._clock.seconds() - quota.counted_at < COUNT_PAUSE else None
 
     def _take(self, limit: RateLimit, key: str, kind: str, what: str, how: str) -> None:
-        """Take a token; if there is none, raise ``TooMany``: too many ``what`` came (``how``)."""
+        """Count what a limit is for; raise ``TooMany`` if it is exceeded.
+
+        :param kind: which limit it is, for the counters.
+        :param what, how: what was counted, and how it came; for the text of the error.
+        """
         if pause := limit.take(key):
             raise self._too_many(kind, f"more than {limit.rate:g} {what} a second {how}", pause)
 

@@ -128,7 +128,7 @@ class SaveRssDoor:
         return self._hosting.url_of(caller.name, FEED)
 
     async def _save_named(self, values: Mapping[str, Any], request: Request) -> str:
-        """Save the feed in some values, by name, and return its public URL."""
+        """Save the feed in the named values of a form or a call, and return its public URL."""
         if absent := [name for name in _NAMES if values.get(name) is None]:
             raise Refused(rsscloud.missing(absent))
         return await self.save(request, *(values[name] for name in _NAMES))

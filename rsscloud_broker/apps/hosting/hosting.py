@@ -240,14 +240,11 @@ class Hosting:
             raise NotStored(
                 f"This has {len(body):,} bytes; a feed or file may have {self.max_bytes:,}.", 413
             )
-        check, document = documents.check_document, (path, body, content_type)
+        document = (path, body, content_type)
+        if len(body) <= documents.SMALL:
+            return HostedDocument(body, *documents.check_document(*document))
         try:
-            is_small = len(body) <= documents.SMALL
-            facts = (
-                check(*document)
-                if is_small
-                else await self._parts.parse(caller.name, check, *document)
-            )
+            facts = await self._parts.parse(caller.name, documents.check_document, *document)
         except DocumentUnread as error:
             raise NotStored(f"This is not stored: {error.reason}.") from error
         return HostedDocument(body, *facts)

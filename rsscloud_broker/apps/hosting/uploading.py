@@ -110,10 +110,10 @@ def _condition(request: Request) -> Condition:
 
 def _answer_refusal(error: Refused) -> Answer:
     """The answer to a request that was refused, with the status that the module describes."""
-    text, status = str(error), error.status if isinstance(error, NotStored) else 400
-    if isinstance(error, SignInFailed | Forbidden):
-        text, status = (
-            f"This was not accepted: {text}.",
-            403 if isinstance(error, Forbidden) else 401,
-        )
+    text, status = str(error), 400
+    if isinstance(error, NotStored):
+        status = error.status
+    elif isinstance(error, SignInFailed | Forbidden):
+        text = f"This was not accepted: {text}."
+        status = 401 if isinstance(error, SignInFailed) else 403
     return plain(status, text, {"www-authenticate": CHALLENGE} if status == 401 else {})

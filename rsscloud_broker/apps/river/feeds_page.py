@@ -185,11 +185,13 @@ class FeedsPage:
 
 def _with_moments(text: str, now: float) -> list[Flattenable]:
     """A sentence in which times are said as people say them: "in 3 days"."""
-    parts: list[Flattenable] = [*_TIME.split(text)]
-    for number, part in enumerate(_TIME.split(text)):
-        if number % 2:  # it is a time
-            with suppress(ValueError):  # a hub or a server wrote another one
-                parts[number] = moment(datetime.fromisoformat(part).timestamp(), now)
+    parts: list[Flattenable] = []
+    for part in _TIME.split(text):
+        shown: Flattenable = part
+        if _TIME.fullmatch(part):
+            with suppress(ValueError):  # a hub or a server wrote one that cannot be
+                shown = moment(datetime.fromisoformat(part).timestamp(), now)
+        parts.append(shown)
     return parts
 
 

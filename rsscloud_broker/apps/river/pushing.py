@@ -167,7 +167,7 @@ class Pushing:
     async def verify(self, key: str, call: HubCall) -> bool:
         """Whether to confirm a hub's verification of intent; a denial is noted, and confirmed."""
         if call.mode == "unsubscribe":
-            return self._leaving.get(key, "") == call.topic
+            return self._leaving.get(key) == call.topic
         feed = await self._store.feed_by_key(key)
         offer = feed.current if feed is not None else None
         if feed is None or offer is None or offer.kind != "websub" or offer.topic != call.topic:

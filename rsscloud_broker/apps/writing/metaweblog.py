@@ -177,7 +177,8 @@ class BloggerAPI(EditorAPI):
     @editing("key blog name password content publish")
     async def xmlrpc_newPost(self, call: EditorCall, content: Any, publish: Any = True) -> str:
         """Write a message: appkey, blogid, name, password, HTML, whether to publish it."""
-        empty, html = NewPost("", is_draft=not flag_in(publish)), text_in(content, "the content")
+        empty = NewPost("", is_draft=not flag_in(publish))
+        html = text_in(content, "the content")
         return await self._add(call, await self._with_html(call.caller, empty, html, None))
 
     @editing("key post_id name password content publish")
