@@ -249,11 +249,10 @@ def _administration_done(entry: LogEntry) -> tuple[str, str]:
 
 _SENTENCES: Final[Mapping[tuple[str, str], _Sentence]] = {
     ("ping", "accepted"): _ping_accepted,
-    (
-        "ping",
-        "repeated",
-    ): "A ping for {topic} was accepted, and not recorded again: the same one came "
-    "a moment ago.{source}",
+    ("ping", "repeated"): (
+        "A ping for {topic} was accepted, and not recorded again: the same one came a moment "
+        "ago.{source}"
+    ),
     ("ping", "refused"): _ping_refused,
     ("fetch", "changed"): "The broker fetched {topic}: it has changed{fetch}.",
     ("fetch", "unchanged"): "The broker fetched {topic}: it has not changed{fetch}.",
