@@ -130,7 +130,7 @@ class Distribution(Service):
             self._breakers,
             parts.counters,
             self._contents,
-            Blocks() if parts.blocks is None else parts.blocks,
+            parts.blocks or Blocks(),
             delivered=self._delivered,
         )
         self._retries = Retries(

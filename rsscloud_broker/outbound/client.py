@@ -77,7 +77,7 @@ class Client(Service, ABC):
         **idle: Any,
     ) -> None:
         self._guard = guard
-        self.blocks = Blocks() if blocks is None else blocks
+        self.blocks = blocks or Blocks()
         self._exchanger = HTTPExchanger(
             reactor,
             resolve,

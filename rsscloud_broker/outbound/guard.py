@@ -100,7 +100,7 @@ class AddressGuard:
         blocks: Blocks | None = None,
     ) -> None:
         self.allow(allowed)
-        self._blocks = Blocks() if blocks is None else blocks
+        self._blocks = blocks or Blocks()
         self._own: dict[int, set[bytes | None]] = {}
         for address, port in own:
             self._own.setdefault(port, set()).add(_listener_address(address))

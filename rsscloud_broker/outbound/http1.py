@@ -238,9 +238,7 @@ class Http1(Protocol):
         parser.set_dangerous_leniencies(lenient_headers=True, lenient_optional_cr_before_lf=True)
         self._answered = done
         if self.connected:
-            self.transport.write(message.data)
-            if message.large:
-                self._write_large(message.large)
+            self._write(message)
         else:
             self._message = message
 
@@ -296,9 +294,7 @@ class Http1(Protocol):
         if self._answered is None:
             self.abort()
             return
-        self.transport.write(message.data)
-        if message.large:
-            self._write_large(message.large)
+        self._write(message)
 
     def dataReceived(self, data: bytes) -> None:
         """Parse a part of the answer; end the request if that is whole, faulty or too large."""
@@ -396,10 +392,12 @@ class Http1(Protocol):
 
     # --- our own
 
-    def _write_large(self, body: bytes) -> None:
-        """Write a large body in pieces, as the transport asks for them."""
-        self._pieces = Pieces(self.transport, body)
-        self.transport.registerProducer(self._pieces, False)
+    def _write(self, message: Message) -> None:
+        """Write a request; a large body in pieces, as the transport asks for them."""
+        self.transport.write(message.data)
+        if message.large:
+            self._pieces = Pieces(self.transport, message.large)
+            self.transport.registerProducer(self._pieces, False)
 
     @property
     def _ends_with_connection(self) -> bool:
