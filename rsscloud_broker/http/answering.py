@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from attrs import field, frozen
 from twisted.internet.defer import CancelledError, Deferred
@@ -121,9 +121,12 @@ class Failure:
                 return cls(500, "The broker made a mistake. It has been logged.")
 
 
-#: Sets the status and the headers of an answer, and makes the body that says why a request failed:
-#: takes the request, the status, the text, and headers by name.
-Say: TypeAlias = Callable[..., bytes]
+class Say(Protocol):
+    """Sets the status and the headers of an answer, and makes a body that says why a request
+    failed.
+    """
+
+    def __call__(self, request: Request, status: int, text: str, **headers: str) -> bytes: ...
 
 
 def answer(request: Request, body: Awaitable[Answered], say: Say = requests.plain) -> int:
