@@ -6,9 +6,11 @@ import shlex
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
+from twisted.internet.defer import fail
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import RateLimitOptions
+from rsscloud_broker.errors import Forbidden
 from rsscloud_broker.wire.rsscloud import PINGED, REGISTERED
 from tests.front_doors.fixture import FEED, PUBLIC_URL, House
 from tests.http.test_error_pages import FIREFOX
@@ -106,6 +108,17 @@ class FormsTests(SynchronousTestCase):
         page = answer.page(429)
         self.assertGreater(int(answer.headers["Retry-After"]), 0)
         self.assertIn("Try again in", page.xpath("string(//*[@role='alert'])"))
+
+    def test_who_may_not(self) -> None:
+        """Whom an administrator has blocked; the page for pings of sites says it too."""
+        for verb, path, fields in (
+            ("ping_topic", "/rsscloud/ping", {"url": FEED}),
+            ("subscribe", "/pleaseNotify", REGISTRATION),
+            ("ping", "/pingSiteForm", {"name": "A", "url": FEED}),
+        ):
+            self.patch(self.house.broker, verb, lambda *_, **__: fail(Forbidden("it is spam")))
+            _, said = self.alert(path, fields, 403)
+            self.assertEqual(said, "it is spam", path)
 
     def test_everything_is_escaped(self) -> None:
         fields = dict.fromkeys([*REGISTRATION, "url"], BAD)
