@@ -192,8 +192,10 @@ class Accounts:
         expires_at = now + self._options.session_life
         browser = clean(attempt.browser)[:200]  # they call themselves by long names
         former = digest_of(attempt.former)
-        about = (digest_of(secret), now, expires_at, attempt.source, browser, former)
-        return secret, expires_at, await begin(*about, MAX_SESSIONS)
+        result = await begin(
+            digest_of(secret), now, expires_at, attempt.source, browser, former, MAX_SESSIONS
+        )
+        return secret, expires_at, result
 
     def _finish_sign_in(
         self, stored: StoredPassword, session: Session, secret: str, expires_at: float

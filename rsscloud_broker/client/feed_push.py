@@ -165,7 +165,7 @@ def subscriber_findings(
     if judgement.facts is None:
         return
     topic, last = _topic_of(fetches), fetches.last
-    # By these subscribers are notified, or register.
+    # Those by which subscribers are notified, or register.
     protocols = broker.protocols if broker else {one.protocol for one in judgement.facts.clouds}
     if protocols:
         text = (

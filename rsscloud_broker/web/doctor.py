@@ -90,7 +90,7 @@ class DoctorDoor(interfaces.RoutesOnly):
         """The page: the form, why nothing was examined, or the findings."""
         groups = {kind: report.of(kind) if report else () for kind in ("wrong", "missing", "good")}
 
-        def of(findings: Sequence[interfaces.Finding]) -> Iterator[tuple[str, Tag]]:
+        def pairs_of(findings: Sequence[interfaces.Finding]) -> Iterator[tuple[str, Tag]]:
             return ((each.subject, tags.bdi(clean(each.text))) for each in findings)
 
         wrong, missing, good = map(len, groups.values())
@@ -105,7 +105,7 @@ class DoctorDoor(interfaces.RoutesOnly):
             examined=clean(report.url) if report else "",
             summary=summary if report else "",
             **{
-                kind: facts(of(found), "findings") if found else ""
+                kind: facts(pairs_of(found), "findings") if found else ""
                 for kind, found in groups.items()
             },
         )

@@ -104,18 +104,13 @@ def operation(
         types = get_type_hints(run, include_extras=True)
         answers = shapes.Done if types["return"] is NoneType else types["return"]
         name = run.__name__.replace("_", "-")
+        fields: list[tuple[str, Any, Any]] = []
         _, *takes = signature(run).parameters.values()
+        for each in takes:
+            default = NODEFAULT if each.default is each.empty else each.default
+            fields.append((each.name.rstrip("_"), types[each.name], default))
         asks = msgspec.defstruct(
-            name,
-            [
-                (each.name.rstrip("_"), types[each.name], NODEFAULT)
-                if each.default is each.empty
-                else (each.name.rstrip("_"), types[each.name], each.default)
-                for each in takes
-            ],
-            frozen=True,
-            kw_only=True,
-            forbid_unknown_fields=True,
+            name, fields, frozen=True, kw_only=True, forbid_unknown_fields=True
         )
         return Operation(name, path, getdoc(run) or "", asks, answers, run, example, form)
 
