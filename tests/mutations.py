@@ -62,6 +62,12 @@ _BY_FILE: dict[tuple[str, str], dict[str, tuple[str, str]]] = {
             "if False:",
         ),
     },
+    ("apps/river/pushing.py", "apps.river.test_pushing"): {
+        "Anybody who learns the address of a callback puts items into rivers.": (
+            "if signature and await self._store_signed(feed, content):",
+            "if await self._store_signed(feed, content):",
+        ),
+    },
     ("apps/writing/micropub.py", "apps.writing.test_micropub"): {
         "A client that deletes a message of another site deletes one here that has its number.": (
             'if post is not None and self._writing.feeds.page_url(post) == url.rstrip("/"):',
