@@ -298,6 +298,9 @@ class BlockVerbTests(AdministrationTestCase):
             self.assertEqual(self.result(self.administration.blocks(kind)), [block])
             error = self.refusal(self.broker.ping_topic(FEED, "192.0.2.7"), Forbidden)
             self.assertIn("is blocked here: spam", str(error))
+            if kind != "source":  # nor is it polled
+                failure = self.failureResultOf(self.detector.check_now(FEED), TopicUnreadable)
+                self.assertIn("is blocked here: spam", str(failure.value))
             self.result(self.administration.unblock("alice", kind, what, "sorry"))
             self.assert_done("unblock", f"{kind} {name}", "sorry")
             self.result(self.broker.ping_topic(FEED, "192.0.2.7"))

@@ -425,8 +425,11 @@ class ImportTests(SynchronousTestCase):
     def test_data_file_of_rsscloud_server(self) -> None:
         hub = "https://broker.example/websub"
         spoken = {"websub", "http-post", "xml-rpc"}
+        document = server_file()
+        *_, notified, _, _ = document["feeds"][FEED]["subscriptions"]
+        notified["whenLastError"] = "1970-01-01T00:00:00.000Z"  # there was none
         with memory_database() as conn:
-            imported = import_document(conn, server_file(), NOW, hub=hub, protocols=spoken)
+            imported = import_document(conn, document, NOW, hub=hub, protocols=spoken)
             found = subscriptions(conn, FEED, 0, 10)
             (known,) = get_topics(conn, [FEED])
         expected = ImportResult(2, 5, expired=1, dropping=1, taken_over=3, unspoken={"pigeon": 1})

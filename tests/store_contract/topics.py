@@ -407,6 +407,12 @@ class TopicsContract(HubContract):
         renewed = await self.store.put_subscription(a_subscription(granted_at=3000))
         self.assertEqual((renewed.id, renewed.renewed), (one.id, True))
 
+    async def test_topic_that_gets_its_subscribers_back_is_polled(self) -> None:
+        await self.store.put_subscription(a_subscription(OTHER_FEED))
+        await self.moved(OTHER_FEED, _THIRD_FEED)
+        await self.moved(FEED, OTHER_FEED, 2000 + _WEEK)
+        self.assertEqual(await self.polls(2000 + _WEEK), [_THIRD_FEED, OTHER_FEED])
+
     async def test_what_is_known_at_the_other_url_stays(self) -> None:
         for url, at in ((FEED, 1000.0), (OTHER_FEED, 1500.0)):
             await self.store.record_fetch(a_full_fetch(at, url), None)
