@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from twisted.trial.unittest import SynchronousTestCase
+
 from rsscloud_broker.accounts.passwords import CheckedPasswords
 from rsscloud_broker.errors import SignInFailed, TooMany
 from rsscloud_broker.interfaces import Account, Caller, StoredPassword
 from rsscloud_broker.testing import Clock
 from tests.accounts.fixture import PASSWORD, PATIENT, QUICK
-from tests.accounts.test_accounts import ATTACKER, HOME, AccountsTestCase
-
-NEW = "another horse"
+from tests.accounts.test_accounts import ATTACKER, HOME, NEW, AccountsTestCase
 
 
 class CallerOfPasswordTests(AccountsTestCase):
@@ -76,15 +76,12 @@ class CallerOfPasswordTests(AccountsTestCase):
         self.by_password(password=NEW)
 
     def test_account_that_is_removed(self) -> None:
-        self.by_password()
-        self.successResultOf(self.house.store.remove_account("dave"))
-        self.refused()
-        self.refused(password=PASSWORD)
-
-    def test_another_account_of_that_name(self) -> None:
+        """Another one of that name has an id of its own, and so the password is checked again."""
         self.by_password()
         store, stored = self.house.store, self.house.stored()
         self.successResultOf(store.remove_account("dave"))
+        for password in ("wrong", PASSWORD):
+            self.refused(password=password)
         self.successResultOf(store.add_account("dave", stored.hash, False, 1.0))
         self.compared()
         self.assertNotEqual(self.by_password().account.id, stored.account.id)
@@ -134,7 +131,7 @@ class GuessingTests(CallerOfPasswordTests):
         self.assertIsInstance(error, TooMany)
 
 
-class CheckedPasswordsTests(AccountsTestCase):
+class CheckedPasswordsTests(SynchronousTestCase):
     def stored(self, number: int = 1, hashed: str = "slow hash") -> StoredPassword:
         return StoredPassword(Account(number, f"anna-{number}", False, 1.0), hashed)
 

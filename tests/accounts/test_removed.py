@@ -74,11 +74,6 @@ class RemovedAccountsTests(SynchronousTestCase):
         self.let_it_look()
         self.assertEqual((self.owners(), self.removed), ([anna.id], [dave.id]))
 
-    def test_account_that_was_removed_before_the_start(self) -> None:
-        self.add_note(7)
-        self.start()
-        self.assertEqual(self.removed, [7])
-
     def test_rows_of_nobody_stay(self) -> None:
         for nobody in (0, None):
             self.add_note(nobody)
