@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from http.client import HTTPMessage, HTTPResponse
 from io import BytesIO
@@ -108,6 +109,12 @@ class Exchange:
             size, _, rest = rest.partition(b"\r\n")
             body, rest = body + rest[: int(size, 16)], rest[int(size, 16) + 2 :]
         return body
+
+
+def shown_exchange(page: Any) -> tuple[str, str, list[str]]:
+    """The request and the answer of programs that a page shows, and the words of its command."""
+    request, answer, command = page.xpath("//pre[contains(@class, 'raw')]/text()")
+    return request, answer, shlex.split(command.replace("\\\n", ""))
 
 
 def connected(factory: Any, source: str = "192.0.2.7") -> Exchange:

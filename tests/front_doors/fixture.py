@@ -456,3 +456,10 @@ class House:
         self._case.assertEqual(answer.xml.get("success"), "true", answer.text)
         self.subscribers.calls.clear()
         self.topics.fetched.clear()
+
+
+class HouseTestCase(SynchronousTestCase):
+    """A test case with a house."""
+
+    def setUp(self) -> None:
+        self.house = House(self)

@@ -6,11 +6,10 @@ import xmlrpc.client
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from twisted.trial.unittest import SynchronousTestCase
 
 from tests import examples
 from tests.front_doors.exchange import FORM, call, form, request_bytes
-from tests.front_doors.fixture import FEED, HOME, House
+from tests.front_doors.fixture import FEED, HOME, HouseTestCase
 
 PATHS = [
     "/", "/RPC2", "/soap", "/weblogUpdates", "/ping", "/ping/", "/xmlrpc.php", "/pingSiteForm",
@@ -60,11 +59,8 @@ soap_calls = st.tuples(
 bodies = st.binary(max_size=200) | fields | xmlrpc_calls | soap_calls
 
 
-class FuzzTests(SynchronousTestCase):
+class FuzzTests(HouseTestCase):
     """No request is answered by a 500 that is not a SOAP fault, nor logged as a bug."""
-
-    def setUp(self) -> None:
-        self.house = House(self)
 
     def assert_answered(self, request: bytes) -> None:
         exchange = self.house.connect()

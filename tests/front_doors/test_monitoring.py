@@ -101,14 +101,7 @@ class AccessTests(MonitoringTestCase):
             ("in another header", proxy, (HERE,), "Forwarded", (said,), 401),
             # A proxy that runs elsewhere, so its loopback address is not of this machine.
             ("on its machine", elsewhere, ("10.1.2.3",), via, (HERE,), 401),
-            (
-                "on its machine, through another",
-                elsewhere,
-                (HERE,),
-                via,
-                (f"{HERE}, 10.1.2.3",),
-                401,
-            ),
+            ("through another", elsewhere, (HERE,), via, (f"{HERE}, 10.1.2.3",), 401),
             # A proxy on this machine that nobody named: the client may be anybody.
             ("an unknown proxy", direct, (HERE,), via, (HERE, STRANGER), 401),
             ("by Forwarded", direct, (HERE,), "Forwarded", (said,), 401),

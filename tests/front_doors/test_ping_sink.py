@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 import xmlrpc.client
 from base64 import b64encode
 
-from twisted.trial.unittest import SynchronousTestCase
-
 from rsscloud_broker.front_doors.ping_sink import PingSinkOptions
 from rsscloud_broker.model import Ping
-from tests.front_doors.exchange import Answer, envelope
-from tests.front_doors.fixture import FEED, HOME, NOON, PUBLIC_URL, House
+from tests.front_doors.exchange import Answer, envelope, shown_exchange
+from tests.front_doors.fixture import FEED, HOME, NOON, PUBLIC_URL, House, HouseTestCase
 
 NAME = "A site"
 TAGS = ("a", "b")
@@ -22,10 +19,7 @@ PATHS = (
 )
 
 
-class _PingTests(SynchronousTestCase):
-    def setUp(self) -> None:
-        self.house = House(self)
-
+class _PingTests(HouseTestCase):
     def assert_stored(self, *expected: Ping) -> None:
         stored = [(p.name, p.url, p.changes_url, p.rss_url, p.tags) for p in self.house.pings()]
         wanted = [(p.name, p.url, p.changes_url, p.rss_url, p.tags) for p in expected]
@@ -99,33 +93,17 @@ class SoapTests(_PingTests):
 
     def test_names_that_are_not_typed_as_strings(self) -> None:
         """Perl's clients send numbers as int, and text that is not ASCII as base64."""
+        document = envelope("ping", {"weblogname": "NAME", "weblogurl": HOME})
+        string = b'<weblogname xsi:type="xsd:string">NAME<'
+        self.assertIn(string, document)
         for kind, text in (
             (b"int", b"7"),
             (b"base64Binary", b64encode("Zoë".encode())),
             (b"base64", b64encode("“Zoë”".encode("windows-1252"))),
         ):
-            self.house.ask("POST", "/weblogUpdates", _typed(kind, text))
+            typed = b'<weblogname xsi:type="xsd:%b">%b<' % (kind, text)
+            self.house.ask("POST", "/weblogUpdates", document.replace(string, typed))
         self.assert_stored(*(Ping(name, HOME, NOON) for name in ("7", "Zoë", "“Zoë”")))
-
-
-def _typed(kind: bytes, text: bytes) -> bytes:
-    """A ping whose name has another type than string."""
-    document = envelope("ping", {"weblogname": "NAME", "weblogurl": HOME})
-    string = b'<weblogname xsi:type="xsd:string">NAME<'
-    assert string in document
-    return document.replace(string, b'<weblogname xsi:type="xsd:%b">%b<' % (kind, text))
-
-
-class PingOMaticTests(_PingTests):
-    """The form of Ping-O-Matic has other names for the same fields."""
-
-    def test_fields(self) -> None:
-        fields = {"title": NAME, "blogurl": HOME, "rssurl": FEED, "chk_weblogscom": "on"}
-        ping = Ping(NAME, HOME, NOON, rss_url=FEED)
-        for path in ("/ping", "/ping/"):
-            self.assertEqual(self.house.get(path, **fields).status, 200)
-            self.assertEqual(self.house.form(path, fields).status, 200)
-        self.assert_stored(ping)
 
 
 class PageTests(_PingTests):
@@ -135,6 +113,8 @@ class PageTests(_PingTests):
 
     def test_pages(self) -> None:
         site, page = {"name": NAME, "url": HOME}, f"{HOME}x"
+        # The form of Ping-O-Matic has other names for the same fields.
+        matic = {"title": NAME, "blogurl": HOME, "rssurl": FEED, "chk_weblogscom": "on"}
         table: list[tuple[str, dict[str, str], Ping]] = [
             ("/pingSiteForm", site, Ping(NAME, HOME, NOON)),
             ("/pingSiteForm", {**site, "changesURL": page}, Ping(NAME, HOME, NOON, page)),
@@ -142,6 +122,8 @@ class PageTests(_PingTests):
             ("/ping/", {"url": HOME}, Ping(HOME, HOME, NOON)),
             ("/ping", {"url": HOME, "name": NAME}, Ping(NAME, HOME, NOON)),
             ("/ping", {"url": HOME, "name": " "}, Ping(HOME, HOME, NOON)),
+            ("/ping", matic, Ping(NAME, HOME, NOON, rss_url=FEED)),
+            ("/ping/", matic, Ping(NAME, HOME, NOON, rss_url=FEED)),
             ("/rss/ping", {"u": FEED}, Ping(FEED, FEED, NOON, "", FEED)),
             ("/c", {"p": "ping", "url": HOME}, Ping(HOME, HOME, NOON)),
             ("/fb/a/pingSubmit", {"bloglink": HOME}, Ping(HOME, HOME, NOON)),
@@ -186,13 +168,13 @@ class PageTests(_PingTests):
         for fields, status in table:
             answer = self.fresh().form("/pingSiteForm", fields)
             page = answer.page(status)
-            request, shown, command = page.xpath("//pre[contains(@class, 'raw')]/text()")
+            request, shown, words = shown_exchange(page)
             head, _, body = request.partition("\n\n")
             self.assertIn("POST /RPC2 HTTP/1.1", head)
             got = self.fresh().ask("POST", "/RPC2", body.encode(), {"Content-Type": "text/xml"})
             self.assertEqual(shown.partition("\n\n")[2], got.text)
             self.assertIn("Content-Type: text/xml; charset=utf-8", shown)
-            url, _, kind, _, document = shlex.split(command.replace("\\\n", ""))[1:]
+            url, _, kind, _, document = words[1:]
             self.assertEqual((url, kind), (f"{PUBLIC_URL}/RPC2", "Content-Type: text/xml"))
             self.assertEqual(document, body)
 
@@ -204,17 +186,18 @@ class PageTests(_PingTests):
             for name in ("name", "url", "rssUrl"):
                 self.assertIn(f'name="{name}"', answer.text)
 
-    def test_old_encodings_of_forms(self) -> None:
-        self.assert_thanks(self.house.get(f"/?name=Caf%E9+%80&url={HOME}"))
-        self.assert_stored(Ping("Café €", HOME, NOON))
-
-    def test_what_is_not_percent_encoded(self) -> None:
-        """Programs send it if people write such a URL into them."""
-        for encoding in ("utf-8", "windows-1252"):
+    def test_old_encodings(self) -> None:
+        """Programs send what is not percent-encoded if people write such a URL into them."""
+        plain = f"/?name=Café+€&url={HOME}"
+        for target in (
+            f"/?name=Caf%E9+%80&url={HOME}".encode(),
+            plain.encode("utf-8"),
+            plain.encode("windows-1252"),
+        ):
             exchange = self.fresh().connect()
-            exchange.send(f"GET /?name=Café&url={HOME} HTTP/1.0\r\n\r\n".encode(encoding))
+            exchange.send(b"GET %b HTTP/1.0\r\n\r\n" % target)
             self.assert_thanks(exchange.answer())
-            self.assert_stored(Ping("Café", HOME, NOON))
+            self.assert_stored(Ping("Café €", HOME, NOON))
 
     def test_a_form_with_a_url_alone(self) -> None:
         """It is an rssCloud ping, if the rssCloud front door runs."""

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import RateLimitOptions
-from rsscloud_broker.front_doors.rsscloud import RssCloudOptions
 from rsscloud_broker.policy import rate_limits
 from rsscloud_broker.wire.xmlrpc import RSSCLOUD_FAULT
 from tests.front_doors.fixture import FEED, HOME, OTHER_FEED, PRIVATE, House
@@ -37,10 +36,8 @@ SOAP_CALL = {**{k: v for k, v in FIELDS.items() if k != "url1"}, "urlList": [FEE
 
 
 class LimitsTestCase(SynchronousTestCase):
-    options: dict[str, object] | None = None
-
     def setUp(self) -> None:
-        self.house = House(self, limits=STRICT, options=self.options)
+        self.house = House(self, limits=STRICT)
 
     def ping(self) -> None:
         """Send as many pings as the caller may."""
@@ -114,17 +111,6 @@ class PingTests(LimitsTestCase):
         self.assertEqual(answer.xml.get("success"), "false")
         self.assertIn("Try again in 10 seconds.", str(answer.xml.get("msg")))
         self.assertEqual(self.house.topics.fetched, [FEED])
-
-
-class PauseTests(LimitsTestCase):
-    options = {"rsscloud": RssCloudOptions(ping_pause=60)}  # noqa: RUF012 # not changed
-
-    def test_a_ping_that_was_not_taken_begins_no_pause(self) -> None:
-        self.ping()
-        self.house.form("/ping", {"url": OTHER_FEED})
-        self.house.clock.advance(10)
-        answer = self.house.form("/ping", {"url": OTHER_FEED})
-        self.assertEqual(answer.xml.get("success"), "true")
 
 
 class RegistrationTests(LimitsTestCase):

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from twisted.trial.unittest import SynchronousTestCase
-
 from rsscloud_broker.http.xmlrpc import MAX_CALLS
 from rsscloud_broker.wire.wsdl import RSSCLOUD
 from rsscloud_broker.wire.xmlrpc import INVALID_PARAMS, INVALID_REQUEST
 from tests.front_doors.exchange import envelope
-from tests.front_doors.fixture import FEED, House
+from tests.front_doors.fixture import FEED, HouseTestCase
 
 REGISTRATION: list[Any] = ["", 5337, "/notify", "http-post", [FEED]]
 FIELDS = {"notifyProcedure": "", "port": "5337", "path": "/notify", "protocol": "http-post"}
@@ -19,10 +17,7 @@ MISSING = "http://feeds.example/missing.xml"
 OLD_NAMES = ("xmlStorageSystem.rssPleaseNotify", "xmlStorageSystem.requestNotification")
 
 
-class XMLRPCTests(SynchronousTestCase):
-    def setUp(self) -> None:
-        self.house = House(self)
-
+class XMLRPCTests(HouseTestCase):
     def test_please_notify(self) -> None:
         for values in ((), ("",), ("r.example",)):
             self.assertIs(self.house.xmlrpc("rssCloud.pleaseNotify", *REGISTRATION, *values), True)
@@ -82,10 +77,7 @@ class XMLRPCTests(SynchronousTestCase):
             self.assertEqual(self.house.fault(name), (4, sentence))
 
 
-class IntrospectionTests(SynchronousTestCase):
-    def setUp(self) -> None:
-        self.house = House(self)
-
+class IntrospectionTests(HouseTestCase):
     def test_list_methods(self) -> None:
         names = {
             "rssCloud": ("hello", "ping", "pleaseNotify"),
@@ -116,10 +108,7 @@ class IntrospectionTests(SynchronousTestCase):
                 self.assertEqual(self.house.fault(asked, *params)[0], INVALID_PARAMS, params)
 
 
-class MulticallTests(SynchronousTestCase):
-    def setUp(self) -> None:
-        self.house = House(self)
-
+class MulticallTests(HouseTestCase):
     def multicall(self, *calls: object) -> list[object]:
         answers: list[object] = self.house.xmlrpc("system.multicall", list(calls))
         return answers
@@ -156,10 +145,7 @@ class MulticallTests(SynchronousTestCase):
             self.assertEqual(self.house.fault("system.multicall", *params)[0], INVALID_PARAMS)
 
 
-class SoapTests(SynchronousTestCase):
-    def setUp(self) -> None:
-        self.house = House(self)
-
+class SoapTests(HouseTestCase):
     def test_please_notify(self) -> None:
         fields = {**FIELDS, "urlList": [FEED]}
         answer = self.house.soap("pleaseNotify", fields, peer="2001:db8::1")

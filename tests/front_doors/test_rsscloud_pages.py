@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
 from twisted.internet.defer import fail
-from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import RateLimitOptions
 from rsscloud_broker.errors import Forbidden
 from rsscloud_broker.wire.rsscloud import PINGED, REGISTERED
-from tests.front_doors.fixture import FEED, PUBLIC_URL, House
+from tests.front_doors.exchange import shown_exchange
+from tests.front_doors.fixture import FEED, PUBLIC_URL, House, HouseTestCase
 from tests.http.test_error_pages import FIREFOX
 
 MISSING = "http://feeds.example/missing.xml"
@@ -21,10 +20,7 @@ REGISTRATION = {"notifyProcedure": "", "port": "8080", "path": "/notify", "proto
 REGISTRATION |= {"domain": "", "url1": FEED}
 
 
-class FormsTests(SynchronousTestCase):
-    def setUp(self) -> None:
-        self.house = House(self)
-
+class FormsTests(HouseTestCase):
     def filled(self, page: Any, action: str) -> dict[str, str]:
         """The values of the fields in the form with this action."""
         (form,) = [each for each in page.forms if each.action == action]
@@ -142,20 +138,14 @@ class FormsTests(SynchronousTestCase):
         self.assertNotIn("/changes.xml", page.xpath("//@href"))
 
 
-class ShownExchangeTests(SynchronousTestCase):
+class ShownExchangeTests(HouseTestCase):
     """The page that answers a form shows the request and the answer as programs exchange them."""
 
-    def setUp(self) -> None:
-        self.house = House(self)
-
-    def assert_shown(self, path: str, fields: dict[str, str], status: int) -> list[str]:
-        """A program that sends the request that is shown gets the answer that is shown.
-
-        :returns: the request, the answer and the command.
-        """
+    def assert_shown(self, path: str, fields: dict[str, str], status: int) -> str:
+        """A program that sends the request that is shown gets the answer that is shown."""
         answer = self.house.form(path, fields, FIREFOX)
         page = answer.page(status)
-        request, shown, command = page.xpath("//pre[contains(@class, 'raw')]/text()")
+        request, shown, words = shown_exchange(page)
         head, _, body = request.partition("\n\n")
         first, *headers = head.split("\n")
         self.assertEqual(first, f"POST {path} HTTP/1.1")
@@ -166,14 +156,13 @@ class ShownExchangeTests(SynchronousTestCase):
         if "rsscloud-reason" in got.headers:
             lines.append(f"Rsscloud-Reason: {got.headers['rsscloud-reason']}")
         self.assertEqual(shown, "\n".join([*lines, "", got.text]))
-        words = shlex.split(command.replace("\\\n", ""))
         self.assertEqual(words[:2], ["curl", f"{PUBLIC_URL}{path}"])
         self.assertEqual([tuple(part.split("=", 1)) for part in words[3::2]], parse_qsl(body))
-        return [request, shown, command]
+        return shown
 
     def test_pings(self) -> None:
         self.assert_shown("/rsscloud/ping", {"url": FEED}, 200)
-        _, shown, _ = self.assert_shown("/ping", {"url": MISSING}, 400)
+        shown = self.assert_shown("/ping", {"url": MISSING}, 400)
         self.assertIn("Rsscloud-Reason: its server answered with status 404", shown)
 
     def test_registrations(self) -> None:

@@ -7,9 +7,8 @@ from urllib.parse import quote_plus, urlencode
 
 from attrs import evolve
 from twisted.internet.defer import fail
-from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.errors import Forbidden, StoreUnavailable
+from rsscloud_broker.errors import Forbidden, StoreUnavailable, TooMany
 from rsscloud_broker.front_doors import rsscloud as rsscloud_door
 from rsscloud_broker.front_doors.rsscloud import RssCloudOptions
 from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
@@ -17,7 +16,15 @@ from rsscloud_broker.model import Callback
 from rsscloud_broker.testing.clock import About
 from rsscloud_broker.wire.rsscloud import MAX_OF_HOST, MAX_TOPICS
 from tests.front_doors.exchange import FORM, Answer
-from tests.front_doors.fixture import FEED, NOON, OTHER_FEED, PUBLIC_URL, House, Subscribers
+from tests.front_doors.fixture import (
+    FEED,
+    NOON,
+    OTHER_FEED,
+    PUBLIC_URL,
+    House,
+    HouseTestCase,
+    Subscribers,
+)
 
 REGISTERED = (
     "Thanks for the registration. It worked. When the resource updates we'll notify you. "
@@ -38,10 +45,7 @@ FIELDS = {
 }
 
 
-class _RestTests(SynchronousTestCase):
-    def setUp(self) -> None:
-        self.house = House(self)
-
+class _RestTests(HouseTestCase):
     def assert_answer(self, answer: Answer, root: str, success: str, msg: str) -> None:
         """The answer has this sentence, and the status 200 even if it is a refusal."""
         self.assertEqual(answer.status, 200)
@@ -150,10 +154,12 @@ class RefusalTests(_RestTests):
         self.assert_refused("No resources specified.", url1="  ")
 
     def test_too_many_topics(self) -> None:
-        fields = {f"url{n}": f"http://feeds.example/{n}" for n in range(MAX_TOPICS + 1)}
-        self.assert_refused(
-            f"One request may name at most {MAX_TOPICS} resources; send several.", **fields
-        )
+        many = {f"url{n}": f"http://feeds{n}.example/" for n in range(MAX_TOPICS + 1)}
+        sentence = "One request may name at most {} resources{}; send several."
+        self.assert_refused(sentence.format(MAX_TOPICS, ""), **many)
+        of_a_host = {f"url{n}": f"http://feeds.example/{n}" for n in range(MAX_OF_HOST + 1)}
+        self.assert_refused(sentence.format(MAX_OF_HOST, " of one host"), **of_a_host)
+        self.assertEqual(self.house.topics.fetched, [])
 
     def test_as_many_topics_as_may_be(self) -> None:
         fields = {f"url{n}": f"http://feeds{n % 4}.example/{n}" for n in range(MAX_TOPICS)}
@@ -161,14 +167,6 @@ class RefusalTests(_RestTests):
         answer = self.house.form("/pleaseNotify", {**FIELDS, **fields})
         self.assert_answer(answer, "notifyResult", "true", REGISTERED)
         self.assertEqual(len(self.house.stored()["subscription"]), MAX_TOPICS)
-
-    def test_too_many_topics_of_one_host(self) -> None:
-        fields = {f"url{n}": f"http://feeds.example/{n}" for n in range(MAX_OF_HOST + 1)}
-        self.assert_refused(
-            f"One request may name at most {MAX_OF_HOST} resources of one host; send several.",
-            **fields,
-        )
-        self.assertEqual(self.house.topics.fetched, [])
 
     def test_callback_that_fails_is_called_once(self) -> None:
         """And only the first topic is fetched for it."""
@@ -282,7 +280,11 @@ class PingTests(_RestTests):
 
     def test_pings_that_are_refused_begin_no_pause(self) -> None:
         """Else a stranger whom an administrator has blocked keeps the publisher's pings out."""
-        for error in (Forbidden("you are blocked"), StoreUnavailable("the disk is full")):
+        for error in (
+            Forbidden("you are blocked"),
+            TooMany("more than 0.1 pings a second came from your address", 10),
+            StoreUnavailable("the disk is full"),
+        ):
             house = self.pausing()
             patched = self.patch(house.broker, "ping_topic", lambda *_, e=error, **__: fail(e))
             self.assertNotIn(b'"true"', house.form("/rsscloud/ping", {"url": FEED}).body)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, quote, urlsplit
 
 from lxml import html
-from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import RateLimitOptions, Topics
 from rsscloud_broker.core import Access, Sweeper
 from rsscloud_broker.policy.blocks import Blocks
-from tests.front_doors.exchange import FORM
-from tests.front_doors.fixture import FEED, PUBLIC_URL, Call, House
+from tests.front_doors.exchange import FORM, shown_exchange
+from tests.front_doors.fixture import FEED, PUBLIC_URL, Call, House, HouseTestCase
 from tests.http.test_error_pages import BROWSERS, headers_of
 
 CALLBACK = "http://reader.example/websub?mine=1"
@@ -22,10 +20,7 @@ PUBLISH = {"hub.mode": "publish", "hub.url": FEED}
 ASKED = {"hub.topic": FEED, "hub.callback": CALLBACK}
 
 
-class HouseTestCase(SynchronousTestCase):
-    def setUp(self) -> None:
-        self.house = House(self)
-
+class HubHouseTestCase(HouseTestCase):
     def hub(self, mode: str, **more: str) -> int:
         """Send the hub a request and return the status of its answer."""
         named = {f"hub.{name}": value for name, value in more.items()}
@@ -40,7 +35,7 @@ class HouseTestCase(SynchronousTestCase):
         return [{name: values[0] for name, values in query.items()} for query in queries]
 
 
-class LaterDenialTests(HouseTestCase):
+class LaterDenialTests(HubHouseTestCase):
     """WebSub, 5.2: the hub may send a denial at any time after the verification."""
 
     def setUp(self) -> None:
@@ -76,7 +71,7 @@ class LaterDenialTests(HouseTestCase):
         self.assert_denied("it is gone for good")
 
 
-class ByHandTests(HouseTestCase):
+class ByHandTests(HubHouseTestCase):
     """The forms on the page of the hub."""
 
     def asked(self, fields: dict[str, str], status: int, path: str = "/websub") -> Any:
@@ -90,13 +85,12 @@ class ByHandTests(HouseTestCase):
         (subscription,) = self.house.subscriptions()
         self.assertEqual((subscription.callback.url, subscription.lease.seconds), (CALLBACK, 1000))
         self.assertEqual(subscription.options, {"hub": f"{PUBLIC_URL}/websub"})
-        request, answer, command = page.xpath("//pre[contains(@class, 'raw')]/text()")
+        request, answer, arguments = shown_exchange(page)
         body = request.partition("\n\n")[2]
         self.assertEqual(dict(parse_qsl(body)), fields)
         got = self.house.ask("POST", "/websub", body.encode(), {"Content-Type": FORM})
         head = "HTTP/1.1 202 Accepted\nContent-Type: text/plain; charset=utf-8\n\n"
         self.assertEqual((got.status, answer), (202, f"{head}{got.text}"))
-        arguments = shlex.split(command.replace("\\\n", ""))
         self.assertEqual(arguments[:2], ["curl", f"{PUBLIC_URL}/websub"])
         self.assertEqual(dict(part.split("=", 1) for part in arguments[3::2]), fields)
         self.assertIn(f"/topic?url={quote(FEED, safe='')}", page.xpath("//main//a/@href"))
@@ -142,7 +136,7 @@ class ByHandTests(HouseTestCase):
         self.assertRegex(answer, r"^HTTP/1.1 429 Too Many Requests\n.*\nRetry-After: [0-9]+\n\n")
 
 
-class PublishingByHandTests(HouseTestCase):
+class PublishingByHandTests(HubHouseTestCase):
     """The form to publish on the page of the hub."""
 
     def test_the_form(self) -> None:
