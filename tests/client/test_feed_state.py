@@ -35,10 +35,28 @@ GOOD_HEADERS = {
 }
 
 
-class FeedStateCase(SynchronousTestCase):
+class FindingsCase(SynchronousTestCase):
+    """Servers that answer nothing but what a test publishes, and reports about them."""
+
     def setUp(self) -> None:
         self.outbound = FakeOutbound(otherwise=reply(404))
 
+    def report(self) -> Report:
+        raise NotImplementedError
+
+    def assert_finding(self, kind: Kind, subject: str, *parts: str) -> None:
+        """A finding of this kind and subject contains all these texts."""
+        report = self.report()
+        texts = [finding.text for finding in report.of(kind) if finding.subject == subject]
+        if not any(all(part in text for part in parts) for text in texts):
+            self.fail(f"nobody said {parts} but {render(report)}")
+
+    def assert_silent(self, subject: str, *kinds: Kind) -> None:
+        found = [f for f in self.report().findings if f.subject == subject and f.kind in kinds]
+        self.assertEqual(found, [])
+
+
+class FeedStateCase(FindingsCase):
     def publish(
         self,
         body: bytes = FEED,
@@ -68,22 +86,11 @@ class FeedStateCase(SynchronousTestCase):
         ask = make_ask(self.outbound, Clock(NOW))
         return self.successResultOf(Deferred.fromCoroutine(examine(ask, url)))
 
-    def assert_finding(self, kind: Kind, subject: str, *parts: str) -> None:
-        """A finding of this kind and subject contains all these texts."""
-        report = self.report()
-        texts = [finding.text for finding in report.of(kind) if finding.subject == subject]
-        if not any(all(part in text for part in parts) for text in texts):
-            self.fail(f"nobody said {parts} but {render(report)}")
-
     def assert_findings(self, *rows: tuple[dict[str, Any], Kind, str, str]) -> None:
         """For each way to publish there is a finding: its kind, its subject, a part of its text."""
         for published, kind, subject, part in rows:
             self.publish(**published)
             self.assert_finding(kind, subject, part)
-
-    def assert_silent(self, subject: str, *kinds: Kind) -> None:
-        found = [f for f in self.report().findings if f.subject == subject and f.kind in kinds]
-        self.assertEqual(found, [])
 
 
 class GoodFeedTests(FeedStateCase):

@@ -15,15 +15,12 @@ from rsscloud_broker.web.doctor import DoctorOptions
 from rsscloud_broker.wire import self_test
 from tests.e2e.servers import FEED as DOCUMENT
 from tests.front_doors.exchange import Answer
-from tests.front_doors.fixture import CALLER, FEED, PUBLIC_URL, House
+from tests.front_doors.fixture import CALLER, FEED, PUBLIC_URL, House, HouseTestCase
 
 BAD = '"><script>alert(1)</script>'
 
 
-class FeedPageTests(SynchronousTestCase):
-    def setUp(self) -> None:
-        self.house = House(self)
-
+class FeedPageTests(HouseTestCase):
     def publish(self, elements: str = "", status: int = 200, /, **headers: str) -> None:
         body = DOCUMENT % elements.encode()
         self.house.subscribers.feeds[FEED] = OutboundReply(status, headers, body, FEED)

@@ -28,7 +28,7 @@ from rsscloud_broker.web.navigation import PLACES
 from rsscloud_broker.web.pages import PageRenderer
 from rsscloud_broker.wire.change_list import closing, opening
 from tests.front_doors.exchange import Answer
-from tests.front_doors.fixture import ALL_DOORS, PUBLIC_URL, House
+from tests.front_doors.fixture import ALL_DOORS, PUBLIC_URL, House, HouseTestCase
 
 #: The slots of the rssCloud templates.
 RSSCLOUD_SLOTS = ("message", "url", "url1", "domain", "port", "path", "notifyProcedure")
@@ -192,14 +192,15 @@ class FrontPageTests(SynchronousTestCase):
             self.assertIn(link, links)
 
     def test_every_link_leads_somewhere(self) -> None:
-        house = House(self)
-        for path in ("/", "/docs", "/pingSiteForm", "/rssCloud"):
-            page = house.get(path).html
-            for _element, attribute, link, _position in page.iterlinks():
-                if attribute == "action" or link.startswith("#"):
-                    continue  # a form is sent to this path by POST; # stays on the page
-                # A change list that has not been written yet is answered with 503.
-                self.assertIn(house.get(link).status, {200, 503}, link)
+        paths = ("/", "/docs", "/pingSiteForm", "/rssCloud")
+        for doors, served in ((ALL_DOORS, paths), (frozenset({"front_page"}), paths[:2])):
+            house = House(self, doors=doors)
+            for path in served:
+                for _element, attribute, link, _position in house.get(path).html.iterlinks():
+                    if attribute == "action" or link.startswith("#"):
+                        continue  # a form is sent to this path by POST; # stays on the page
+                    # A change list that has not been written yet is answered with 503.
+                    self.assertIn(house.get(link).status, {200, 503}, link)
 
     def test_only_what_runs_is_shown(self) -> None:
         marks = {
@@ -227,14 +228,6 @@ class FrontPageTests(SynchronousTestCase):
             again = house.ask("GET", path, headers={"If-None-Match": tag})
             self.assertEqual((again.status, again.body), (304, b""))
             self.assertEqual(house.ask("HEAD", path).headers["etag"], tag)
-
-    def test_tags_are_compared_weakly(self) -> None:
-        """A proxy that compresses a page makes its ETag weak; a cache may have several versions."""
-        house = House(self)
-        tag = house.get("/docs").headers["etag"]
-        for sent in (f"W/{tag}", f'"other", {tag}, "third"', f'"other",{tag}'):
-            again = house.ask("GET", "/docs", headers={"If-None-Match": sent})
-            self.assertEqual((again.status, again.headers["etag"]), (304, tag), sent)
 
     def test_the_cloud_of_a_broker_with_tls(self) -> None:
         url, running = "https://broker.example:8443", frozenset({"rsscloud"})
@@ -286,11 +279,8 @@ class ViewerTests(SynchronousTestCase):
             self.assertEqual(len(page.xpath("//nav//a[@href='/signin']")), 1, path)
 
 
-class RecentPingsTests(SynchronousTestCase):
+class RecentPingsTests(HouseTestCase):
     """The front page shows the most recent pings."""
-
-    def setUp(self) -> None:
-        self.house = House(self)
 
     def ping(self, name: str, url: str = "http://site.example/") -> None:
         answer = self.house.get("/pingSiteForm", name=name, url=url)
@@ -368,13 +358,6 @@ class RecentPingsTests(SynchronousTestCase):
         self.assertIn("3 pings", self.house.get("/").text)
         self.house.clock.advance(20)
         self.assertNotIn("3 pings", self.house.get("/").text)
-
-    def test_doors_lead_to_what_runs(self) -> None:
-        for doors in (frozenset({"front_page"}), ALL_DOORS):
-            house = House(self, doors=doors)
-            page = house.get("/").html
-            for path in page.xpath("//div[@class='doors']//a/@href"):
-                self.assertEqual(house.get(path).status, 200, path)
 
     def test_not_wanted(self) -> None:
         options = FrontPageOptions(recent_pings=False)

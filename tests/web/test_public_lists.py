@@ -6,10 +6,8 @@ import json
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
-from zope.interface.verify import verifyObject
 
 from rsscloud_broker.http.site import Root
-from rsscloud_broker.interfaces import IFrontDoor
 from rsscloud_broker.model import Ping, TopicSummary
 from rsscloud_broker.testing import Clock, FakeTopicView, front_door_parts
 from rsscloud_broker.web.pages import PageRenderer
@@ -36,7 +34,6 @@ class ListsTestCase(SynchronousTestCase):
             clock=self.clock,
         )
         door = PublicListsDoor(options, parts)
-        self.assertTrue(verifyObject(IFrontDoor, door))
         self.house = House(self, root=Root([door], PUBLIC_URL))
 
 

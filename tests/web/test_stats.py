@@ -8,7 +8,6 @@ from typing import Any
 
 from lxml import etree
 from twisted.trial.unittest import SynchronousTestCase
-from twisted.web.resource import IResource
 from twisted.web.template import Tag
 from twisted.web.test.requesthelper import DummyRequest
 
@@ -98,15 +97,6 @@ class PlotTests(SynchronousTestCase):
     def test_numbers_beside_an_axis(self) -> None:
         found = [short(number) for number in (0, 0.25, 12.0, 999, 1200, 3_400_000, 2e9)]
         self.assertEqual(found, ["0", "0.25", "12", "999", "1.2k", "3.4M", "2G"])
-
-
-def answer_to(resource: IResource) -> Any:
-    """What a resource writes for a request without parameters."""
-    request: Any = DummyRequest([b"stats"])
-    request.args = {}
-    request.channel = object()  # so that it looks connected
-    request.render(resource)
-    return request
 
 
 class StatsTests(SynchronousTestCase):
@@ -232,7 +222,10 @@ class StatsTests(SynchronousTestCase):
         )
         (page, _) = StatsDoor(StatsOptions(), parts).routes()
         for _ in range(3):
-            request = answer_to(page.resource)
+            request: Any = DummyRequest([b"stats"])
+            request.args = {}
+            request.channel = object()  # so that it looks connected
+            request.render(page.resource)
             self.assertIn(b"dave", b"".join(request.written))
         self.assertEqual(len(drawings), 1)
 

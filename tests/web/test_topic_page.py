@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
-from zope.interface.verify import verifyObject
 
 from rsscloud_broker.config import NoOptions, RateLimitOptions
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.http.site import Root
-from rsscloud_broker.interfaces import IEventLog, IFrontDoor
+from rsscloud_broker.interfaces import IEventLog
 from rsscloud_broker.model import Topic, TopicOverview, TopicStatus
 from rsscloud_broker.model.log_entry import LogEntry, LogFilter
 from rsscloud_broker.testing import Clock, FakeTopicView, front_door_parts
 from rsscloud_broker.web.pages import PageRenderer
 from rsscloud_broker.web.topic_page import TopicPageDoor
 from rsscloud_broker.wire.cloud import clouds_of
-from tests.front_doors.fixture import FEED, NOON, PUBLIC_URL, House
+from tests.front_doors.fixture import FEED, NOON, PUBLIC_URL, House, HouseTestCase
 
 BAD = "<script>alert(1)</script>\"'&amp;"
 
@@ -66,10 +64,7 @@ def entry(kind: str, outcome: str, ago: float = 0.0, **more: Any) -> LogEntry:
     return LogEntry(kind, outcome, NOON - ago, **{"topic": FEED, **more})
 
 
-class TopicPageTestCase(SynchronousTestCase):
-    def setUp(self) -> None:
-        self.house = House(self)
-
+class TopicPageTestCase(HouseTestCase):
     def facts(self, page: Any) -> dict[str, str]:
         """The facts in the list, by their names."""
         return {
@@ -93,7 +88,6 @@ class SentencesTests(TopicPageTestCase):
         usual |= {"public_url": PUBLIC_URL, "running": running, "clock": Clock(NOON)}
         given = front_door_parts(**usual | {"event_log": self.log} | parts)
         door = TopicPageDoor(NoOptions(), given)
-        self.assertTrue(verifyObject(IFrontDoor, door))
         self.answer = House(self, root=Root([door], PUBLIC_URL)).get("/topic", url=url)
         return self.answer.page()
 

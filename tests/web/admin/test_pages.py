@@ -54,6 +54,8 @@ class PagesCase(ConsoleCase):
     def setUp(self) -> None:
         super().setUp()
         self.dave_browser = self.browser("dave")
+        self.get("/admin")
+        self.csrf = self.dave_browser.csrf
 
     def get(self, path: str, status: int = 200) -> str:
         """Open a page; the text of its main part."""
@@ -64,14 +66,9 @@ class PagesCase(ConsoleCase):
     def text(self) -> str:
         return " ".join(self.dave_browser.page.xpath("string(//main)").split())
 
-    def csrf(self) -> str:
-        return str(self.dave_browser.page.xpath("string(//header//input[@name='csrf']/@value)"))
-
     def send(self, path: str, **fields: str) -> Answer:
         """Send a form with the token of the session."""
-        if not (self.dave_browser.page is not None and self.csrf()):
-            self.get("/admin")
-        return self.dave_browser.post(path, {"csrf": self.csrf(), **fields})
+        return self.dave_browser.post(path, {"csrf": self.csrf, **fields})
 
     def press(self, path: str, button: str, **fields: str) -> Answer:
         """Open a page, and send the form of a button on it."""
@@ -137,14 +134,12 @@ class AccessTests(PagesCase):
         before = self.result(self.verbs.changes())
         other = self.browser("dave")
         other.get("/admin")
-        self.get("/admin")
-        good = self.csrf()
         for path, fields in (*FORMS, *SECRET_FORMS):
             for csrf in ("", "x", other.csrf):
                 answer = self.dave_browser.post(path, {**fields, "csrf": csrf})
                 self.assertEqual(answer.status, 403)
             headers = {"Sec-Fetch-Site": "cross-site"}
-            answer = self.dave_browser.post(path, {**fields, "csrf": good}, headers)
+            answer = self.dave_browser.post(path, {**fields, "csrf": self.csrf}, headers)
             self.assertEqual(answer.status, 403)
         self.assertEqual(self.result(self.verbs.changes()), before)
 
@@ -169,7 +164,7 @@ class AccessTests(PagesCase):
         for page in PAGES:
             self.get(page)
             for form in self.dave_browser.page.xpath("//form[@method='post']"):
-                self.assertEqual(form.xpath(".//input[@name='csrf']/@value"), [self.csrf()])
+                self.assertEqual(form.xpath(".//input[@name='csrf']/@value"), [self.csrf])
 
 
 class SubscriptionPageTests(PagesCase):
