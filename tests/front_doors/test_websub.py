@@ -126,8 +126,6 @@ class SubscribingTests(HubTestCase):
         """5.1.2: 4xx, and the reason as plain text."""
         self.assert_refused(self.post({}), 400, "hub.mode is missing")
         self.assert_refused(self.ask("POST", "/websub"), 400, "hub.mode is missing")
-        long = SUBSCRIBE | {"hub.secret": "x" * 200}
-        self.assert_refused(self.post(long), 400, "fewer than 200")
         twice = [*SUBSCRIBE.items(), ("hub.topic", OTHER_FEED)]
         self.assert_refused(self.post(twice), 400, "hub.topic came 2 times")
         self.assertEqual(self.broker.accepted, [])
@@ -217,9 +215,6 @@ class PublishingTests(HubTestCase):
         self.assertEqual(self.post(PUBLISH, "/hub", User_Agent=agent).status, 204)
         self.assertEqual(self.post(PUBLISH, "/hub").status, 202)
         self.assertEqual(len(self.broker.published), 4)
-
-    def test_nothing_published(self) -> None:
-        self.assert_refused(self.post({"hub.mode": "publish"}), 400, "send hub.url")
 
     def test_refusals(self) -> None:
         for error, status in (

@@ -157,9 +157,6 @@ class RuleTests(SynchronousTestCase):
     def refusal(self, *parts: str) -> str:
         return str(self.assertRaises(InvalidDocument, decode_notification, document(*parts)))
 
-    def test_what_keeps_to_the_rules(self) -> None:
-        self.assertEqual(len(decode_notification(document(TOP, URL)).entries), 1)
-
     def test_order_and_other_namespaces_do_not_matter(self) -> None:
         other = '<x:news xmlns:x="http://example.com/x"><x:md/></x:news>'
         self.assertEqual(len(decode_notification(document(other, URL, TOP, "text")).entries), 1)

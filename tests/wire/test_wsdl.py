@@ -103,10 +103,6 @@ class WeblogUpdatesTests(SynchronousTestCase):
             result = self.service.extendedPing(**parameters)
             self.assert_answered(result, "extendedPing", parameters)
 
-    def test_fault(self) -> None:
-        self.transport.fault = "no"
-        self.assertRaises(zeep.exceptions.Fault, self.service.ping, "a", "b")
-
 
 class DocumentTests(SynchronousTestCase):
     def test_one_service_each(self) -> None:
