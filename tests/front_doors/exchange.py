@@ -117,9 +117,9 @@ def shown_exchange(page: Any) -> tuple[str, str, list[str]]:
     return request, answer, shlex.split(command.replace("\\\n", ""))
 
 
-def connected(factory: Any, source: str = "192.0.2.7") -> Exchange:
+def connected(factory: Any, source: str | IAddress = "192.0.2.7") -> Exchange:
     """A connection to a site from an address."""
-    peer = address(source)
+    peer = address(source) if isinstance(source, str) else source
     return Exchange(factory.buildProtocol(peer), peer)
 
 

@@ -57,7 +57,7 @@ from rsscloud_broker.web.pages import PageRenderer
 from rsscloud_broker.wire import soap as soap_codec
 from rsscloud_broker.wire import xmlrpc as xmlrpc_codec
 from tests.core.house import FakeDiskSpace, change_detector
-from tests.front_doors.exchange import FORM, Answer, Exchange, address, envelope, request_bytes
+from tests.front_doors.exchange import FORM, Answer, Exchange, connected, envelope, request_bytes
 
 #: 2026-09-29 12:00:00 UTC
 NOON = About(1_790_683_200.0)
@@ -323,9 +323,7 @@ class House:
 
     def connect(self, peer: str | IAddress = CALLER) -> Exchange:
         """Open a connection."""
-        at = address(peer) if isinstance(peer, str) else peer
-        protocol = self.factory.buildProtocol(at)
-        return Exchange(protocol, at)
+        return connected(self.factory, peer)
 
     def begin(
         self,

@@ -188,20 +188,6 @@ class KindOfAnswerTests(_RestTests):
         refusal = {"success": False, "msg": msg}
         self.assertEqual((answer.status, json.loads(answer.body)), (200, refusal))
 
-    def test_what_clients_accept(self) -> None:
-        table = {
-            "*/*": "text/xml",
-            "text/xml": "text/xml",
-            "application/xml": "text/xml",
-            "text/*;q=0.5, application/json;q=0.2": "text/xml",
-            "application/json, text/plain, */*": "application/json",
-            "application/json;q=0.1, */*;q=0.9": "text/xml",
-        }
-        for accept, kind in table.items():
-            answer = self.house.form("/ping", {"url": FEED}, {"Accept": accept})
-            self.assertEqual(answer.status, 200)
-            self.assertEqual(answer.headers.get_content_type(), kind, accept)
-
     def test_what_the_broker_lacks(self) -> None:
         """Its own want has a status of its own, and the form of the other answers."""
         self.house.break_store()

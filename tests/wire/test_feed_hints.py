@@ -17,12 +17,59 @@ _texts = st.text(max_size=30) | st.sampled_from(("0", "24", "-5", "daily", "Mond
 class HintTests(SynchronousTestCase):
     """Valid hints are read; an invalid one is reported once, and ignored."""
 
-    def test_nothing(self) -> None:
-        self.assertEqual(read_hints(), (Hints(), []))
+    def test_valid(self) -> None:
+        noon = 946_728_000.0
+        table: list[tuple[dict[str, Any], Hints]] = [
+            ({}, Hints()),
+            ({"ttl": "60"}, Hints(ttl_minutes=60)),
+            ({"ttl": " 1\n"}, Hints(ttl_minutes=1)),
+            ({"ttl": "007"}, Hints(ttl_minutes=7)),
+            ({"ttl": "525600"}, Hints(ttl_minutes=MAX_TTL_MINUTES)),
+            ({"hours": ("0", " 7 ", "07", "23", "24")}, Hints(skip_hours=frozenset({0, 7, 23}))),
+            ({"days": ("Monday", "SUNDAY ")}, Hints(skip_days=frozenset({0, 6}))),
+            ({"period": "hourly"}, Hints(update_seconds=3600)),
+            ({"period": " Daily\n", "frequency": "2"}, Hints(update_seconds=43_200)),
+            ({"period": "weekly", "frequency": "7"}, Hints(update_seconds=86_400)),
+            ({"period": "yearly", "frequency": "365"}, Hints(update_seconds=86_400)),
+            ({"period": "monthly", "frequency": "1"}, Hints(update_seconds=30 * 86_400)),
+            ({"frequency": "24"}, Hints(update_seconds=3600)),
+            ({"base": "2000-01-01T12:00+00:00"}, Hints(update_base=noon)),
+            ({"base": "2000-01-01T12:00Z"}, Hints(update_base=noon)),
+            ({"base": "2000-01-01T13:00:00+01:00"}, Hints(update_base=noon)),
+            ({"base": "2000-01-01T12:00:00.00"}, Hints(update_base=noon)),
+            ({"base": "2000-01-01"}, Hints(update_base=noon - 12 * 3600)),
+            ({"base": "2000-01"}, Hints(update_base=noon - 12 * 3600)),
+            ({"base": " 2000 "}, Hints(update_base=noon - 12 * 3600)),
+            ({"base": "1970-01-01T00:00Z"}, Hints(update_base=0.0)),
+        ]
+        for texts, hints in table:
+            self.assertEqual(read_hints(**texts), (hints, []), texts)
 
-    def test_ttl(self) -> None:
-        for text, minutes in (("60", 60), (" 1\n", 1), ("007", 7), ("525600", MAX_TTL_MINUTES)):
-            self.assertEqual(read_hints(ttl=text), (Hints(ttl_minutes=minutes), []))
+    def test_invalid(self) -> None:
+        """What is beside it counts nevertheless."""
+        sunday, daily = Hints(skip_days=frozenset({6})), Hints(update_seconds=86_400)
+        bases = ("2000-13-01", "2001-02-31", "0000", "now", "2000-01-01T99:00Z", "20000101")
+        hours = ("25", "99", "-1", "x")
+        table: list[tuple[dict[str, Any], Hints, list[str]]] = [
+            ({"hours": hours}, Hints(), [f"an hour in skipHours of {hour}" for hour in hours]),
+            ({"hours": ("",)}, Hints(), ["an hour in skipHours of nothing"]),
+            ({"days": ("SUNDAY", "Funday")}, sunday, ["a day in skipDays of Funday"]),
+            ({"days": ("Mon", "Sunday ")}, sunday, ["a day in skipDays of Mon"]),
+            (
+                {"period": "often", "frequency": "0"},
+                Hints(),
+                ["updateFrequency of 0", "updatePeriod of often"],
+            ),
+            ({"period": "daily", "frequency": "0"}, daily, ["updateFrequency of 0"]),
+            ({"period": "daily", "frequency": "-1"}, daily, ["updateFrequency of -1"]),
+            ({"frequency": "often"}, Hints(), ["updateFrequency of often"]),
+            ({"base": ""}, Hints(), ["updateBase of nothing"]),
+            *(({"base": base}, Hints(), [f"updateBase of {base}"]) for base in bases),
+        ]
+        for texts, hints, faults in table:
+            found, problems = read_hints(**texts)
+            told = [problem.partition(" is ignored: ")[0] for problem in problems]
+            self.assertEqual((found, told), (hints, faults), texts)
 
     def test_invalid_ttl(self) -> None:
         for text in ("-5", str(10**12), "0", "", "60.5", "an hour", "٦٠", "525601", "9" * 5000):
@@ -35,18 +82,6 @@ class HintTests(SynchronousTestCase):
             )
             self.assertLess(len(problem), 150)
 
-    def test_hours(self) -> None:
-        hints, problems = read_hints(hours=("0", " 7 ", "07", "23", "24"))
-        self.assertEqual((hints.skip_hours, problems), (frozenset({0, 7, 23}), []))
-        hints, problems = read_hints(hours=("25", "99", "-1", "", "x"))
-        self.assertEqual((hints.skip_hours, len(problems)), (frozenset(), 5))
-
-    def test_days(self) -> None:
-        hints, problems = read_hints(days=("Monday", "SUNDAY ", "Funday", "Mon"))
-        self.assertEqual(hints.skip_days, frozenset({0, 6}))
-        expected = ["a day in skipDays of Fund", "a day in skipDays of Mon "]
-        self.assertEqual([problem[:25] for problem in problems], expected)
-
     def test_all_of_them(self) -> None:
         hours, days = [str(hour) for hour in range(1, 25)], list(DAYS)
         hints, problems = read_hints(hours=hours, days=days)
@@ -56,50 +91,6 @@ class HintTests(SynchronousTestCase):
             "skipDays is ignored: it names all seven days of the week",
         ]
         self.assertEqual(problems, expected)
-
-    def test_updates(self) -> None:
-        cases: dict[tuple[str | None, str | None], float] = {
-            ("hourly", None): 3600,
-            (" Daily\n", "2"): 43_200,
-            ("weekly", "7"): 86_400,
-            ("yearly", "365"): 86_400,
-            ("monthly", "1"): 30 * 86_400,
-            (None, "24"): 3600,
-        }
-        for (period, frequency), seconds in cases.items():
-            hints, problems = read_hints(period=period, frequency=frequency)
-            self.assertEqual((hints.update_seconds, problems), (seconds, []))
-
-    def test_invalid_updates(self) -> None:
-        hints, problems = read_hints(period="often", frequency="0")
-        self.assertEqual((hints, len(problems)), (Hints(), 2))
-        hints, problems = read_hints(period="daily", frequency="-1")
-        self.assertEqual((hints.update_seconds, len(problems)), (86_400, 1))
-        hints, problems = read_hints(frequency="often")
-        self.assertEqual((hints, len(problems)), (Hints(), 1), "that it is ignored")
-
-    def test_bases(self) -> None:
-        noon = 946_728_000.0
-        cases = {
-            "2000-01-01T12:00+00:00": noon,
-            "2000-01-01T12:00Z": noon,
-            "2000-01-01T13:00:00+01:00": noon,
-            "2000-01-01T12:00:00.00": noon,
-            "2000-01-01": noon - 12 * 3600,
-            "2000-01": noon - 12 * 3600,
-            " 2000 ": noon - 12 * 3600,
-            "1970-01-01T00:00Z": 0.0,
-        }
-        for text, moment in cases.items():
-            hints, problems = read_hints(base=text)
-            self.assertEqual((hints.update_base, problems), (moment, []))
-
-    def test_invalid_bases(self) -> None:
-        for text in (
-            *("", "2000-13-01", "2001-02-31", "0000", "now", "2000-01-01T99:00Z", "20000101"),
-        ):
-            hints, problems = read_hints(base=text)
-            self.assertEqual((hints, len(problems)), (Hints(), 1))
 
     @given(
         st.fixed_dictionaries(

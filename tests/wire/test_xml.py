@@ -143,10 +143,6 @@ class RefusalTests(SynchronousTestCase):
         feed = "<!DOCTYPE rss><rss/>"
         self.assertEqual(xml.parse(b"<a><![CDATA[" + feed.encode() + b"]]></a>").text, feed)
 
-    def test_big_entity_bomb(self) -> None:
-        entities = b'<!ENTITY a "%s"><!ENTITY b "%s">' % (b"x" * 50_000, b"&a;" * 1_000)
-        self.refusal(b"<!DOCTYPE a [" + entities + b"]><a c='" + b"&b;" * 1_000 + b"'/>")
-
     def test_nesting(self) -> None:
         self.assertEqual(len(xml.parse(b"<a>" * 50 + b"</a>" * 50)), 1)
         self.assertIn("50 deep", self.refusal(b"<a>" * 51 + b"</a>" * 51))

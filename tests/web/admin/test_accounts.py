@@ -141,8 +141,6 @@ class AccountPagesTests(PagesCase):
     def test_remove_is_asked_once_more(self) -> None:
         self.press("/admin/account?name=anna", "Remove it", reason="asked for")
         self.assertIn("with all that it has published", self.text())
-        back = self.dave_browser.page.xpath("//main//form/a/@href")
-        self.assertEqual(back, ["/admin/account?name=anna"])
         self.assertIn("is removed", self.done(self.dave_browser.send("Yes, do it")))
         self.assertEqual(self.last_change(), ("dave", "remove account", "anna", "asked for"))
         self.assertEqual(self.dave_browser.get("/admin/account?name=anna").status, 404)
