@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
@@ -78,16 +78,7 @@ class DoorTestCase(SynchronousTestCase):
         )
         doors = [ResourceSyncDoor(options, parts), WebSubDoor(NoOptions(), parts)]
         self.factory = bounded_site(Root(doors, BROKER), HTTPLimits(Http(), clock))
-
-    def ask(
-        self,
-        method: str,
-        path: str,
-        body: bytes = b"",
-        headers: Mapping[str, str] | None = None,
-        peer: str = OUTSIDE,
-    ) -> Answer:
-        return ask(self.factory, method, path, body, headers, peer)
+        self.ask = partial(ask, self.factory)
 
     def notify(
         self,
@@ -104,7 +95,7 @@ class DoorTestCase(SynchronousTestCase):
             "Authorization": f"Bearer {TOKEN}",
         } | {name.replace("_", "-"): value for name, value in headers.items()}
         sent.pop(without, None)
-        return self.ask("POST", path, body, sent, peer)
+        return self.ask("POST", path, body, sent, source=peer)
 
     def assert_refused(self, answer: Answer, status: int, text: str) -> None:
         self.assertEqual(answer.status, status, answer.text)

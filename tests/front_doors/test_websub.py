@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from urllib.parse import urlencode
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -36,12 +37,8 @@ class HubTestCase(SynchronousTestCase):
         """Serve a hub, and perhaps other front doors."""
         parts = front_door_parts(broker=self.broker, pages=PageRenderer(), public_url=PUBLIC_URL)
         door = WebSubDoor(NoOptions(), parts)
-        self.factory = bounded_site(Root([door, *doors], PUBLIC_URL), HTTPLimits(Http(), Clock()))
-
-    def ask(
-        self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
-    ) -> Answer:
-        return ask(self.factory, method, path, body, headers, CALLER)
+        factory = bounded_site(Root([door, *doors], PUBLIC_URL), HTTPLimits(Http(), Clock()))
+        self.ask = partial(ask, factory)
 
     def post(
         self,
