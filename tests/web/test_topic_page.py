@@ -16,7 +16,6 @@ from rsscloud_broker.model.log_entry import LogEntry, LogFilter
 from rsscloud_broker.testing import Clock, FakeTopicView, front_door_parts
 from rsscloud_broker.web.pages import PageRenderer
 from rsscloud_broker.web.topic_page import TopicPageDoor
-from rsscloud_broker.wire.cloud import clouds_of
 from tests.front_doors.fixture import FEED, NOON, PUBLIC_URL, House, HouseTestCase
 
 BAD = "<script>alert(1)</script>\"'&amp;"
@@ -327,15 +326,6 @@ class SentencesTests(TopicPageTestCase):
         status = self.status(result="its server answered with status 500", failures=3)
         todo = self.shown(TopicOverview(status)).xpath("string(//ul[@class='todo'])")
         self.assertIn("The last fetch failed: its server answered with status 500.", todo)
-
-    def test_the_cloud_of_a_broker_with_tls(self) -> None:
-        """Subscribers who read "http-post" would speak plain HTTP at a port other than 443."""
-        for url, port in (("https://broker.example:8443", 8443), ("https://broker.example", 443)):
-            status = self.status(feed={**SAID, "clouds": []})
-            page = self.shown(TopicOverview(status, {"websub": 1}), public_url=url)
-            line = page.xpath("string(//ul[@class='todo']//pre[contains(., 'cloud')])")
-            (found,) = clouds_of(f"<rss><channel>{line}</channel></rss>".encode())
-            self.assertEqual((found.port, found.protocol), (port, "https-post"))
 
     def test_a_link_to_the_event_log(self) -> None:
         """If there are entries, and the page of the event log is served."""
