@@ -12,7 +12,7 @@ from tests.accounts.fixture import PASSWORD, PATIENT, QUICK
 from tests.accounts.test_accounts import ATTACKER, HOME, NEW, AccountsTestCase
 
 
-class CallerOfPasswordTests(AccountsTestCase):
+class PasswordsTestCase(AccountsTestCase):
     def by_password(
         self, name: str = "dave", password: str = PASSWORD, source: str = HOME
     ) -> Caller:
@@ -32,6 +32,8 @@ class CallerOfPasswordTests(AccountsTestCase):
         self.house.hasher.compared = 0
         return compared
 
+
+class CallerOfPasswordTests(PasswordsTestCase):
     def test_may_publish_and_nothing_else(self) -> None:
         for name in ("dave", "anna"):
             caller = self.by_password(name)
@@ -105,7 +107,7 @@ class CallerOfPasswordTests(AccountsTestCase):
         self.assertEqual(self.compared(), 1)
 
 
-class GuessingTests(CallerOfPasswordTests):
+class GuessingTests(PasswordsTestCase):
     """Attempts are limited as those to sign in; right passwords do not count."""
 
     options = QUICK
