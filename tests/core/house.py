@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Coroutine
+from collections.abc import Awaitable, Container
 from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred, fail
@@ -16,13 +16,13 @@ from rsscloud_broker.database.disk_space import DiskSpace
 from rsscloud_broker.errors import AddressRefused, DiskFull, Unavailable
 from rsscloud_broker.interfaces import IClock, IEventBus, ITopicFetcher, IURLPolicy
 from rsscloud_broker.model import Callback, Lease, Ping, Subscription, host_of
-from rsscloud_broker.model.work import CheckState
+from rsscloud_broker.model.work import CheckState, Fanout, FetchRecord
 from rsscloud_broker.policy.limiter import SLOTS, UNDER_WAY
 from rsscloud_broker.storage import Store
 from rsscloud_broker.testing import FakeFetcher, FakeNotifier, RecordingBus, memory_store
 from rsscloud_broker.testing.clock import About, Clock
 from rsscloud_broker.testing.parsing import parse_here
-from tests.storage.waiting import waiting_checks
+from tests.storage.waiting import PINGED, waiting_checks
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Exception)
@@ -172,10 +172,39 @@ class CoreTestCase(SynchronousTestCase):
         self.detector.startService()
         self.addCleanup(self.detector.stopService)
 
+    def result(self, work: Awaitable[T]) -> T:
+        """The result of a Deferred or a coroutine, which must be there."""
+        result: T = self.successResultOf(work)  # type: ignore[arg-type] # one of both
+        return result
+
+    def published(self, kind: type, bus: RecordingBus | None = None) -> list[Any]:
+        """The events of a class that were published on a bus, in order."""
+        return [event for event in (bus or self.bus).events if isinstance(event, kind)]
+
+    def fetch(self, url: str = FEED, **how: Any) -> FetchRecord:
+        """Have a topic fetched now."""
+        return self.result(self.detector.check_now(url, **how))
+
+    def known(self, url: str = FEED) -> Any:
+        """A topic; None if the store does not know it."""
+        return self.result(self.store.topic(url))
+
+    def status(self, url: str = FEED) -> Any:
+        """The status of a topic; None if the store does not know it."""
+        return self.result(self.store.topic_status(url))
+
+    def walks(self) -> list[Fanout]:
+        """The fan-outs, oldest first."""
+        return self.result(self.store.fanouts(10))
+
+    def walked(self) -> list[str]:
+        """The topics of the fan-outs."""
+        return [walk.topic for walk in self.walks()]
+
     def subscribe(self, topic: str = FEED) -> Subscription:
         """Store a subscription, as if it had been verified."""
         wanted = Subscription(topic, CALLBACK, Lease(self.clock.wall_seconds(), DAY))
-        stored: Subscription = self.successResultOf(self.store.put_subscription(wanted))
+        stored: Subscription = self.result(self.store.put_subscription(wanted))
         return stored
 
     def store_ping(self, topic: str = FEED) -> CheckState:
@@ -184,16 +213,21 @@ class CoreTestCase(SynchronousTestCase):
         :returns: who handles the check.
         """
         ping = Ping("A site", topic, self.clock.wall_seconds())
-        (state,) = self.successResultOf(self.store.add_ping(ping, 0)).states
+        (state,) = self.result(self.store.add_ping(ping, 0)).states
         return CheckState(state)
+
+    def claim_check(self, url: str = FEED) -> None:
+        """Ping a topic, whose check this node claims."""
+        state = self.result(self.detector.request(url, "192.0.2.1", PINGED))
+        self.assertIs(state, CheckState.CLAIMED)
+        self.detector.schedule(url, state, source="192.0.2.1", cause=PINGED)
 
     def due(self) -> list[str]:
         """The topics that wait to be fetched."""
-        return [check.url for check in self.successResultOf(waiting_checks(self.store, 1000))]
+        return [check.url for check in self.result(waiting_checks(self.store, 1000))]
 
     def pings(self) -> list[Ping]:
-        found: list[Ping] = self.successResultOf(self.store.pings(0, 2 * NOW, None, 1000))
-        return found
+        return self.result(self.store.pings(0, 2 * NOW, None, 1000))
 
 
 class BrokerTestCase(CoreTestCase):
@@ -255,14 +289,9 @@ class BrokerTestCase(CoreTestCase):
         self.intents.startService()
         self.addCleanup(self.intents.stopService)
 
-    def result(self, call: Coroutine[Any, Any, T]) -> T:
-        result: T = self.successResultOf(call)
-        return result
-
-    def refusal(self, call: Coroutine[Any, Any, object], kind: type[E]) -> E:
+    def refusal(self, call: Awaitable[object], kind: type[E]) -> E:
         error: E = self.failureResultOf(call, kind).value
         return error
 
     def subscriptions(self) -> list[Subscription]:
-        found: list[Subscription] = self.successResultOf(self.store.subscriptions(FEED, 0, 100))
-        return found
+        return self.result(self.store.subscriptions(FEED, 0, 100))

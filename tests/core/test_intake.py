@@ -40,7 +40,7 @@ class IntakeTests(CoreTestCase):
         taking = Deferred.fromCoroutine(self.intake.take_in(pings, precision))
         while not taking.called:
             self.clock.advance(0)
-        return self.successResultOf(taking)
+        return self.result(taking)
 
     def test_keeps_the_time_and_the_origin(self) -> None:
         ping = a_ping(age=3600)
@@ -61,7 +61,7 @@ class IntakeTests(CoreTestCase):
 
     def test_ping_that_was_made_here_is_known(self) -> None:
         made = evolve(a_ping(), origin="", received_at=float(NOW) + 0.4)
-        self.successResultOf(self.store.add_ping(made, 60))
+        self.result(self.store.add_ping(made, 60))
         self.assertEqual(self.take_in([a_ping()]), Intake(known=1))
 
     def test_ping_that_has_passed_here_is_known(self) -> None:
@@ -99,7 +99,7 @@ class IntakeTests(CoreTestCase):
         self.assertEqual(len(self.pings()), PORTION)
         self.clock.advance(0)
         self.clock.advance(0)
-        self.assertEqual(self.successResultOf(taking), Intake(taken=count))
+        self.assertEqual(self.result(taking), Intake(taken=count))
 
     def test_full_disk(self) -> None:
         self.space.full = True

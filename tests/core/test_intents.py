@@ -10,13 +10,7 @@ from twisted.internet.defer import Deferred, fail
 
 from rsscloud_broker.core import IntentQueue, intents
 from rsscloud_broker.core.intents import LOAD_PAUSE, LONGEST_PAUSE
-from rsscloud_broker.errors import (
-    CallbackFailed,
-    EndedTopic,
-    TooMany,
-    TopicUnreadable,
-    Unavailable,
-)
+from rsscloud_broker.errors import CallbackFailed, EndedTopic, TooMany, TopicUnreadable, Unavailable
 from rsscloud_broker.events import SubscriptionRemoved, SubscriptionStored
 from rsscloud_broker.model import Callback, Content, Denial, FetchResult, Intent, Outcome
 from rsscloud_broker.model.shared import Work, WorkKind
@@ -32,9 +26,24 @@ CALLER = "192.0.2.7"
 NO_ANSWER = Outcome(False, "nobody is there", answered=False)
 
 
+def wanted(url: str, source: str = "") -> Intent:
+    """The intent of another callback."""
+    return evolve(WANTED, callback=evolve(CALLBACK, url=url), source=source)
+
+
 class IntentsTestCase(BrokerTestCase):
     def accept(self, intent: Intent = WANTED) -> None:
         self.result(self.broker.accept(intent))
+
+    def accept_without_answer(self) -> None:
+        """Accept an intent whose callback does not answer now."""
+        self.answer(NO_ANSWER)
+        self.accept()
+
+    def unanswered(self, url: str, source: str = "") -> Intent:
+        """The intent of another callback, which does not answer."""
+        self.carrier.outcomes[url] = NO_ANSWER
+        return wanted(url, source)
 
     def answer(self, outcome: Outcome) -> None:
         self.carrier.outcomes[CALLBACK.url] = outcome
@@ -60,8 +69,7 @@ class IntentsTestCase(BrokerTestCase):
 
     def waiting(self) -> list[PendingIntent]:
         self.unavailable.discard("intents")
-        found: list[PendingIntent] = self.successResultOf(self.store.intents())
-        return found
+        return self.result(self.store.intents())
 
 
 class AcceptTests(IntentsTestCase):
@@ -107,8 +115,7 @@ class AcceptTests(IntentsTestCase):
             self.accept(GOODBYE)
 
     def test_it_is_given_up(self) -> None:
-        self.answer(NO_ANSWER)
-        self.accept()
+        self.accept_without_answer()
         self.clock.pump([5, 30, 1000])
         self.assertEqual(len(self.carrier.verified), 3)
         self.assertEqual((self.subscriptions(), self.waiting()), ([], []))
@@ -129,8 +136,7 @@ class AcceptTests(IntentsTestCase):
             self.accept(GOODBYE)
 
     def test_bug_at_the_start_is_not_the_end(self) -> None:
-        self.answer(NO_ANSWER)
-        self.accept()
+        self.accept_without_answer()
         self.intents.stopService()
         self.answer(Outcome(True))
         real = self.store.intents
@@ -144,12 +150,9 @@ class AcceptTests(IntentsTestCase):
     def test_many_are_loaded_in_portions(self) -> None:
         self.patch(intents, "LOADED", 20)
         self.intents.stopService()
-        some = [
-            evolve(WANTED, callback=evolve(CALLBACK, url=f"{CALLBACK.url}/{n}"))
-            for n in range(20 + 2)
-        ]
+        some = [wanted(f"{CALLBACK.url}/{n}") for n in range(20 + 2)]
         for intent in some:
-            self.successResultOf(self.store.add_intent(intent, len(some)))
+            self.result(self.store.add_intent(intent, len(some)))
         self.intents.startService()
         self.assertEqual(len(self.carrier.verified), 20)
         self.clock.advance(LOAD_PAUSE)
@@ -170,17 +173,16 @@ class AcceptTests(IntentsTestCase):
             self.assertEqual(stored.options, {"secret": "s"})
             (waiting,) = self.waiting()
             self.assertEqual(waiting.intent.lease_seconds, 60)
-            self.successResultOf(self.store.remove_intent(waiting.id))
+            self.result(self.store.remove_intent(waiting.id))
         self.assertEqual(self.flushLoggedErrors(), [])
 
     def test_one_that_another_node_has_replaced_is_not_verified_again(self) -> None:
         """The subscriber has changed its mind, and would confirm what it does not want any more."""
         for times in (1, 2):
-            self.answer(NO_ANSWER)
-            self.accept()
+            self.accept_without_answer()
             if times == 2:
                 self.restart()
-            self.successResultOf(self.store.add_intent(GOODBYE, 10))
+            self.result(self.store.add_intent(GOODBYE, 10))
             self.answer(Outcome(True))
             self.clock.advance(100)
             self.assertEqual(self.carrier.verified, [WANTED] * times)
@@ -189,12 +191,7 @@ class AcceptTests(IntentsTestCase):
 
     def restart(self) -> None:
         """As another process would begin: with nothing but what is in the store."""
-        self.intents.stopService()
-        self.intents = IntentQueue(
-            self.store, self.verifier, self.clock, limit=3, retries=(5.0, 30.0)
-        )
-        self.intents.startService()
-        self.addCleanup(self.intents.stopService)
+        self.intents = self.replace_queue(limit=3, retries=(5.0, 30.0))
 
     def test_later_request_that_was_verified_at_once_counts(self) -> None:
         """What the subscriber asked for before, and did not confirm yet, is not verified again."""
@@ -206,8 +203,7 @@ class AcceptTests(IntentsTestCase):
             self.clock.advance(1000)
             (stored,) = self.subscriptions()
             self.assertEqual(stored.options, {"secret": "s"})
-        self.answer(NO_ANSWER)
-        self.accept()
+        self.accept_without_answer()
         self.answer(Outcome(True))
         self.result(self.broker.unsubscribe(GOODBYE))
         self.clock.advance(1000)
@@ -215,8 +211,7 @@ class AcceptTests(IntentsTestCase):
         self.assertEqual(self.flushLoggedErrors(), [])
 
     def test_attempts_and_time_outlive_a_restart(self) -> None:
-        self.answer(NO_ANSWER)
-        self.accept()
+        self.accept_without_answer()
         self.clock.advance(5)
         (waiting,) = self.waiting()
         self.assertEqual((waiting.attempts, waiting.retry_at), (2, About(NOW + 35)))
@@ -229,11 +224,10 @@ class AcceptTests(IntentsTestCase):
         self.assertEqual(self.waiting(), [], "it was the last attempt")
 
     def test_intent_that_has_ended_three_processes_is_dropped(self) -> None:
-        self.answer(NO_ANSWER)
-        self.accept()
+        self.accept_without_answer()
         (waiting,) = self.waiting()
         work = Work(WorkKind.INTENT, waiting.id)
-        self.successResultOf(make_suspect(self.store, work, 3))
+        self.result(make_suspect(self.store, work, 3))
         self.clock.advance(5)
         self.assertEqual(len(self.carrier.verified), 1)
         self.assertEqual(self.waiting(), [])
@@ -241,8 +235,7 @@ class AcceptTests(IntentsTestCase):
 
     def test_wall_clock_that_is_set_back_does_not_hold_intents_for_ever(self) -> None:
         """Nobody waits longer after a restart than without one."""
-        self.answer(NO_ANSWER)
-        self.accept()
+        self.accept_without_answer()
         self.answer(Outcome(True))
         self.clock.set_wall(-1000 * LONGEST_PAUSE)
         self.restart()
@@ -259,8 +252,7 @@ class AcceptTests(IntentsTestCase):
         self.assertEqual(len(self.carrier.verified), 2)
 
     def test_a_later_intent_has_all_attempts(self) -> None:
-        self.answer(NO_ANSWER)
-        self.accept()
+        self.accept_without_answer()
         self.clock.advance(5)
         self.accept()
         self.assertEqual([one.attempts for one in self.waiting()], [1])
@@ -269,8 +261,7 @@ class AcceptTests(IntentsTestCase):
 
     def test_attempt_that_cannot_be_recorded_just_now(self) -> None:
         self.unavailable.add("postpone_intent")
-        self.answer(NO_ANSWER)
-        self.accept()
+        self.accept_without_answer()
         self.unavailable.clear()
         self.clock.advance(10)
         self.assertEqual([one.attempts for one in self.waiting()], [1])
@@ -280,8 +271,7 @@ class AcceptTests(IntentsTestCase):
 
     def test_who_asks_anew_before_the_store_was_looked_through_is_asked_once(self) -> None:
         """What the store had before is not verified beside what replaced it."""
-        self.answer(NO_ANSWER)
-        self.accept()
+        self.accept_without_answer()
         self.intents.stopService()
         before, looking = self.waiting(), Deferred[list[PendingIntent]]()
         self.patch(self.store, "intents", lambda after, limit: looking)
@@ -299,7 +289,7 @@ class AcceptTests(IntentsTestCase):
     def test_a_protocol_that_is_not_offered_any_more(self) -> None:
         """What nobody can verify does not wait forever."""
         gone = evolve(WANTED, callback=evolve(CALLBACK, protocol="gone"))
-        self.successResultOf(self.store.add_intent(gone, 10))
+        self.result(self.store.add_intent(gone, 10))
         self.intents.stopService()
         self.intents.startService()
         self.assertEqual(self.waiting(), [])
@@ -309,8 +299,7 @@ class AcceptTests(IntentsTestCase):
         intents = self.replace_queue(limit_of_host=2)
 
         def adding(url: str) -> Coroutine[Any, Any, None]:
-            intent = evolve(WANTED, callback=evolve(CALLBACK, url=url))
-            return intents.add(intent, limited=False)
+            return intents.add(wanted(url), limited=False)
 
         def add(url: str) -> None:
             self.result(adding(url))
@@ -332,9 +321,7 @@ class AcceptTests(IntentsTestCase):
 
         def add(source: str, number: int, host: str, *, limited: bool = True) -> bool:
             """Whether an intent of a callback that says nothing is taken."""
-            url = f"http://{host}/{source}/{number}"
-            self.carrier.outcomes[url] = NO_ANSWER
-            intent = evolve(WANTED, callback=evolve(CALLBACK, url=url), source=source)
+            intent = self.unanswered(f"http://{host}/{source}/{number}", source)
             adding = Deferred.fromCoroutine(intents.add(intent, limited=limited))
             refused = isinstance(getattr(adding.result, "value", None), TooMany)
             adding.addErrback(lambda failure: failure.trap(TooMany))
@@ -352,31 +339,25 @@ class AcceptTests(IntentsTestCase):
     def test_a_source_leaves_room_at_a_host_for_others(self) -> None:
         intents = self.replace_queue(limit=100, limit_of_host=4)
         for number, source in enumerate(("192.0.2.1", "192.0.2.1", "192.0.2.2")):
-            url = f"http://silent.example/{number}"
-            self.carrier.outcomes[url] = NO_ANSWER
-            intent = evolve(WANTED, callback=evolve(CALLBACK, url=url), source=source)
-            self.result(intents.add(intent))
-        third = evolve(WANTED, callback=evolve(CALLBACK, url=f"{url}/3"), source="192.0.2.1")
+            self.result(intents.add(self.unanswered(f"http://silent.example/{number}", source)))
+        third = wanted("http://silent.example/3", "192.0.2.1")
         error = self.refusal(intents.add(third), TooMany)
         self.assertIn("silent.example", str(error))
         self.result(intents.add(evolve(third, source="192.0.2.3")))
 
     def test_a_source_leaves_room_for_others_unless_it_is_exempt(self) -> None:
-        def intent(number: int, source: str) -> Intent:
-            url = f"http://{number}.example/"
-            self.carrier.outcomes[url] = NO_ANSWER
-            return evolve(WANTED, callback=evolve(CALLBACK, url=url), source=source)
-
+        source = "192.0.2.1"
         for number in range(2):
-            self.accept(intent(number, "192.0.2.1"))
-        error = self.refusal(self.broker.accept(intent(2, "192.0.2.1")), TooMany)
+            self.accept(self.unanswered(f"http://{number}.example/", source))
+        error = self.refusal(self.broker.accept(wanted("http://2.example/", source)), TooMany)
         self.assertIn("from your address", str(error))
-        self.accept(intent(2, ""))
+        self.accept(self.unanswered("http://2.example/"))
+        error = self.refusal(self.broker.accept(WANTED), TooMany)
+        self.assertIn("3 requests already wait", str(error))
         self.assertEqual(len(self.waiting()), 3)
 
     def test_the_last_intent_counts(self) -> None:
-        self.answer(NO_ANSWER)
-        self.accept()
+        self.accept_without_answer()
         self.answer(Outcome(True))
         self.accept(GOODBYE)
         self.clock.advance(1000)
@@ -391,16 +372,6 @@ class AcceptTests(IntentsTestCase):
         patched.restore()
         self.accept(GOODBYE)
         self.assertEqual(broken_off, [call])
-
-    def test_no_more_than_a_number_waits(self) -> None:
-        self.answer(NO_ANSWER)
-        for number in range(3):
-            url = f"{CALLBACK.url}/{number}"
-            self.carrier.outcomes[url] = NO_ANSWER
-            self.accept(evolve(WANTED, callback=evolve(CALLBACK, url=url)))
-        error = self.refusal(self.broker.accept(WANTED), TooMany)
-        self.assertIn("3 requests already wait", str(error))
-        self.assertEqual(len(self.waiting()), 3)
 
     def test_callback_is_not_asked_again_before_its_answer_can_be_stored(self) -> None:
         """As on a full disk, for hours."""
@@ -432,14 +403,14 @@ class AcceptTests(IntentsTestCase):
         self.carrier.outcomes[CALLBACK.url] = RuntimeError("a bug")
         self.accept()
         self.assertEqual(len(self.flushLoggedErrors(RuntimeError)), 1)
-        self.accept(evolve(WANTED, callback=evolve(CALLBACK, url="http://other.example/")))
+        self.accept(wanted("http://other.example/"))
         self.assertEqual(len(self.subscriptions()), 1)
 
 
 class TopicTests(IntentsTestCase):
     def test_topic_that_is_known_is_not_read_again(self) -> None:
         self.accept()
-        self.accept(evolve(WANTED, callback=evolve(CALLBACK, url="http://other.example/")))
+        self.accept(wanted("http://other.example/"))
         self.assertEqual(len(self.subscriptions()), 2)
         self.assertEqual(self.fetcher.fetched, [FEED])
 
@@ -478,16 +449,15 @@ class TopicTests(IntentsTestCase):
             self.assertEqual((self.subscriptions(), self.waiting()), ([], []))
 
     def test_ended_topic(self) -> None:
-        self.successResultOf(self.store.end_topic(FEED, "it is gone", NOW))
+        self.result(self.store.end_topic(FEED, "it is gone", NOW))
         self.refusal(self.broker.accept(WANTED), EndedTopic)
         self.assertEqual(self.waiting(), [])
         self.accept(GOODBYE)
         self.assertEqual(self.carrier.verified, [GOODBYE])
 
     def test_topic_that_ends_while_it_waits_is_denied(self) -> None:
-        self.answer(NO_ANSWER)
-        self.accept()
-        self.successResultOf(self.store.end_topic(FEED, "it is gone", NOW))
+        self.accept_without_answer()
+        self.result(self.store.end_topic(FEED, "it is gone", NOW))
         self.answer(Outcome(True))
         self.clock.advance(5)
         (denial,) = self.carrier.denied
@@ -511,11 +481,11 @@ class TopicTests(IntentsTestCase):
         self.fetcher.contents[FEED] = b"<rss>2</rss>"
         digest = Content(b"<rss>2</rss>").digest
         reading = FetchResult(FEED, digest, 12, NOW + 1)  # nobody wanted the content then
-        self.successResultOf(self.store.record_fetch(reading, None))
+        self.result(self.store.record_fetch(reading, None))
         gate.callback(None)
         (stored,) = self.subscriptions()
         self.assertEqual(stored.attempts, 0)
-        kept = self.successResultOf(self.store.newest_content(FEED))
+        kept = self.result(self.store.newest_content(FEED))
         self.assertEqual(kept.body, b"<rss>2</rss>")
 
     def test_change_while_it_was_verified_that_cannot_be_read_just_now(self) -> None:
@@ -526,7 +496,7 @@ class TopicTests(IntentsTestCase):
         self.accept()
         digest = Content(b"<rss>2</rss>").digest
         reading = FetchResult(FEED, digest, 12, NOW + 1)
-        self.successResultOf(self.store.record_fetch(reading, None))
+        self.result(self.store.record_fetch(reading, None))
         self.patch(self.fetcher, "fetch", unavailable)
         gate.callback(None)
         (stored,) = self.subscriptions()
@@ -539,8 +509,8 @@ class TopicTests(IntentsTestCase):
         for gate in self.fetcher.held:  # the list grows meanwhile
             gate.callback(None)
         self.assertEqual(len(self.subscriptions()), 1)
-        (walk,) = self.successResultOf(self.store.fanouts(10))
-        kept = self.successResultOf(self.store.content(walk.content_id))
+        (walk,) = self.walks()
+        kept = self.result(self.store.content(walk.content_id))
         self.assertEqual(kept.body, self.fetcher.contents[FEED])
 
     def test_ping_while_it_is_verified_is_news(self) -> None:
@@ -551,5 +521,5 @@ class TopicTests(IntentsTestCase):
         gate.callback(None)
         (stored,) = self.subscriptions()
         self.assertEqual(stored.attempts, 0)
-        kept = self.successResultOf(self.store.newest_content(FEED))
+        kept = self.result(self.store.newest_content(FEED))
         self.assertEqual(kept.body, self.fetcher.contents[FEED])

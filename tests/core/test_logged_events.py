@@ -4,6 +4,8 @@ happened.
 
 from __future__ import annotations
 
+from typing import Any
+
 from attrs import evolve
 from twisted.internet.defer import Deferred
 
@@ -36,7 +38,7 @@ NO_ANSWER = Outcome(False, "nobody is there", answered=False)
 
 
 class LoggedCase(BrokerTestCase):
-    def logged(self, *kinds: type[Event]) -> list[Event]:
+    def logged(self, *kinds: type[Event]) -> list[Any]:
         """The events of some classes that were published since the last call, in order."""
         found, self.bus.logged = self.bus.logged, []
         return [event for event in found if isinstance(event, kinds)]
@@ -50,7 +52,7 @@ class PingTests(LoggedCase):
         ping = Ping("A site", url, self.clock.wall_seconds())
         self.result(self.broker.ping(ping, 60, CALLER))
 
-    def pings(self) -> list[Event]:  # type: ignore[override] # those that were published
+    def pings(self) -> list[Any]:
         return self.logged(PingAccepted, PingRefused)
 
     def test_accepted_and_repeated(self) -> None:
@@ -101,20 +103,18 @@ class PingTests(LoggedCase):
         problems = self.result(self.broker.publish([FEED, bad], CALLER))
         refused, accepted = self.pings()
         self.assertEqual(accepted, PingAccepted(FEED, NOW, CALLER, way=Way.WEBSUB))
-        assert isinstance(refused, PingRefused)
         self.assertEqual((refused.url, refused.source), (bad, CALLER))
         self.assertTrue(problems[bad].startswith(refused.reason))
 
 
 class FetchTests(LoggedCase):
-    def fetches(self) -> list[Event]:
+    def fetches(self) -> list[Any]:
         return self.logged(TopicFetched, TopicFetchFailed)
 
     def test_changed_and_unchanged(self) -> None:
         for changed in (True, False, False):  # the third is like the second, which is cached
-            self.successResultOf(self.detector.check_now(FEED))
+            self.fetch()
             (event,) = self.fetches()
-            assert isinstance(event, TopicFetched)
             self.assertEqual((event.topic, event.changed, event.at), (FEED, changed, NOW))
             self.assertEqual(event.result, "it came")
 
@@ -123,16 +123,14 @@ class FetchTests(LoggedCase):
         fetching = self.detector.check_now(FEED)
         self.clock.advance(1.5)
         self.fetcher.held[0].callback(None)
-        self.successResultOf(fetching)
+        self.result(fetching)
         (event,) = self.fetches()
-        assert isinstance(event, TopicFetched)
         self.assertAlmostEqual(event.seconds, 1.5, 2)
 
     def test_failed(self) -> None:
         self.fetcher.contents.clear()
         self.failureResultOf(self.detector.check_now(FEED), TopicUnreadable)
         (event,) = self.fetches()
-        assert isinstance(event, TopicFetchFailed)
         self.assertEqual((event.topic, event.reason), (FEED, "its server answered with status 404"))
 
     def test_moved(self) -> None:
@@ -143,13 +141,13 @@ class FetchTests(LoggedCase):
         self.assertEqual(self.logged(TopicMoved), [TopicMoved(FEED, new, NOW)])
 
     def test_revived(self) -> None:
-        self.successResultOf(self.store.end_topic(FEED, NOT_ALLOWED, NOW))
+        self.result(self.store.end_topic(FEED, NOT_ALLOWED, NOW))
         self.result(self.broker.ping_topic(FEED, CALLER))
         self.assertEqual(self.logged(TopicRevived), [TopicRevived(FEED, NOW)])
 
 
 class SubscriptionTests(LoggedCase):
-    def requests(self) -> list[Event]:
+    def requests(self) -> list[Any]:
         return self.logged(SubscriptionRequested, SubscriptionDenied)
 
     def denied(self, reason: str, intent: Intent = WANTED) -> SubscriptionDenied:
@@ -173,7 +171,7 @@ class SubscriptionTests(LoggedCase):
             notifier.outcomes[CALLBACK.url] = NO
             asking = Deferred.fromCoroutine(verb(intent))
             asking.addErrback(lambda failure: failure.trap(CallbackFailed))
-            self.successResultOf(asking)
+            self.result(asking)
             denied = self.denied("it said no", intent)
             self.assertEqual(self.requests(), [self.requested(intent), denied])
 
@@ -199,7 +197,6 @@ class SubscriptionTests(LoggedCase):
         self.assertEqual(self.requests(), [])
         self.clock.advance(30)
         (event,) = self.requests()
-        assert isinstance(event, SubscriptionDenied)
         self.assertEqual((event.reason, event.source), ("nobody is there", CALLER))
 
     def test_accepted_request_for_a_topic_that_does_not_exist(self) -> None:

@@ -57,7 +57,7 @@ class NeedTests(BrokerTestCase):
 
     def check(self) -> bool:
         self.clock.advance(100)
-        return self.successResultOf(self.detector.check_now(FEED)).changed
+        return self.fetch().changed
 
     def change(self, title: str) -> None:
         self.frugal.contents[FEED] = rss(title)
@@ -67,17 +67,13 @@ class NeedTests(BrokerTestCase):
         callback = Callback("http://reader.example/hook", "carrier")
         self.result(self.verifier.subscribe(Intent(FEED, callback, 86_400)))
 
-    def title(self) -> str:
-        status = self.successResultOf(self.store.topic_status(FEED))
-        return str(status.feed.get("title", status.feed))
-
     def test_topic_with_a_subscriber_that_gets_contents(self) -> None:
         self.subscribe_to_contents()
         self.change("Two")
         self.assertFalse(self.check())
         self.change("Three")
         self.assertEqual(self.frugal.brought[1:], [rss("Two"), None, rss("Three")])
-        content = self.successResultOf(self.store.newest_content(FEED))
+        content = self.result(self.store.newest_content(FEED))
         self.assertEqual(content, Content(rss("Three"), TYPE))
 
     def test_subscriber_that_comes_later(self) -> None:
@@ -87,7 +83,7 @@ class NeedTests(BrokerTestCase):
         self.subscribe_to_contents()
         self.clock.advance(1)
         self.frugal.contents[FEED] = rss("Three")
-        self.successResultOf(self.detector.check_now(FEED))
+        self.fetch()
         self.assertEqual(self.frugal.brought[-1], rss("Three"))
 
     def test_content_that_notifications_wait_for(self) -> None:
@@ -98,13 +94,13 @@ class NeedTests(BrokerTestCase):
         self.change("Two")
         self.store._bounds = Bounds()
         now = self.clock.wall_seconds()
-        self.assertTrue(self.successResultOf(self.store.request_content(FEED, now)))
+        self.assertTrue(self.result(self.store.request_content(FEED, now)))
         self.clock.advance(2)
         sink = RequestedContentsSink(self.detector)
-        self.successResultOf(sink.handle(ContentRequested(FEED)))
+        self.result(sink.handle(ContentRequested(FEED)))
         self.assertEqual(self.frugal.brought[-1], rss("Two"))
         self.assertEqual((self.bus.events[-1], self.due()), (ContentFetched(FEED), []))
-        content = self.successResultOf(self.store.newest_content(FEED))
+        content = self.result(self.store.newest_content(FEED))
         self.assertEqual(content, Content(rss("Two"), TYPE))
         for _ in range(2):
             self.assertFalse(self.check())
@@ -117,7 +113,7 @@ class NeedTests(BrokerTestCase):
         self.change("Two")
         self.assertFalse(self.check())
         self.assertEqual(self.frugal.brought, [rss("Two"), None])
-        (kept,) = self.successResultOf(self.store.kept_changes(0, 10))
+        (kept,) = self.result(self.store.kept_changes(0, 10))
         self.assertEqual(kept.content, Content(rss("Two"), TYPE))
 
     def test_topic_that_moves_to_where_contents_are_kept(self) -> None:
@@ -129,7 +125,7 @@ class NeedTests(BrokerTestCase):
         self.frugal.moves[FEED] = new
         self.frugal.contents[new] = rss("New")
         self.assertTrue(self.check())
-        kept = self.successResultOf(self.store.kept_changes(0, 10))[-1]
+        kept = self.result(self.store.kept_changes(0, 10))[-1]
         self.assertEqual((kept.url, kept.content), (new, Content(rss("New"), TYPE)))
 
     def test_what_is_known_is_told(self) -> None:

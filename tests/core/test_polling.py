@@ -39,11 +39,6 @@ class PollingTestCase(CoreTestCase):
         for _ in range(0, seconds, step):
             self.clock.advance(step)
 
-    def account(self, url: str = FEED) -> TopicStatus:
-        found = self.successResultOf(self.store.topic_status(url))
-        assert isinstance(found, TopicStatus)
-        return found
-
     def fetched(self, seconds: int) -> int:
         """How often the feed is fetched in some time."""
         del self.fetcher.fetched[:]
@@ -56,10 +51,10 @@ class PollerTests(PollingTestCase):
         self.subscribe()
         self.run_poller()
         self.assertEqual(self.fetched(5), 0)
-        planned = self.account()
+        planned = self.status()
         self.assertIn("first", planned.poll_reason)
         self.assertGreaterEqual(self.fetched(1300), 1)
-        self.assertGreater(self.account().next_poll_at or 0, self.clock.wall_seconds())
+        self.assertGreater(self.status().next_poll_at or 0, self.clock.wall_seconds())
 
     def test_changes_reach_subscribers_as_if_pinged(self) -> None:
         self.subscribe()
@@ -68,29 +63,27 @@ class PollerTests(PollingTestCase):
         self.fetcher.contents[FEED] = b"<rss>2</rss>"
         del self.bus.events[:]
         self.advance(2400)
-        changes = [event for event in self.bus.events if isinstance(event, TopicChanged)]
-        self.assertEqual([change.topic for change in changes], [FEED])
-        (walk,) = self.successResultOf(self.store.fanouts(10))
-        self.assertEqual(walk.topic, FEED)
+        changes = self.published(TopicChanged)
+        self.assertEqual(([change.topic for change in changes], self.walked()), ([FEED], [FEED]))
 
     def test_nobody_subscribes(self) -> None:
         self.subscribe()
         self.run_poller()
         self.advance(5)
-        (one,) = self.successResultOf(self.store.subscriptions(FEED, 0, 10))
-        self.successResultOf(self.store.remove_subscription(FEED, one.callback))
+        (one,) = self.result(self.store.subscriptions(FEED, 0, 10))
+        self.result(self.store.remove_subscription(FEED, one.callback))
         self.assertEqual(self.fetched(7200), 0)
-        self.assertIsNone(self.account().next_poll_at)
+        self.assertIsNone(self.status().next_poll_at)
         self.subscribe()
         self.assertGreaterEqual(self.fetched(2 * 7200), 1)
 
     def test_ended_topic_is_polled_no_more(self) -> None:
         self.subscribe()
-        self.successResultOf(self.detector.check_now(FEED))
+        self.fetch()
         self.fetcher.failures[FEED] = EndedTopic(FEED, "it is gone")
         self.run_poller()
         self.assertEqual(self.fetched(3 * 7200), 1)
-        self.assertEqual(self.account().topic.ended, "it is gone")
+        self.assertEqual(self.status().topic.ended, "it is gone")
 
 
 class PlacesTests(PollingTestCase):
@@ -101,7 +94,7 @@ class PlacesTests(PollingTestCase):
             self.fetcher.contents[url] = b"<rss/>"
             self.subscribe(url)
         plans = [PollPlan(url, now, "a test", 1200.0, now) for url in urls]
-        self.successResultOf(self.store.plan_polls(plans))
+        self.result(self.store.plan_polls(plans))
 
     def test_so_many_at_a_time(self) -> None:
         self.make_due(*(f"http://site{number}.example/" for number in range(8)))
@@ -177,7 +170,7 @@ class PlacesTests(PollingTestCase):
     def set_back(self) -> None:
         """Set the wall clock back by a day, with the times in the store."""
         self.clock.set_wall(-DAY)
-        self.successResultOf(self.store.set_back(DAY, self.clock.wall_seconds()))
+        self.result(self.store.set_back(DAY, self.clock.wall_seconds()))
 
     def test_polls_go_on_after_the_clock_was_set_back(self) -> None:
         for is_read_since in (False, True):
@@ -185,7 +178,7 @@ class PlacesTests(PollingTestCase):
             self.run_poller()
             self.advance(120)  # so that what is fetched now is recorded
             if is_read_since:
-                self.successResultOf(self.detector.check_now(FEED))
+                self.fetch()
             self.set_back()
             self.assertGreaterEqual(self.fetched(2 * 7200), 3)
             self.poller.stopService()
@@ -219,9 +212,9 @@ class PlacesTests(PollingTestCase):
         self.advance(2)
         now = self.clock.wall_seconds()
         theirs = PollPlan(FEED, now + 900, "by another node", 900.0, now)
-        self.successResultOf(self.store.plan_polls([theirs]))
+        self.result(self.store.plan_polls([theirs]))
         self.fetcher.held[0].callback(None)
-        found = self.account()
+        found = self.status()
         self.assertEqual((found.poll_reason, found.poll_interval), ("by another node", 900.0))
 
     def test_store_that_is_unavailable(self) -> None:
@@ -253,7 +246,5 @@ class PlacesTests(PollingTestCase):
         self.assertEqual(len(self.flushLoggedErrors(RuntimeError)), 1)
 
     def polls_due(self) -> list[TopicStatus]:
-        found: list[TopicStatus] = self.successResultOf(
-            self.store.polls_due(self.clock.wall_seconds(), 10)
-        )
+        found: list[TopicStatus] = self.result(self.store.polls_due(self.clock.wall_seconds(), 10))
         return [evolve(one) for one in found]

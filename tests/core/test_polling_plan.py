@@ -12,11 +12,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.core import polling_plan
-from rsscloud_broker.core.polling_plan import (
-    MAX_FRESH_SECONDS,
-    MAX_SPREAD_SECONDS,
-    PollIntervals,
-)
+from rsscloud_broker.core.polling_plan import MAX_FRESH_SECONDS, MAX_SPREAD_SECONDS, PollIntervals
 from rsscloud_broker.model import Topic, TopicStatus
 from rsscloud_broker.wire.feed_hints import Hints
 from rsscloud_broker.wire.feed_summary import hints_of

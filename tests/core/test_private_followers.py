@@ -39,7 +39,7 @@ class PrivateFollowerTests(BrokerTestCase):
         """Follow the feed, and have it fetched, if this is the broker where somebody does."""
         if self.followed:
             wanted = model.Subscription(FEED, FOLLOWER, model.Lease(self.clock.wall_seconds(), DAY))
-            self.successResultOf(self.store.put_subscription(wanted))
+            self.result(self.store.put_subscription(wanted))
             self.poll()
 
     def poll(self) -> None:
@@ -56,7 +56,7 @@ class PrivateFollowerTests(BrokerTestCase):
             return type(failure.value).__name__, failure.getErrorMessage()
 
         asked = Deferred.fromCoroutine(call).addErrback(refused)
-        self.answers.append(self.successResultOf(asked))
+        self.answers.append(self.result(asked))
 
     def ping(self) -> None:
         self.ask(self.broker.ping_topic(FEED, CALLER))
@@ -74,7 +74,7 @@ class PrivateFollowerTests(BrokerTestCase):
             for event in events
             for entry in entries_of(event, NOW)
         ]
-        kept = self.successResultOf(self.store.kept_changes(0, 100))
+        kept = self.result(self.store.kept_changes(0, 100))
         overview = self.result(view.overview(FEED, True))
         return {
             "answers": self.answers,
@@ -190,9 +190,7 @@ class PrivateFollowerTests(BrokerTestCase):
             self.ask(self.broker.publish([FEED], CALLER))
             self.clock.advance(0.1)
             now, cause = self.clock.wall_seconds(), ChangeSource(Way.WEBSUB)
-            self.successResultOf(
-                self.store.request_check(FEED, now, True, "198.51.100.7", False, cause)
-            )
+            self.result(self.store.request_check(FEED, now, True, "198.51.100.7", False, cause))
             self.fetcher.held = None
             held[0].callback(None)
             del self.fetcher.failures[FEED]
@@ -252,9 +250,9 @@ class PrivateFollowerTests(BrokerTestCase):
         self.follow()
         self.change()
         self.poll()
-        for fanout in self.successResultOf(self.store.fanouts(10)):
+        for fanout in self.walks():
             self.assertFalse(fanout.is_public)
-        self.assertEqual(len(self.successResultOf(self.store.fanouts(10))), 1)
+        self.assertEqual(len(self.walks()), 1)
 
     def test_what_a_follower_is_told_is_no_ping_after_a_retry(self) -> None:
         """Not even of a topic that strangers know, whose retries are listed as its pings are."""
@@ -267,7 +265,7 @@ class PrivateFollowerTests(BrokerTestCase):
         self.clock.advance(1)
         del self.fetcher.failures[FEED]
         self.clock.advance(6)
-        status = self.successResultOf(self.store.topic_status(FEED))
+        status = self.status()
         self.assertEqual((status.result, status.pinged_at), ("it came", None))
         self.assertEqual(self.pings(), [])
 
@@ -284,7 +282,7 @@ class PrivateFollowerTests(BrokerTestCase):
         self.clock.advance(1)
         self.result(self.broker.fetch_for_followers(FEED, CALLER))
         self.clock.advance(1)
-        status = self.successResultOf(self.store.topic_status(FEED))
+        status = self.status()
         self.assertEqual((status.topic.url, status.topic.changed_at), (new_url, NOW + 1))
         self.assertEqual(self.pings(), [])
 

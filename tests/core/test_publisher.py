@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import insert, select
 from twisted.internet.defer import Deferred
 
 from rsscloud_broker.config import Topics
@@ -19,7 +18,6 @@ from rsscloud_broker.events import (
 )
 from rsscloud_broker.model import Content
 from rsscloud_broker.model.administration import Block
-from rsscloud_broker.storage.schema import counter
 from tests.core.house import FEED, CoreTestCase, FakeDiskSpace
 
 CALLER = "192.0.2.7"
@@ -30,37 +28,23 @@ def content(text: str = "1") -> Content:
 
 
 class PublisherTestCase(CoreTestCase):
+    """:ivar stored: how often an application has stored something."""
+
+    stored = 0
+
     def setUp(self) -> None:
         super().setUp()
         self.space = FakeDiskSpace()
+        access = Access(Topics(), self.blocks)
         self.publisher = Publisher(
-            self.store,
-            self.detector,
-            self.bus,
-            self.clock,
-            Access(Topics(), self.blocks),
-            self.space,
+            self.store, self.detector, self.bus, self.clock, access, self.space
         )
         self.start()
 
     def operation(self, conn: Any) -> str:
-        """Store a row, as an application does."""
-        conn.execute(insert(counter).values(name=f"row {len(self.rows(conn))}", value=1))
+        """Stands for what an application stores."""
+        self.stored += 1
         return "stored"
-
-    def broken(self, conn: Any) -> None:
-        """Store a row, and raise an error."""
-        self.operation(conn)
-        raise KeyError("a bug")
-
-    def rows(self, conn: Any) -> list[str]:
-        names = conn.execute(select(counter.c.name)).scalars()
-        return [name for name in names if name.startswith("row")]
-
-    def stored(self) -> int:
-        """How many rows the application has stored."""
-        found: list[str] = self.successResultOf(self.store._database.read(self.rows))
-        return len(found)
 
     def publish(self, given: Content | None = None, operation: Any = None, url: str = FEED) -> Any:
         publishing = self.publisher.publish(
@@ -68,16 +52,9 @@ class PublisherTestCase(CoreTestCase):
         )
         return Deferred.fromCoroutine(publishing)
 
-    def remove(self, operation: Any = None) -> Any:
-        removing = self.publisher.remove(FEED, "its author", operation or self.operation, CALLER)
+    def remove(self) -> Any:
+        removing = self.publisher.remove(FEED, "its author", self.operation, CALLER)
         return Deferred.fromCoroutine(removing)
-
-    def walks(self) -> list[str]:
-        return [walk.topic for walk in self.successResultOf(self.store.fanouts(100))]
-
-    def ended(self, url: str = FEED) -> str:
-        topic = self.successResultOf(self.store.topic(url))
-        return str(topic.ended)
 
     def kinds(self) -> list[type]:
         return [type(event) for event in self.bus.events]
@@ -86,14 +63,14 @@ class PublisherTestCase(CoreTestCase):
 class PublishTests(PublisherTestCase):
     def test_stored_together_with_the_change(self) -> None:
         self.subscribe()
-        self.assertEqual(self.successResultOf(self.publish()), "stored")
-        self.assertEqual((self.stored(), self.walks()), (1, [FEED]))
-        topic = self.successResultOf(self.store.topic(FEED))
+        self.assertEqual(self.result(self.publish()), "stored")
+        self.assertEqual((self.stored, self.walked()), (1, [FEED]))
+        topic = self.known()
         self.assertEqual((topic.digest, topic.size), (content().digest, len(content().body)))
         self.assertEqual(self.fetcher.fetched, [])
 
     def test_counts_as_a_ping(self) -> None:
-        self.successResultOf(self.publish())
+        self.result(self.publish())
         (ping,) = self.pings()
         self.assertEqual((ping.name, ping.url, ping.rss_url), (FEED, FEED, FEED))
         self.assertEqual(self.kinds(), [PingReceived, TopicChanged])
@@ -102,26 +79,28 @@ class PublishTests(PublisherTestCase):
         self.assertEqual((fetched.changed, accepted.source), (True, CALLER))
 
     def test_operation_that_raises_stores_nothing(self) -> None:
+        def broken(conn: Any) -> None:
+            raise KeyError("a bug")
+
         self.subscribe()
-        self.failureResultOf(self.publish(operation=self.broken), KeyError)
-        self.assertEqual((self.stored(), self.walks(), self.pings()), (0, [], []))
+        self.failureResultOf(self.publish(operation=broken), KeyError)
+        self.assertEqual((self.walked(), self.pings()), ([], []))
         self.assertEqual((self.bus.events, self.bus.logged), ([], []))
-        self.successResultOf(self.publish())
-        self.assertEqual((self.stored(), self.walks()), (1, [FEED]))
+        self.result(self.publish())
+        self.assertEqual(self.walked(), [FEED])
 
     def test_several_are_published_together(self) -> None:
         atom = "http://broker.example/atom.xml"
         contents = {FEED: content("1"), atom: content("2")}
         publishing = self.publisher.publish_all(contents, self.operation, CALLER)
-        self.assertEqual(self.successResultOf(publishing), "stored")
-        changed = [each.topic for each in self.bus.events if isinstance(each, TopicChanged)]
-        self.assertEqual(changed, [FEED, atom])
+        self.assertEqual(self.result(publishing), "stored")
+        self.assertEqual([each.topic for each in self.published(TopicChanged)], [FEED, atom])
         self.assertEqual([ping.name for ping in self.pings()], [FEED])  # the site changed once
         accepted = [each for each in self.bus.logged if isinstance(each, PingAccepted)]
         self.assertEqual([(each.url, each.source) for each in accepted], [(FEED, CALLER)])
 
     def test_normal_form(self) -> None:
-        self.successResultOf(self.publish(url="HTTP://Feeds.example:80/./rss.xml"))
+        self.result(self.publish(url="HTTP://Feeds.example:80/./rss.xml"))
         self.assertEqual([ping.url for ping in self.pings()], [FEED])
 
     def test_what_is_refused_stores_nothing(self) -> None:
@@ -133,25 +112,26 @@ class PublishTests(PublisherTestCase):
         self.failureResultOf(self.publish(url="ftp://feeds.example/"), TopicUnreadable)
         self.space.full = True
         self.failureResultOf(self.publish(), Unavailable)
-        self.assertEqual((self.stored(), self.pings(), self.bus.events), (0, [], []))
+        self.assertEqual((self.stored, self.pings(), self.bus.events), (0, [], []))
 
 
 class RemoveTests(PublisherTestCase):
     def test_ends_the_topic(self) -> None:
-        self.successResultOf(self.publish())
+        self.result(self.publish())
         self.subscribe()
         self.bus.events.clear()
-        self.assertEqual(self.successResultOf(self.remove()), "stored")
-        self.assertEqual((self.stored(), self.ended(), self.walks()), (2, "its author", [FEED]))
+        self.assertEqual(self.result(self.remove()), "stored")
+        self.assertEqual((self.stored, self.walked()), (2, [FEED]))
+        self.assertEqual(self.known().ended, "its author")
         (event,) = self.bus.events
         assert isinstance(event, TopicEnded)
         self.assertEqual((event.topic, event.reason), (FEED, "its author"))
-        self.successResultOf(self.remove())
+        self.result(self.remove())
         self.assertEqual(self.kinds().count(TopicEnded), 1, "it ends once")
 
     def test_blocked_topic_and_full_disk(self) -> None:
-        self.successResultOf(self.publish())
+        self.result(self.publish())
         self.blocks.change([Block("topic", FEED, "spam", "alice", 1.0)])
         self.space.full = True
-        self.successResultOf(self.remove())
-        self.assertEqual(self.ended(), "its author")
+        self.result(self.remove())
+        self.assertEqual(self.known().ended, "its author")

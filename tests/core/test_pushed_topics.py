@@ -5,12 +5,11 @@ from __future__ import annotations
 from rsscloud_broker.config import Polling
 from rsscloud_broker.core import Poller, PushedTopics
 from rsscloud_broker.errors import TopicUnreadable
-from rsscloud_broker.model import Callback, Content, Intent, Ping
+from rsscloud_broker.model import Callback, Intent, Ping
 from tests.core.house import CALLBACK, FEED, NOW, BrokerTestCase
 
 CHANNEL = "http://source.example/channel/1"
 CARRIER = Callback("http://reader.example/carried", "carrier")
-PUSHED = Content(b"<urlset/>", "application/xml")
 LEASE = 90_000
 CALLER = "192.0.2.7"
 
@@ -31,9 +30,6 @@ class PushedTests(BrokerTestCase):
         self.result(self.broker.accept(Intent(CHANNEL, CARRIER, LEASE)))
         del self.bus.events[:]
 
-    def walks(self) -> list[str]:
-        return [walk.topic for walk in self.successResultOf(self.store.fanouts(10))]
-
     def test_prefixes(self) -> None:
         self.assertIn(CHANNEL, self.pushed)
         self.assertNotIn("http://source.example/", self.pushed)
@@ -44,7 +40,7 @@ class PushedTests(BrokerTestCase):
         self.topic_policy.refused.add(CHANNEL)  # nor the broker to call such a URL
         self.result(self.broker.accept(Intent(CHANNEL, CARRIER, LEASE)))
         self.result(self.broker.subscribe(Intent(CHANNEL, CALLBACK, LEASE)))
-        stored = self.successResultOf(self.store.subscriptions(CHANNEL, 0, 10))
+        stored = self.result(self.store.subscriptions(CHANNEL, 0, 10))
         self.assertEqual([one.callback for one in stored], [CARRIER, CALLBACK])
         self.assertEqual(self.carrier.denied, [])
 
@@ -57,13 +53,13 @@ class PushedTests(BrokerTestCase):
             error = self.refusal(call, TopicUnreadable)
             self.assertIn("its publisher pushes its content", str(error))
         self.result(self.broker.ping(Ping("A site", CHANNEL, NOW), 0, CALLER))
-        self.assertEqual((self.walks(), self.due()), ([], []))
+        self.assertEqual((self.walked(), self.due()), ([], []))
 
     def test_pings_of_what_moved_there_before(self) -> None:
         self.subscribe(FEED)
-        self.successResultOf(self.store.move_topic(FEED, CHANNEL, NOW))
+        self.result(self.store.move_topic(FEED, CHANNEL, NOW))
         self.refusal(self.broker.ping_topic(FEED, CALLER), TopicUnreadable)
-        self.assertEqual(self.walks(), [])
+        self.assertEqual(self.walked(), [])
 
     def test_no_other_topic_moves_there(self) -> None:
         """Or anyone who redirects to a channel could have the page there carried."""
@@ -71,7 +67,7 @@ class PushedTests(BrokerTestCase):
         self.subscribe(FEED)
         self.fetcher.moves[FEED] = CHANNEL
         self.assertTrue(self.result(self.broker.ping_topic(FEED, CALLER)))
-        self.assertEqual(self.walks(), [FEED])
+        self.assertEqual(self.walked(), [FEED])
 
     def test_polling(self) -> None:
         poller = Poller(self.store, self.detector, self.clock, Polling())
@@ -80,6 +76,6 @@ class PushedTests(BrokerTestCase):
         self.subscribe_carrier()
         for _ in range(200):
             self.clock.advance(60)
-        account = self.successResultOf(self.store.topic_status(CHANNEL))
+        account = self.status(CHANNEL)
         self.assertIsNone(account.next_poll_at)
         self.assertIn("pushes its content", account.poll_reason)

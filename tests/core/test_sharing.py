@@ -65,15 +65,6 @@ class SharedFetchesTests(SynchronousTestCase):
         self.assertNoResult(late)
         self.assertEqual(len(waiting), 2)
 
-    def test_topics_are_independent(self) -> None:
-        a, b = self.ask("a"), self.ask("b")
-        self.assert_urls("a", "b")
-        self.end(1, "of b")
-        self.assertEqual(self.successResultOf(b), "of b")
-        self.assertNoResult(a)
-        self.end(0, "of a")
-        self.assertEqual(self.successResultOf(a), "of a")
-
     def test_a_failure_reaches_all_who_share_it_and_no_others(self) -> None:
         first = self.ask("a")
         second, third = self.ask("a"), self.ask("a")

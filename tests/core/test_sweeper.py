@@ -36,20 +36,20 @@ class SweeperTests(CoreTestCase):
             Callback(f"http://{name}.example/", "http-post"),
             Lease(expires_at - seconds, seconds),
         )
-        stored: Subscription = self.successResultOf(self.store.put_subscription(wanted))
+        stored: Subscription = self.result(self.store.put_subscription(wanted))
         return stored
 
     def mark(self, subscription: Subscription) -> None:
-        self.successResultOf(self.detector.check_now(FEED))
-        (walk,) = self.successResultOf(self.store.fanouts(10))
+        self.fetch()
+        (walk,) = self.walks()
         failure = Delivery(
             subscription, Outcome(False, "gone"), self.clock.wall_seconds(), drop_after_failures=1
         )
-        self.successResultOf(self.store.record_slice(walk, subscription.id, [failure], True))
+        self.result(self.store.record_slice(walk, subscription.id, [failure], True))
         del self.bus.events[:]
 
     def left(self, limit: int = 100) -> list[str]:
-        found = self.successResultOf(self.store.subscriptions(FEED, 0, limit))
+        found = self.result(self.store.subscriptions(FEED, 0, limit))
         return [subscription.callback.url for subscription in found]
 
     def test_expired_and_marked_go_at_the_top_of_the_hour(self) -> None:
@@ -104,25 +104,23 @@ class SweeperTests(CoreTestCase):
         self.assertEqual((len(self.left(200)), self.clock.getDelayedCalls()), (1, []))
 
     def test_topics_that_nobody_watches_are_forgotten(self) -> None:
-        self.successResultOf(self.detector.check_now(FEED))
+        self.fetch()
         self.clock.advance(IDLE_TOPIC_SECONDS - HOUR)
-        self.assertIsNotNone(self.successResultOf(self.store.topic(FEED)))
+        self.assertIsNotNone(self.known())
         self.clock.advance(2 * HOUR)
-        self.assertIsNone(self.successResultOf(self.store.topic(FEED)))
+        self.assertIsNone(self.known())
 
     def test_topics_that_are_not_allowed_any_more_end(self) -> None:
         elsewhere = "http://elsewhere.example/"
         self.fetcher.contents[elsewhere] = b"<rss/>"
         for topic in (FEED, elsewhere):
             self.subscribe(topic)
-        self.successResultOf(self.detector.check_now(elsewhere))  # it is cached now
+        self.fetch(elsewhere)  # it is cached now
         del self.bus.events[:]
         topics = Topics(subscribe=("http://feeds.example/*",))
         sweeper = self.a_sweeper(topics)
         for _ in range(2):  # the second sweep logs nothing
-            self.successResultOf(sweeper.sweep())
-        ends = [event for event in self.bus.events if isinstance(event, TopicEnded)]
-        self.assertEqual([event.topic for event in ends], [elsewhere])
-        walked = [walk.topic for walk in self.successResultOf(self.store.fanouts(10))]
-        self.assertEqual(walked, [elsewhere])
+            self.result(sweeper.sweep())
+        self.assertEqual([event.topic for event in self.published(TopicEnded)], [elsewhere])
+        self.assertEqual(self.walked(), [elsewhere])
         self.failureResultOf(self.detector.check_now(elsewhere), EndedTopic)

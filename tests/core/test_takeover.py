@@ -6,30 +6,27 @@ from typing import Any
 
 from attrs import evolve
 from sqlalchemy import update
-from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.defer import Deferred, succeed
 
 from rsscloud_broker.config import Polling
 from rsscloud_broker.core import Poller, TakeoverSink
-from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import ClaimsLost, Event, NodesCounted, WorkHinted
-from rsscloud_broker.model import Callback, Lease, Subscription
 from rsscloud_broker.model.work import ClaimedChecks, PollPlan
 from rsscloud_broker.storage.nodes import leave
 from rsscloud_broker.storage.schema import intent
-from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE
 from tests.core.house import FEED, BrokerTestCase
 from tests.core.test_intents import CALLBACK, WANTED
-from tests.storage.waiting import PINGED, waiting_checks
+from tests.storage.waiting import waiting_checks
 
 
 class TakingOverTests(BrokerTestCase):
     def hint(self, event: Event) -> None:
         sink = TakeoverSink(self.detector, self.intents, [self.limiter.set_node_count])
-        self.successResultOf(sink.handle(event))
+        self.result(sink.handle(event))
 
     def leave_a_check(self) -> None:
         """Store a check that no node handles."""
-        self.assertTrue(self.successResultOf(self.store.request_check(FEED, 1.0, True)))
+        self.assertTrue(self.result(self.store.request_check(FEED, 1.0, True)))
 
     def test_topic_that_waits_is_fetched(self) -> None:
         self.leave_a_check()
@@ -38,7 +35,7 @@ class TakingOverTests(BrokerTestCase):
         self.assertEqual(self.fetcher.fetched, [])
         self.hint(WorkHinted())
         self.assertEqual(self.fetcher.fetched, [FEED])
-        self.assertEqual(self.successResultOf(waiting_checks(self.store, 10)), [])
+        self.assertEqual(self.result(waiting_checks(self.store, 10)), [])
 
     def test_topic_that_was_taken_over_is_not_fetched_again(self) -> None:
         self.fetcher.held = []
@@ -48,28 +45,17 @@ class TakingOverTests(BrokerTestCase):
         self.assertEqual(self.fetcher.fetched, [FEED])
 
     def test_intent_is_verified(self) -> None:
-        self.successResultOf(self.store.add_intent(WANTED, 10))
+        self.result(self.store.add_intent(WANTED, 10))
         another_node_ended = update(intent).values(node_id=None)
-        self.successResultOf(
-            self.store._database.write(lambda conn: conn.execute(another_node_ended))
-        )
+        self.result(self.store._database.write(lambda conn: conn.execute(another_node_ended)))
         self.hint(WorkHinted("freed"))
         (stored,) = self.subscriptions()
         self.assertEqual(stored.callback, CALLBACK)
-        self.assertEqual(self.successResultOf(self.store.intents()), [])
-
-    def test_store_that_is_unavailable_is_asked_again(self) -> None:
-        self.leave_a_check()
-        works = self.store.claim_checks
-        self.patch(self.store, "claim_checks", lambda wanted: fail(Unavailable("it is down")))
-        self.hint(WorkHinted())
-        self.patch(self.store, "claim_checks", works)
-        self.clock.advance(UNAVAILABLE_PAUSE)
-        self.assertEqual(self.fetcher.fetched, [FEED])
+        self.assertEqual(self.result(self.store.intents()), [])
 
     def test_nothing_is_taken_over_after_the_stop(self) -> None:
         self.leave_a_check()
-        self.successResultOf(self.store.add_intent(evolve(WANTED, challenge=False), 10))
+        self.result(self.store.add_intent(evolve(WANTED, challenge=False), 10))
         self.detector.stopService()
         self.intents.stopService()
         self.hint(WorkHinted())
@@ -79,16 +65,11 @@ class TakingOverTests(BrokerTestCase):
         """Otherwise a node could find nothing new, after another has recorded a change."""
         sink = TakeoverSink(self.detector, self.intents, [self.detector.set_node_count])
         for nodes, cached in ((1, True), (2, False), (1, True)):
-            self.successResultOf(sink.handle(NodesCounted(nodes)))
-            self.subscribed()
-            self.successResultOf(self.detector.check_now(FEED))
+            self.result(sink.handle(NodesCounted(nodes)))
+            self.subscribe()
+            self.fetch()
             self.clock.advance(2)
             self.assertEqual(self.detector.reader.was_watched(FEED), cached)
-
-    def subscribed(self) -> None:
-        callback = Callback("http://reader.example/", "http-post")
-        wanted = Subscription(FEED, callback, Lease(self.clock.wall_seconds(), 60))
-        self.successResultOf(self.store.put_subscription(wanted))
 
 
 class SharingTests(BrokerTestCase):
@@ -100,7 +81,7 @@ class SharingTests(BrokerTestCase):
         self.fetcher.held = held
         urls = [f"http://feeds{number}.example/" for number in range(6)]
         for nodes, most in ((4, 1), (2, 2), (1, 4)):
-            self.successResultOf(sink.handle(NodesCounted(nodes)))
+            self.result(sink.handle(NodesCounted(nodes)))
             for url in urls:
                 self.detector.check_now(url).addErrback(lambda failure: None)
             self.assertEqual(len(self.fetcher.fetched), most)
@@ -126,18 +107,19 @@ class LostClaimsTests(BrokerTestCase):
         self.fetcher.held = self.held
 
     def handle(self, event: Event) -> None:
-        self.successResultOf(self.sink.handle(event))
+        self.result(self.sink.handle(event))
 
-    def ping(self, url: str) -> None:
-        """Ping a topic, whose check this node claims."""
-        asked = self.detector.request(url, "192.0.2.1", PINGED)
-        state = self.successResultOf(asked)
-        self.detector.schedule(url, state, source="192.0.2.1", cause=PINGED)
+    def claim_some(self) -> list[str]:
+        """Claim the checks of more topics than can be fetched at a time."""
+        urls = [f"http://feeds{number}.example/" for number in range(5)]
+        for url in urls:
+            self.claim_check(url)
+        return urls
 
     def free_claims(self) -> None:
         """Remove the row of this node, as another does that takes it for dead."""
         node: Any = self.store.node
-        self.successResultOf(self.store._database.write(lambda conn: leave(conn, node)))
+        self.result(self.store._database.write(lambda conn: leave(conn, node)))
 
     def lose(self, elsewhere: bool = True) -> None:
         """Lose the claims.
@@ -156,9 +138,7 @@ class LostClaimsTests(BrokerTestCase):
             self.held.pop().callback(None)
 
     def test_checks_are_forgotten(self) -> None:
-        urls = [f"http://feeds{number}.example/" for number in range(5)]
-        for url in urls:
-            self.ping(url)
+        urls = self.claim_some()
         begun = list(self.fetcher.fetched)
         self.assertLess(len(begun), len(urls))
         self.lose()
@@ -170,7 +150,7 @@ class LostClaimsTests(BrokerTestCase):
     def test_fetch_that_fails_hands_nothing_on_to_one_that_is_withdrawn(self) -> None:
         self.subscribe()
         for _ in "12":
-            self.ping(FEED)
+            self.claim_check()
         self.lose()
         self.fetcher.contents.clear()
         self.end_fetches()
@@ -179,10 +159,8 @@ class LostClaimsTests(BrokerTestCase):
         self.assertEqual((self.detector._count_checks(), self.due()), (0, [FEED]))
 
     def test_checks_are_claimed_anew(self) -> None:
-        urls = [f"http://feeds{number}.example/" for number in range(5)]
+        urls = self.claim_some()
         self.fetcher.contents |= dict.fromkeys(urls, b"a feed")
-        for url in urls:
-            self.ping(url)
         self.lose(elsewhere=False)
         self.handle(WorkHinted())
         self.fetcher.held = None
@@ -197,30 +175,30 @@ class LostClaimsTests(BrokerTestCase):
         for url in urls:
             self.subscribe(url)
         plans = [PollPlan(url, now, "a test", 1200.0, now) for url in urls]
-        self.successResultOf(self.store.plan_polls(plans))
+        self.result(self.store.plan_polls(plans))
         poller = Poller(self.store, self.detector, self.clock, Polling())
         self.sink = TakeoverSink(self.detector, self.intents, lose=[poller.lose_claims])
-        self.successResultOf(poller.look())
+        self.result(poller.look())
         begun = list(self.fetcher.fetched)
         self.assertEqual(begun, urls[:1])
         self.lose()
         self.end_fetches()
         self.assertEqual(self.fetcher.fetched, begun, "what had not begun never begins")
-        due = self.successResultOf(self.store.polls_due(now, 10))
+        due = self.result(self.store.polls_due(now, 10))
         self.assertEqual([one.topic.url for one in due], urls, "nothing is planned")
         self.fetcher.held = None
-        self.successResultOf(poller.look())
+        self.result(poller.look())
         self.assertEqual(self.fetcher.fetched, urls, "it polls what it claims anew")
 
     def test_caller_who_waits_is_answered_all_the_same(self) -> None:
-        self.ping("http://one.example/")
-        self.ping("http://two.example/")
-        self.ping(FEED)
+        self.claim_check("http://one.example/")
+        self.claim_check("http://two.example/")
+        self.claim_check()
         asked = self.detector.check_now(FEED, source="192.0.2.1")
         self.assertNotIn(FEED, self.fetcher.fetched)
         self.lose()
         self.end_fetches()
-        self.assertEqual(self.successResultOf(asked).topic.url, FEED)
+        self.assertEqual(self.result(asked).topic.url, FEED)
 
     def test_topic_that_is_wanted_while_its_fetch_is_withdrawn(self) -> None:
         answers: list[Deferred[Any]] = []
@@ -231,21 +209,21 @@ class LostClaimsTests(BrokerTestCase):
             return answers[-1]
 
         self.patch(self.store, "topic", slow)
-        self.ping(FEED)
+        self.claim_check()
         self.lose()
         asked = self.detector.check_now(FEED)
         self.patch(self.store, "topic", works)
         for answer in answers:
             answer.callback(None)
         self.end_fetches()
-        self.assertEqual(self.successResultOf(asked).topic.url, FEED)
+        self.assertEqual(self.result(asked).topic.url, FEED)
         self.assertEqual(self.fetcher.fetched, [FEED])
 
     def test_checks_that_were_claimed_since_are_released(self) -> None:
         """Other work had registered the process anew before it heard of its loss."""
         self.free_claims()
-        self.successResultOf(self.store.check_writable())
-        self.ping(FEED)
+        self.result(self.store.check_writable())
+        self.claim_check()
         self.patch(self.store, "claim_checks", lambda wanted: succeed(NONE))
         self.handle(ClaimsLost())
         self.assertEqual(self.due(), [FEED])
@@ -253,7 +231,7 @@ class LostClaimsTests(BrokerTestCase):
 
     def test_intents_that_were_claimed_since_are_verified(self) -> None:
         self.result(self.intents.add(WANTED))
-        (pending,) = self.successResultOf(self.store.intents())
+        (pending,) = self.result(self.store.intents())
         self.fetcher.held = None
         self.patch(self.store, "intents", lambda after, limit: succeed([pending]))
         self.handle(ClaimsLost())
