@@ -6,6 +6,7 @@ Each test lets two brokers live through the same.  At one of them somebody follo
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 from attrs import evolve
@@ -23,6 +24,21 @@ from tests.core.house import CALLBACK, DAY, FEED, NOW, BrokerTestCase
 
 CALLER = "192.0.2.1"
 FOLLOWER = model.Callback("http://broker.example/river/feeds/1", "river")
+
+
+def alike(test: Callable[[PrivateFollowerTests], None]) -> Callable[[PrivateFollowerTests], None]:
+    """Have two brokers live through a test; strangers must see the same at both."""
+
+    @wraps(test)
+    def at_both(self: PrivateFollowerTests) -> None:
+        shown = []
+        for self.followed in (False, True):
+            self.setUp()
+            test(self)
+            shown.append(self.seen())
+        self.assertEqual(shown[1], shown[0])
+
+    return at_both
 
 
 class PrivateFollowerTests(BrokerTestCase):
@@ -65,7 +81,7 @@ class PrivateFollowerTests(BrokerTestCase):
     def change(self) -> None:
         self.fetcher.contents[FEED] += b"<!-- more -->"
 
-    def seen(self) -> dict[str, object]:
+    def seen(self) -> dict[str, Any]:
         """All that strangers see, without times and ids."""
         view = TopicView(self.store, self.clock)
         events = [*self.bus.logged, *self.bus.events]
@@ -86,164 +102,136 @@ class PrivateFollowerTests(BrokerTestCase):
             "statistics": numbers(self.counters),
         }
 
-    def check(self, live: Callable[[], None]) -> dict[str, Any]:
-        """Both brokers show the same; returns what."""
-        shown = []
-        for self.followed in (False, True):
-            self.setUp()
-            live()
-            shown.append(self.seen())
-        self.assertEqual(shown[1], shown[0])
-        return shown[1]
-
+    @alike
     def test_nothing_is_seen_of_a_topic_that_is_only_followed(self) -> None:
-        def live() -> None:
-            self.follow()
-            for _ in range(3):
-                self.change()
-                self.poll()
-            self.fetcher.failures[FEED] = TopicUnreadable(FEED, "its server is broken")
+        self.follow()
+        for _ in range(3):
+            self.change()
             self.poll()
-            self.fetcher.failures[FEED] = EndedTopic(FEED, "it is gone for good")
-            self.poll()
+        self.fetcher.failures[FEED] = TopicUnreadable(FEED, "its server is broken")
+        self.poll()
+        self.fetcher.failures[FEED] = EndedTopic(FEED, "it is gone for good")
+        self.poll()
+        self.assertEqual(self.seen()["log"], [])
 
-        self.assertEqual((self.check(live))["log"], [])
-
+    @alike
     def test_a_ping_of_a_stranger(self) -> None:
         """The broker knows the content already, and answers as if it did not."""
+        self.follow()
+        self.ping()
+        self.ping()
+        self.assertEqual(self.answers, [True, False])
 
-        def live() -> None:
-            self.follow()
-            self.ping()
-            self.ping()
-
-        self.assertEqual(self.check(live)["answers"], [True, False])
-
+    @alike
     def test_later_pings_see_what_changed_since_the_first(self) -> None:
-        def live() -> None:
-            self.ping()
-            self.follow()
-            self.change()
-            self.poll()
-            self.ping()
-            before = self.fetcher.contents[FEED]
-            self.change()
-            self.poll()
-            self.fetcher.contents[FEED] = before
-            self.ping()
+        self.ping()
+        self.follow()
+        self.change()
+        self.poll()
+        self.ping()
+        before = self.fetcher.contents[FEED]
+        self.change()
+        self.poll()
+        self.fetcher.contents[FEED] = before
+        self.ping()
+        self.assertEqual(self.answers, [True, True, False])
 
-        self.assertEqual(self.check(live)["answers"], [True, True, False])
-
+    @alike
     def test_the_requests_of_a_ping_carry_nothing_that_the_broker_knew(self) -> None:
-        def live() -> None:
-            self.fetcher.validators[FEED] = model.Validators('"1"')
-            self.follow()
-            self.ping()
-            self.ping()
-
-        self.check(live)
+        self.fetcher.validators[FEED] = model.Validators('"1"')
+        self.follow()
+        self.ping()
+        self.ping()
         asked = [validators for validators, _ in self.fetcher.asked]
-        self.assertEqual(asked, [model.NO_VALIDATORS, model.NO_VALIDATORS, model.Validators('"1"')])
+        polled = [model.NO_VALIDATORS] * self.followed
+        self.assertEqual(asked, [*polled, model.NO_VALIDATORS, model.Validators('"1"')])
 
+    @alike
     def test_other_pings(self) -> None:
-        def live() -> None:
-            self.follow()
-            self.ask(self.broker.ping(model.Ping("A site", FEED, NOW), 0.0, CALLER))
-            self.clock.advance(1)
-            self.ask(self.broker.publish([FEED], CALLER))
-            self.clock.advance(1)
-            self.ask(self.broker.ping_topic(FEED, CALLER, way=Way.PAGE))
+        self.follow()
+        self.ask(self.broker.ping(model.Ping("A site", FEED, NOW), 0.0, CALLER))
+        self.clock.advance(1)
+        self.ask(self.broker.publish([FEED], CALLER))
+        self.clock.advance(1)
+        self.ask(self.broker.ping_topic(FEED, CALLER, way=Way.PAGE))
 
-        self.check(live)
-
+    @alike
     def test_a_feed_that_fails(self) -> None:
-        def live() -> None:
-            self.follow()
-            self.fetcher.failures[FEED] = TopicUnreadable(FEED, "its server is broken")
-            self.poll()
-            self.ping()
-            self.ask(self.broker.publish([FEED], CALLER))
-            self.clock.advance(1)
-            self.ask(self.broker.publish([FEED], CALLER))
+        self.follow()
+        self.fetcher.failures[FEED] = TopicUnreadable(FEED, "its server is broken")
+        self.poll()
+        self.ping()
+        self.ask(self.broker.publish([FEED], CALLER))
+        self.clock.advance(1)
+        self.ask(self.broker.publish([FEED], CALLER))
 
-        self.check(live)
-
+    @alike
     def test_a_publish_of_a_feed_that_waits_for_a_retry(self) -> None:
         """The broker fetches it at once, and not a second after the fetch that failed."""
+        self.follow()
+        self.fetcher.failures[FEED] = TopicUnreadable(FEED, "its server is broken")
+        self.ask(self.broker.publish([FEED], CALLER))
+        self.clock.advance(0.1)
+        del self.fetcher.failures[FEED]
+        self.ask(self.broker.publish([FEED], CALLER))
+        self.clock.advance(0.1)
+        self.assertEqual(len(self.pings()), 1)
 
-        def live() -> None:
-            self.follow()
-            self.fetcher.failures[FEED] = TopicUnreadable(FEED, "its server is broken")
-            self.ask(self.broker.publish([FEED], CALLER))
-            self.clock.advance(0.1)
-            del self.fetcher.failures[FEED]
-            self.ask(self.broker.publish([FEED], CALLER))
-            self.clock.advance(0.1)
-
-        self.assertEqual(len(self.check(live)["pings"]), 1)
-
+    @alike
     def test_a_publish_at_another_node_during_a_fetch_that_fails(self) -> None:
-        def live() -> None:
-            self.follow()
-            held = self.fetcher.held = []
-            self.fetcher.failures[FEED] = TopicUnreadable(FEED, "its server is broken")
-            self.ask(self.broker.publish([FEED], CALLER))
-            self.clock.advance(0.1)
-            now, cause = self.clock.wall_seconds(), ChangeSource(Way.WEBSUB)
-            self.result(self.store.request_check(FEED, now, True, "198.51.100.7", False, cause))
-            self.fetcher.held = None
-            held[0].callback(None)
-            del self.fetcher.failures[FEED]
-            self.clock.pump([0.1] * 20)
+        self.follow()
+        held = self.fetcher.held = []
+        self.fetcher.failures[FEED] = TopicUnreadable(FEED, "its server is broken")
+        self.ask(self.broker.publish([FEED], CALLER))
+        self.clock.advance(0.1)
+        now, cause = self.clock.wall_seconds(), ChangeSource(Way.WEBSUB)
+        self.result(self.store.request_check(FEED, now, True, "198.51.100.7", False, cause))
+        self.fetcher.held = None
+        held[0].callback(None)
+        del self.fetcher.failures[FEED]
+        self.clock.pump([0.1] * 20)
+        self.assertEqual(len(self.pings()), 1)
 
-        self.assertEqual(len(self.check(live)["pings"]), 1)
-
+    @alike
     def test_a_ping_of_what_cannot_be_read_before_a_restart(self) -> None:
         """For strangers nobody has the feed, so it is not fetched again for their pings."""
+        self.start()
+        self.follow()
+        self.fetcher.failures[FEED] = TopicUnreadable(FEED, "its server is broken")
+        self.ask(self.broker.ping_topic(FEED, CALLER, again=True))
+        self.detector.stopService()
+        del self.fetcher.failures[FEED]
+        self.change()
+        self.detector.startService()
+        self.clock.advance(6)
+        self.assertEqual(self.pings(), [])
 
-        def live() -> None:
-            self.start()
-            self.follow()
-            self.fetcher.failures[FEED] = TopicUnreadable(FEED, "its server is broken")
-            self.ask(self.broker.ping_topic(FEED, CALLER, again=True))
-            self.detector.stopService()
-            del self.fetcher.failures[FEED]
-            self.change()
-            self.detector.startService()
-            self.clock.advance(6)
-
-        self.assertEqual(self.check(live)["pings"], [])
-
+    @alike
     def test_a_feed_that_is_gone(self) -> None:
-        def live() -> None:
-            self.follow()
-            self.fetcher.failures[FEED] = EndedTopic(FEED, "it is gone for good")
-            self.poll()
-            self.ping()
-            self.ask(self.broker.accept(model.Intent(FEED, CALLBACK, DAY)))
+        self.follow()
+        self.fetcher.failures[FEED] = EndedTopic(FEED, "it is gone for good")
+        self.poll()
+        self.ping()
+        self.ask(self.broker.accept(model.Intent(FEED, CALLBACK, DAY)))
 
-        self.check(live)
-
+    @alike
     def test_a_subscriber(self) -> None:
-        def live() -> None:
-            self.follow()
-            intent = model.Intent(FEED, CALLBACK, DAY, source=CALLER)
-            self.answers.append(self.result(self.broker.subscribe(intent)).attempts)
-            self.ping()
-            self.change()
-            self.ping()
+        self.follow()
+        intent = model.Intent(FEED, CALLBACK, DAY, source=CALLER)
+        self.answers.append(self.result(self.broker.subscribe(intent)).attempts)
+        self.ping()
+        self.change()
+        self.ping()
+        self.assertEqual(len(self.seen()["list"]), 1)
 
-        self.assertEqual(len(self.check(live)["list"]), 1)
-
+    @alike
     def test_what_a_follower_is_told_is_no_ping(self) -> None:
-        def live() -> None:
-            self.follow()
-            self.change()
-            if self.followed:
-                self.result(self.broker.fetch_for_followers(FEED, CALLER))
-                self.assertEqual(self.fetcher.fetched.count(FEED), 2)
-
-        self.assertEqual(self.check(live)["pings"], [])
+        self.follow()
+        self.change()
+        if self.followed:
+            self.result(self.broker.fetch_for_followers(FEED, CALLER))
+            self.assertEqual(self.fetcher.fetched.count(FEED), 2)
+        self.assertEqual(self.pings(), [])
 
     def test_its_follower_is_notified_of_each_change(self) -> None:
         self.followed = True
