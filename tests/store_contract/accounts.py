@@ -91,8 +91,11 @@ class AccountsContract(TestCase):
         for owner, digest in ((dave, b"1"), (anna, b"2")):
             await self.session(owner, digest)
             await self.token(owner, digest)
+        await self.store.add_link(dave.id, b"link", 2000.0)
         self.assertTrue(await self.store.remove_account("dave"))
         self.assertFalse(await self.store.remove_account("dave"))
+        self.assertIsNone(await self.redeem(b"link"))
+        self.assertFalse(await self.store.add_link(dave.id, b"link", 2000.0))
         self.assertIsNone(await self.store.session(b"1"))
         self.assertIsNone(await self.store.token(b"1"))
         self.assertIsNotNone(await self.store.session(b"2"))
@@ -315,13 +318,6 @@ class AccountsContract(TestCase):
         self.assertIsNone(await self.redeem(b"1"))
         self.assertEqual(await self.store.account_of_link(b"2", 1000.0), anna)
         self.assertEqual(await self.store.account_of_link(b"3", 1000.0), dave)
-
-    async def test_link_without_its_account(self) -> None:
-        dave = await self.account()
-        await self.store.add_link(dave.id, b"link", 2000.0)
-        await self.store.remove_account("dave")
-        self.assertIsNone(await self.redeem(b"link"))
-        self.assertFalse(await self.store.add_link(dave.id, b"link", 2000.0))
 
     # sweeping
 

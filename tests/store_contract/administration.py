@@ -58,8 +58,7 @@ class AdministrationContract(TestCase):
     async def subscribe(
         self, number: int = 1, topic: str = basics.FEED, protocol: str = "http-post", **more: Any
     ) -> Subscription:
-        one = basics.a_subscription(topic, number)
-        one = evolve(one, callback=evolve(one.callback, protocol=protocol), **more)
+        one = evolve(basics.a_subscription(topic, number, protocol=protocol), **more)
         stored: Subscription = await self.store.put_subscription(one)
         return stored
 

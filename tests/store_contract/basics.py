@@ -35,10 +35,10 @@ def a_ping(at: float = 1000.0, name: str = "A site") -> model.Ping:
 
 
 def a_subscription(
-    topic: str = FEED, number: int = 1, granted_at: float = 1000.0
+    topic: str = FEED, number: int = 1, granted_at: float = 1000.0, protocol: str = "http-post"
 ) -> model.Subscription:
     """A subscription that is not stored yet."""
-    callback = model.Callback(f"http://reader{number}.example/notify", "http-post")
+    callback = model.Callback(f"http://reader{number}.example/notify", protocol)
     return model.Subscription(topic=topic, callback=callback, lease=model.Lease(granted_at, DAY))
 
 
@@ -246,15 +246,6 @@ class RecordsContract(TestCase):
 
     # topics
 
-    async def test_first_reading_is_a_change(self) -> None:
-        self.assertIsNone(await self.store.topic(FEED))
-        record = await self.store.record_fetch(a_fetch(at=1000.5), a_ping())
-        self.assertTrue(record.changed)
-        self.assertEqual((record.topic.digest, record.topic.size), (b"1" * 32, 1))
-        self.assertEqual((record.topic.read_at, record.topic.changed_at), (1000.5, 1000.5))
-        self.assertEqual(await self.store.topic(FEED), record.topic)
-        self.assertEqual(await self.store.pings(0, 9999, None, 10), [record.ping])
-
     async def test_same_content_is_no_change(self) -> None:
         await self.store.record_fetch(a_fetch(), None)
         await self.store.put_subscription(a_subscription())
@@ -270,15 +261,6 @@ class RecordsContract(TestCase):
         for other in (a_fetch(b"2"), evolve(a_fetch(b"2"), size=2)):
             self.assertTrue((await self.store.record_fetch(other, None)).changed, other)
 
-    async def test_reading_answers_the_checks_before_it(self) -> None:
-        await self.store.put_subscription(a_subscription())
-        ping = evolve(a_ping(1000), rss_url=FEED)
-        await self.store.add_ping(ping, 0)
-        await self.store.record_fetch(a_fetch(at=999), None)
-        self.assertEqual(await waiting_checks(self.store, 10), asked(FEED))
-        await self.store.record_fetch(a_fetch(at=1000), None)
-        self.assertEqual(await waiting_checks(self.store, 10), [])
-
     async def test_checks_wait_from_the_last_ping_longest_first(self) -> None:
         for url in (FEED, OTHER_FEED):
             await self.store.put_subscription(a_subscription(url))
@@ -290,12 +272,6 @@ class RecordsContract(TestCase):
         self.assertEqual(await waiting_checks(self.store, 10), asked(OTHER_FEED, FEED))
         await self.store.drop_check(FEED, 1002)
         self.assertEqual(await waiting_checks(self.store, 10), asked(OTHER_FEED))
-
-    async def test_ping_asks_for_a_check_of_any_topic(self) -> None:
-        self.assertFalse(await self.store.request_check(FEED, 1000))
-        self.assertTrue(await self.store.request_check(FEED, 1000, True))
-        self.assertEqual(await waiting_checks(self.store, 10), [Check(FEED, cause=PINGED)])
-        self.assertEqual((await self.store.sweep(1000, 9999)).topics, 0)
 
     async def test_check_is_of_a_ping_until_it_is_answered(self) -> None:
         """By a fetch, or as the topic is given up."""
@@ -379,7 +355,7 @@ class RecordsContract(TestCase):
             first,
             a_subscription(OTHER_FEED),
             a_subscription(number=2),
-            evolve(first, callback=evolve(first.callback, protocol="https-post")),
+            a_subscription(protocol="https-post"),
             evolve(first, callback=evolve(first.callback, procedure="p")),
         ):
             await self.store.put_subscription(one)

@@ -20,6 +20,10 @@ def feed(number: int, host: str = "feeds.example") -> str:
     return f"http://{host}/{number}"
 
 
+#: The URLs of the feeds here.
+FEEDS = [feed(number) for number in range(8)]
+
+
 class BoundsContract(TestCase):
     """The tests that every store with small limits must pass."""
 
@@ -39,10 +43,9 @@ class BoundsContract(TestCase):
         await self.store.record_fetch(basics.a_fetch(at=at, url=feed(number)), None)
 
     async def test_topics_that_were_read_longest_ago_are_forgotten(self) -> None:
-        feeds = [feed(number) for number in range(5)]
         for number, at in ((0, 1000), (1, 1001), (2, 1002), (0, 1003), (3, 1004), (4, 1005)):
             await self.read(number, at)
-        self.assertEqual(await self.known(*feeds), [feeds[0], feeds[3], feeds[4]])
+        self.assertEqual(await self.known(*FEEDS), [FEEDS[0], FEEDS[3], FEEDS[4]])
 
     async def test_topics_that_were_read_before_the_clock_was_set_back_are_forgotten(self) -> None:
         for number in range(IDLE):
@@ -53,28 +56,25 @@ class BoundsContract(TestCase):
         self.assertEqual(await self.known(*map(feed, range(5))), [feed(2), feed(3), feed(4)])
 
     async def test_topics_with_subscriptions_are_kept(self) -> None:
-        feeds = [feed(number) for number in range(8)]
         for number in range(4):
             await self.read(number, 1000 + number)
-            await self.store.put_subscription(basics.a_subscription(feeds[number]))
+            await self.store.put_subscription(basics.a_subscription(FEEDS[number]))
         for number in range(4, 8):
             await self.read(number, 1000 + number)
-        self.assertEqual(await self.known(*feeds), [*feeds[:4], *feeds[5:]])
+        self.assertEqual(await self.known(*FEEDS), [*FEEDS[:4], *FEEDS[5:]])
 
     async def test_topics_that_lost_their_subscriptions_are_forgotten(self) -> None:
-        feeds = [feed(number) for number in range(5)]
-        for number, url in enumerate(feeds):
+        for number, url in enumerate(FEEDS[:5]):
             await self.read(number, 1000 + number)
             await self.store.put_subscription(evolve(basics.a_subscription(url), dropping=True))
             await self.store.remove_subscription(url, basics.a_subscription(url).callback)
         await self.store.sweep(2000, 0)
-        self.assertEqual(await self.known(*feeds), feeds[2:])
+        self.assertEqual(await self.known(*FEEDS), FEEDS[2:5])
 
     async def test_topics_that_ended_are_forgotten_too(self) -> None:
-        feeds = [feed(number) for number in range(5)]
-        for number, url in enumerate(feeds):
+        for number, url in enumerate(FEEDS[:5]):
             await self.store.end_topic(url, "gone", 1000 + number)
-        self.assertEqual(await self.known(*feeds), feeds[2:])
+        self.assertEqual(await self.known(*FEEDS), FEEDS[2:5])
 
     async def test_topics_that_wait_to_be_read_are_kept(self) -> None:
         self.assertTrue(await self.store.request_check(feed(0), 900, True))

@@ -240,3 +240,4 @@ class ChecksContract(TestCase):
         for at, again in ((1000.5, True), (1001.0, False)):
             record = await self.store.record_fetch(a_fetch(at=at), None)
             self.assertIs(record.asked_again, again)
+            self.assertEqual(bool(await waiting_checks(self.store, 10)), again)

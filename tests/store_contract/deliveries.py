@@ -107,14 +107,6 @@ class DeliveriesContract(
         """Claim what is due; the ids of the subscriptions."""
         return [one.id for one in await self.store.claim_due(now, limit, ())]
 
-    async def test_failure_that_is_tried_again_counts_for_nothing_yet(self) -> None:
-        (one,) = await self.stored(1)
-        await self.store.record_deliveries([waits(one, 3000.5, attempts=2)])
-        self.assertEqual(
-            await self.all_subscriptions(), [evolve(one, attempts=2, failing_since=2000.0)]
-        )
-        self.assertEqual(await self.store.next_due(), 3000.5)
-
     async def test_at_most_one_waits_for_a_subscription(self) -> None:
         (one,) = await self.stored(1)
         walk = await self.begin_walk(b"1")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import evolve
 from twisted.trial.unittest import TestCase
 
-from rsscloud_broker.model import Callback, Content
+from rsscloud_broker.model import Content
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import Bounds, History, KeptChange
 from rsscloud_broker.storage import Store, kept_changes
@@ -50,8 +50,7 @@ class KeptContract(TestCase):
         )
 
     async def test_what_only_private_followers_learn_is_not_kept(self) -> None:
-        callback = Callback("http://broker.example/river/feeds/1", "river")
-        await self.store.put_subscription(evolve(a_subscription(), callback=callback))
+        await self.store.put_subscription(a_subscription(protocol="river"))
         for body, way in ((b"1", Way.FETCH), (b"2", Way.WEBLOG_UPDATES), (b"3", Way.FOLLOWED)):
             record = await self.store.record_fetch(evolve(a_fetch(body), way=way), a_ping())
             self.assertEqual((record.changed, record.news, record.shown), (True, False, False))
