@@ -18,6 +18,7 @@ from rsscloud_broker.database.columns import to_micros
 from rsscloud_broker.errors import ClaimLost, Unavailable
 from rsscloud_broker.events import FileCopied, FilePublished, WorkHinted
 from rsscloud_broker.interfaces import SinkParts
+from rsscloud_broker.model.shared import SharedDocument
 from rsscloud_broker.sinks import files
 from rsscloud_broker.sinks import mirror as mirror_module
 from rsscloud_broker.sinks.archive import ArchiveOptions, ArchiveSink
@@ -62,6 +63,10 @@ class MirrorTests(SynchronousTestCase):
 
     def wait(self, work: Any) -> Any:
         return self.successResultOf(work)
+
+    def stored(self, name: str) -> list[SharedDocument]:
+        """The whole documents of a name in the database."""
+        return self.wait(self.store.store.shared_documents([name]))  # type: ignore[no-any-return]
 
     def file(self, parts: SinkParts, name: str) -> FilePath[str]:
         file: FilePath[str] = parts.public_directory.descendant(name[1:].split("/"))
@@ -116,7 +121,7 @@ class MirrorTests(SynchronousTestCase):
         """Have the database say that a document was stored at a time."""
         stored = update(document).where(document.c.name == name).values(stored_at=to_micros(at))
         database = self.store.store._database
-        self.successResultOf(database.write(lambda conn: conn.execute(stored).rowcount))
+        self.wait(database.write(lambda conn: conn.execute(stored).rowcount))
 
     def slow(self, method: str) -> tuple[Deferred[None], list[Any]]:
         """Let a method of the store wait for a gate, and record the first argument of each call."""
@@ -137,7 +142,7 @@ class MirrorTests(SynchronousTestCase):
         assert stopped is not None
         self.assertNoResult(stopped)
         gate.callback(None)
-        self.successResultOf(stopped)
+        self.wait(stopped)
 
     def test_stop_while_files_are_copied(self) -> None:
         """One of them is under way; the others are copied after the next start."""
@@ -185,7 +190,7 @@ class MirrorTests(SynchronousTestCase):
         mirror = Mirror(self.other)
         asking = [Deferred.fromCoroutine(mirror.copy(ARCHIVE)) for _ in range(3)]
         gate.callback(None)
-        self.assertEqual([self.successResultOf(one) for one in asking], [True] * 3)
+        self.assertEqual([self.wait(one) for one in asking], [True] * 3)
         self.same(ARCHIVE)
         self.assertEqual([number for _, number in calls], [0, 1])
         self.assertEqual(self.bus.events, [FileCopied(ARCHIVE)])
@@ -200,8 +205,8 @@ class MirrorTests(SynchronousTestCase):
 
     def test_name_that_leads_elsewhere(self) -> None:
         """Nobody but the broker stores documents, so this is a matter of course."""
-        key = self.successResultOf(self.store.store.begin_document("/../secret", NOON))
-        self.successResultOf(self.store.store.finish_document(key, 0, 0))
+        key = self.wait(self.store.store.begin_document("/../secret", NOON))
+        self.wait(self.store.store.finish_document(key, 0, 0))
         self.start()
         self.assertEqual(self.bus.events, [])
 
@@ -209,10 +214,9 @@ class MirrorTests(SynchronousTestCase):
         self.patch(files, "PART", 1000)
         content = os.urandom(10_000)
         self.publish(content)
-        (found,) = self.successResultOf(self.store.store.shared_documents([LIST]))
+        (found,) = self.stored(LIST)
         parts = [
-            self.successResultOf(self.store.store.document_part(found.id, number))
-            for number in range(12)
+            self.wait(self.store.store.document_part(found.id, number)) for number in range(12)
         ]
         self.assertEqual([part is None for part in parts], [False] * 11 + [True])
         self.assertEqual(gzip.decompress(b"".join(filter(None, parts))), content)
@@ -314,7 +318,7 @@ class MirrorTests(SynchronousTestCase):
 
     def test_bug_with_one_document_keeps_no_others_waiting(self) -> None:
         self.publish(b"archive", ARCHIVE)
-        (archive,) = self.successResultOf(self.store.store.shared_documents([ARCHIVE]))
+        (archive,) = self.stored(ARCHIVE)
         give = self.store.store.document_part
 
         def fail(key: int, number: int) -> Any:
@@ -331,9 +335,9 @@ class MirrorTests(SynchronousTestCase):
     def damage(self, name: str) -> None:
         """Store a document whose bytes are no gzip."""
         store = self.store.store
-        key = self.successResultOf(store.begin_document(name, NOON))
-        self.successResultOf(store.put_document_part(key, 0, b"no gzip"))
-        self.assertTrue(self.successResultOf(store.finish_document(key, 100, 0)))
+        key = self.wait(store.begin_document(name, NOON))
+        self.wait(store.put_document_part(key, 0, b"no gzip"))
+        self.assertTrue(self.wait(store.finish_document(key, 100, 0)))
 
     def logged(self, text: str) -> list[str]:
         """The lines of the log with a text."""
@@ -396,7 +400,7 @@ class MirrorTests(SynchronousTestCase):
 
     def records(self) -> int:
         """How many pings the archive in the database lists."""
-        found = self.successResultOf(self.store.store.shared_documents([ARCHIVE]))
+        found = self.stored(ARCHIVE)
         return found[0].records if found else 0
 
     def test_torn_archive_is_not_stored(self) -> None:

@@ -11,13 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.errors import AddressRefused, OutboundError
 from rsscloud_broker.interfaces import OutboundRequest
 from rsscloud_broker.model import Ping
-from rsscloud_broker.sinks.relay_calls import (
-    Protocol,
-    RelayAnswer,
-    Sender,
-    TargetCalls,
-    message_of,
-)
+from rsscloud_broker.sinks.relay_calls import Protocol, RelayAnswer, Sender, TargetCalls, message_of
 from rsscloud_broker.testing import FakeOutbound, reply
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.wire import soap, xmlrpc
