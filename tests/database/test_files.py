@@ -12,7 +12,6 @@ from unittest import mock
 
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred, gatherResults
-from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThread
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 from twisted.trial.unittest import TestCase
@@ -22,7 +21,7 @@ from rsscloud_broker.database.sqlite import files_of
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.model import Ping
 from rsscloud_broker.storage import Store
-from tests.storage.databases import file_database, threaded_store
+from tests.storage.databases import file_database, threaded_store, until
 
 # A reactor is a module; what it provides is known only at run time.
 running: Any = reactor
@@ -118,8 +117,7 @@ class FilesTests(TestCase):
     async def test_log_is_removed(self) -> None:
         """What was in it is in the main file as soon as that is noticed."""
         await self.add("a", "b")
-        while self.watch().is_changed:
-            await deferLater(running, 0.01)
+        await until(lambda: not self.watch().is_changed)
         await self.add("c")
         self.log.unlink()
         self.assertIn("-wal was removed", await self.until_noticed())
@@ -129,8 +127,7 @@ class FilesTests(TestCase):
 
     async def test_commits_are_in_the_main_file_within_a_second(self) -> None:
         await self.add("a")
-        while self.watch().is_changed:
-            await deferLater(running, 0.01)
+        await until(lambda: not self.watch().is_changed)
         self.log = self.log.with_name("none")
         self.assertEqual(self.after_a_crash(), {"a"})
 
@@ -198,7 +195,6 @@ class QuietTests(TestCase):
         await store.drop_check("http://feeds.example/", 0)  # so that the node is registered
         found = files_of(store._database._engine)
         assert found is not None
-        while found.is_changed:
-            await deferLater(running, 0.01)
+        await until(lambda: not found.is_changed)
         await store.count_pings()
         self.assertFalse(found.is_changed)

@@ -8,9 +8,6 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, make_url, select, text
 from sqlalchemy.exc import OperationalError
-from twisted.internet import reactor
-from twisted.internet.interfaces import IReactorTime
-from twisted.internet.task import deferLater
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import TestCase
 
@@ -41,7 +38,7 @@ from rsscloud_broker.wire.units import MINUTE
 from tests.notes import FIRST, FITTING, SECOND
 from tests.postgresql import TIMEOUT, borrowed_database, empty_database
 from tests.storage import app_migrating, migrating, next_version, recorded
-from tests.storage.databases import engine_for, threaded_account_store, threaded_store
+from tests.storage.databases import engine_for, threaded_account_store, threaded_store, until
 from tests.store_contract import (
     accounts,
     administration,
@@ -203,8 +200,7 @@ class SeveralNodesTests(OnPostgreSQL):
     async def waits_for(self, conn: Connection) -> None:
         """Wait until somebody waits for a lock of a connection."""
         blocked = text("SELECT 1 FROM pg_locks WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid))")
-        while not conn.execute(blocked).first():
-            await deferLater(IReactorTime(reactor), 0.01)
+        await until(lambda: conn.execute(blocked).first())
 
     async def test_busiest_topics_of_one_hour_by_two_nodes(self) -> None:
         store, engine = self.store_and_engine()

@@ -21,7 +21,7 @@ from rsscloud_broker.database.methods import Operation
 from rsscloud_broker.database.writer import GROUP_LIMIT, Writer
 from rsscloud_broker.errors import DiskFull, Unavailable
 from rsscloud_broker.storage.schema import topic
-from tests.storage.databases import engine_for, file_database
+from tests.storage.databases import engine_for, file_database, until
 
 #: Seconds until a thread gives up waiting for the test, which then fails.
 TIMEOUT = 60
@@ -145,8 +145,7 @@ class WriterTests(TestCase):
             self.writer, "_wait_for_operations", side_effect=ZeroDivisionError
         ) as failing:
             self.writer.start()
-            while not failing.called:
-                await deferLater(self.clock, 0.01)
+            await until(lambda: failing.called)
         self.assertEqual(await self.writer.write(add_topic("a")), "a")
         await self.writer.stop()
         self.assertTrue(self.flushLoggedErrors(ZeroDivisionError))
@@ -189,8 +188,7 @@ class WriterTests(TestCase):
         self.assertEqual(self.writer.busy_for, 0.0)
         hanging = self.writer.write(hang)
         self.writer.start()
-        while not begun.is_set():
-            await deferLater(self.clock, 0)
+        await until(begun.is_set)
         first = self.writer.busy_for
         self.assertGreater(first, 0.0)
         self.assertGreater(self.writer.busy_for, first)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -12,7 +12,8 @@ from typing import Any, TypeVar, cast
 
 from sqlalchemy import Connection, Engine
 from twisted.internet import reactor
-from twisted.internet.interfaces import IReactorFromThreads
+from twisted.internet.interfaces import IReactorFromThreads, IReactorTime
+from twisted.internet.task import deferLater
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from rsscloud_broker.database.engine import for_writing, open_engine
@@ -63,14 +64,23 @@ class _TestThreads(StoreThreads):
 
 
 def threaded_store(
-    case: TestCase, url: str | None = None, bounds: Bounds = DEFAULT_BOUNDS
+    case: TestCase,
+    url: str | None = None,
+    bounds: Bounds = DEFAULT_BOUNDS,
+    threads: StoreThreads | None = None,
 ) -> Store:
     """Start a store with threads on a database in a file.  It stops when the test ends."""
-    threads = _TestThreads(IReactorFromThreads(reactor))
+    threads = threads or _TestThreads(IReactorFromThreads(reactor))
     store = Store(IReactorFromThreads(reactor), url or file_database(case), threads, bounds=bounds)
     store.startService()
     case.addCleanup(store.stopService)
     return store
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for a condition that other threads or nodes bring about."""
+    while not condition():
+        await deferLater(IReactorTime(reactor), 0.01)
 
 
 class InMemory(TestCase):
@@ -90,9 +100,7 @@ class Threaded(TestCase):
 def threaded_account_store(case: TestCase, url: str | None = None) -> AccountStore:
     """Start a store as `threaded_store` does, and return the store of accounts beside it."""
     threads = _TestThreads(IReactorFromThreads(reactor))
-    store = Store(IReactorFromThreads(reactor), url or file_database(case), threads)
-    store.startService()
-    case.addCleanup(store.stopService)
+    threaded_store(case, url, threads=threads)
     return AccountStore(threads)
 
 

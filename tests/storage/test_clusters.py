@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, text
 from twisted.internet import reactor
-from twisted.internet.interfaces import IReactorFromThreads, IReactorTime
-from twisted.internet.task import deferLater
+from twisted.internet.interfaces import IReactorFromThreads
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.storage import Pulse, UnfitDatabase, clusters, examine, migrate, open_database
 from tests.postgresql import empty_database
-from tests.storage.databases import engine_for, memory_database, threaded_store
+from tests.storage.databases import engine_for, memory_database, threaded_store, until
 
 OURS, THEIRS = "https://broker.example", "https://other.example"
 
@@ -109,7 +108,6 @@ class PulseTests(TestCase):
                 )
                 pulse.startService()
                 self.addCleanup(pulse.stopService)
-            while not any("Two clusters" in str(formatEvent(event)) for event in logs):
-                await deferLater(IReactorTime(reactor), 0.01)
+            await until(lambda: any("Two clusters" in str(formatEvent(event)) for event in logs))
         said = [str(formatEvent(event)) for event in logs]
         self.assertTrue(any("Two clusters use one database: brokers with" in each for each in said))

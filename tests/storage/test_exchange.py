@@ -201,6 +201,10 @@ class ExportTests(SynchronousTestCase):
 
 
 class ImportTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.document = export_of_a_broker()
+        self.conn = self.enterContext(memory_database())
+
     def test_blocks_come_in_again(self) -> None:
         host = Block("host", "spam.example", "Ünï <spam>", "alice", NOW - 0.5)
         network = Block("source", "192.0.2.0/24", "flood", "bob", NOW)
@@ -218,31 +222,28 @@ class ImportTests(SynchronousTestCase):
     def test_too_many_blocks_do_not_come_in(self) -> None:
         host = Block("host", "spam.example", "spam", "alice", NOW)
         other = evolve(host, object="other.example")
-        document = export_of_a_broker()
         with memory_database() as conn:
             import_blocks(conn, [host], NOW)
-            document["blocks"] = export_document(conn, NOW)["blocks"]
+            self.document["blocks"] = export_document(conn, NOW)["blocks"]
         self.patch(exchange, "MAX_BLOCKS", 1)
         with memory_database() as conn:
             import_blocks(conn, [other], NOW)
-            error = self.assertRaises(InvalidImport, import_document, conn, document, NOW)
+            error = self.assertRaises(InvalidImport, import_document, conn, self.document, NOW)
             self.assertIn("1 are stored and 1 would be added", str(error))
             self.assertEqual(all_blocks(conn), [other])
             self.assertEqual(export_document(conn, NOW)["topics"], [])
         with memory_database() as conn:
             import_blocks(conn, [evolve(host, reason="older")], NOW)
-            import_document(conn, document, NOW)  # it replaces that block
+            import_document(conn, self.document, NOW)  # it replaces that block
             self.assertEqual(all_blocks(conn), [host])
 
     def test_equal_subscriptions_are_replaced_and_others_kept(self) -> None:
-        document = export_of_a_broker()
         other = evolve(MEMBER, callback=evolve(MEMBER.callback, protocol="https-post"))
-        with memory_database() as conn:
-            renewed = put_subscription(conn, evolve(MEMBER, lease=Lease(NOW - 9999, 90_000)))
-            kept = put_subscription(conn, other)
-            imported = import_document(conn, document, NOW)
-            found = subscriptions(conn, FEED, 0, 10)
-            self.assertEqual(count_of_host(conn, "reader.example", 10), 2)
+        renewed = put_subscription(self.conn, evolve(MEMBER, lease=Lease(NOW - 9999, 90_000)))
+        kept = put_subscription(self.conn, other)
+        imported = import_document(self.conn, self.document, NOW)
+        found = subscriptions(self.conn, FEED, 0, 10)
+        self.assertEqual(count_of_host(self.conn, "reader.example", 10), 2)
         self.assertEqual((imported.replaced, imported.dropping), (1, 1))
         self.assertEqual([one.id for one in found], [renewed.id, kept.id])
         self.assertEqual(found[0].lease, LEASE)
@@ -250,9 +251,8 @@ class ImportTests(SynchronousTestCase):
         self.assertEqual(found[1], kept)
 
     def test_later_reading_is_kept(self) -> None:
-        document = export_of_a_broker()
         for read_at, kept in ((NOW - 61, b"d"), (NOW - 59, b"n")):
-            known = known_after(document, FetchResult(FEED, b"n" * 32, 1, read_at))
+            known = known_after(self.document, FetchResult(FEED, b"n" * 32, 1, read_at))
             self.assertEqual(known.digest, kept * 32)
 
     def test_later_of_an_end_and_a_reading_is_kept(self) -> None:
@@ -291,13 +291,11 @@ class ImportTests(SynchronousTestCase):
             self.assertFalse(record_fetch(conn, evolve(READING, url=NEW_FEED), None).changed)
 
     def test_what_comes_in_is_polled_unless_it_ended(self) -> None:
-        document = export_of_a_broker()
-        with memory_database() as conn:
-            import_document(conn, document, NOW)
-            self.assertEqual([one.topic.url for one in polls_due(conn, 0, 10)], [FEED])
-            document["topics"][0] |= {"ended": "gone", "changed_at": "2024-06-01T00:00:00Z"}
-            import_document(conn, document, NOW)
-            self.assertEqual(polls_due(conn, NOW, 10), [])
+        import_document(self.conn, self.document, NOW)
+        self.assertEqual([one.topic.url for one in polls_due(self.conn, 0, 10)], [FEED])
+        self.document["topics"][0] |= {"ended": "gone", "changed_at": "2024-06-01T00:00:00Z"}
+        import_document(self.conn, self.document, NOW)
+        self.assertEqual(polls_due(self.conn, NOW, 10), [])
 
     def test_validators_of_what_is_replaced_are_forgotten(self) -> None:
         older = evolve(READING, started_at=NOW - 99, validators=Validators("1"))
@@ -305,41 +303,33 @@ class ImportTests(SynchronousTestCase):
         self.assertEqual((known.read_at, known.validators), (NOW - 60, Validators()))
 
     def test_document_from_before_there_were_options(self) -> None:
-        document = export_of_a_broker()
-        del document["topics"][0]["ended"]
+        del self.document["topics"][0]["ended"]
         for name in ("options", "wants_content"):
-            del document["topics"][0]["subscriptions"][0][name]
-        with memory_database() as conn:
-            import_document(conn, document, NOW)
-            (one,) = subscriptions(conn, FEED, 0, 10)
+            del self.document["topics"][0]["subscriptions"][0][name]
+        import_document(self.conn, self.document, NOW)
+        (one,) = subscriptions(self.conn, FEED, 0, 10)
         self.assertEqual((one.options, one.wants_content, one.ended), ({}, False, ""))
 
     def test_notification_that_waits_carries_content_as_the_import_says(self) -> None:
-        document = export_of_a_broker()
         content = Content(b"<rss/>")
-        with memory_database() as conn:
-            stored = put_subscription(conn, evolve(MEMBER, wants_content=False))
-            put_off = Delivery(stored, None, at=NOW, retry_at=NOW + 9)
-            record_deliveries(conn, [put_off])
-            import_document(conn, document, NOW)
-            record_fetch(conn, evolve(READING, content=content), None)
-            self.assertEqual(newest_content(conn, FEED), content)
+        stored = put_subscription(self.conn, evolve(MEMBER, wants_content=False))
+        put_off = Delivery(stored, None, at=NOW, retry_at=NOW + 9)
+        record_deliveries(self.conn, [put_off])
+        import_document(self.conn, self.document, NOW)
+        record_fetch(self.conn, evolve(READING, content=content), None)
+        self.assertEqual(newest_content(self.conn, FEED), content)
 
     def test_what_is_named_twice_is_stored_once(self) -> None:
-        document = export_of_a_broker()
-        document["topics"][0]["subscriptions"] *= 2
-        with memory_database() as conn:
-            self.assertEqual(import_document(conn, document, NOW).subscriptions, 1)
-            self.assertEqual(count(conn, subscription), 1)
+        self.document["topics"][0]["subscriptions"] *= 2
+        self.assertEqual(import_document(self.conn, self.document, NOW).subscriptions, 1)
+        self.assertEqual(count(self.conn, subscription), 1)
 
     def test_expired_leases_are_left_out(self) -> None:
-        document = export_of_a_broker()
-        with memory_database() as conn:
-            imported = import_document(conn, document, LEASE.expires_at)
-            self.assertEqual(imported, ImportResult(topics=1, subscriptions=0, expired=1))
-            self.assertEqual(subscriptions(conn, FEED, 0, 10), [])
-            document["topics"] = []
-            self.assertEqual(import_document(conn, document, NOW), ImportResult(0, 0, 0))
+        imported = import_document(self.conn, self.document, LEASE.expires_at)
+        self.assertEqual(imported, ImportResult(topics=1, subscriptions=0, expired=1))
+        self.assertEqual(subscriptions(self.conn, FEED, 0, 10), [])
+        self.document["topics"] = []
+        self.assertEqual(import_document(self.conn, self.document, NOW), ImportResult(0, 0, 0))
 
     def test_short_transactions(self) -> None:
         """Other processes can write between two transactions."""
@@ -389,27 +379,23 @@ class ImportTests(SynchronousTestCase):
             self.assertEqual((count(conn, topic), count(conn, subscription)), (3000, 3000))
 
     def test_nothing_of_a_broken_document_is_stored(self) -> None:
-        document = export_of_a_broker()
-        document["topics"].append({"url": "no URL"})
+        self.document["topics"].append({"url": "no URL"})
 
         def begin() -> AbstractContextManager[Connection]:
             raise AssertionError("nothing may be written")
 
-        self.assertRaises(InvalidImport, import_in_parts, begin, document, NOW)
+        self.assertRaises(InvalidImport, import_in_parts, begin, self.document, NOW)
 
     def test_protocols_that_nobody_speaks_here_are_left_out(self) -> None:
-        document = export_of_a_broker()
-        with memory_database() as conn:
-            imported = import_document(conn, document, NOW, protocols={"websub"})
-            self.assertEqual(imported, ImportResult(1, 0, 0, unspoken={"http-post": 1}))
-            self.assertEqual(count(conn, subscription), 0)
-            imported = import_document(conn, document, NOW)
-            self.assertEqual((imported.replaced, imported.dropping), (0, 1))
-            self.assertEqual(count_of_host(conn, "reader.example", 10), 1)
+        imported = import_document(self.conn, self.document, NOW, protocols={"websub"})
+        self.assertEqual(imported, ImportResult(1, 0, 0, unspoken={"http-post": 1}))
+        self.assertEqual(count(self.conn, subscription), 0)
+        imported = import_document(self.conn, self.document, NOW)
+        self.assertEqual((imported.replaced, imported.dropping), (0, 1))
+        self.assertEqual(count_of_host(self.conn, "reader.example", 10), 1)
 
     def test_subscription_by_websub_is_of_the_hub_that_it_names(self) -> None:
-        document = export_of_a_broker()
-        (one,) = document["topics"][0]["subscriptions"]
+        (one,) = self.document["topics"][0]["subscriptions"]
         one["protocol"] = "websub"
         for options, hub, taken_over in (
             ({}, "http://new.example/hub", 1),
@@ -417,7 +403,7 @@ class ImportTests(SynchronousTestCase):
         ):
             one["options"] = options
             with memory_database() as conn:
-                imported = import_document(conn, document, NOW, hub="http://new.example/hub")
+                imported = import_document(conn, self.document, NOW, hub="http://new.example/hub")
                 (stored,) = subscriptions(conn, FEED, 0, 10)
             self.assertEqual(stored.options, {"hub": hub})
             self.assertEqual(imported.taken_over, taken_over)
@@ -428,10 +414,9 @@ class ImportTests(SynchronousTestCase):
         document = server_file()
         *_, notified, _, _ = document["feeds"][FEED]["subscriptions"]
         notified["whenLastError"] = "1970-01-01T00:00:00.000Z"  # there was none
-        with memory_database() as conn:
-            imported = import_document(conn, document, NOW, hub=hub, protocols=spoken)
-            found = subscriptions(conn, FEED, 0, 10)
-            (known,) = get_topics(conn, [FEED])
+        imported = import_document(self.conn, document, NOW, hub=hub, protocols=spoken)
+        found = subscriptions(self.conn, FEED, 0, 10)
+        (known,) = get_topics(self.conn, [FEED])
         expected = ImportResult(2, 5, expired=1, dropping=1, taken_over=3, unspoken={"pigeon": 1})
         self.assertEqual(imported, expected)
         signed, plain, failing, post, rpc = found

@@ -16,7 +16,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.database.engine import for_writing
 from rsscloud_broker.model import Callback, Content, FetchResult, Lease, Outcome, Ping, Subscription
-from rsscloud_broker.model.work import Bounds, Delivery, Fanout, PollPlan, WantedChecks
+from rsscloud_broker.model.work import Bounds, Delivery, PollPlan, WantedChecks
 from rsscloud_broker.storage import (
     check_claims,
     checks,
@@ -103,10 +103,6 @@ def _walk(conn: Connection, one: Subscription, node: int) -> None:
     run = run_on(conn)
     for host in (one.callback.host, "*.example"):
         result_of(due.make_due(run, run, host, "", NOW))
-    _end(conn, walk, node)
-
-
-def _end(conn: Connection, walk: Fanout, node: int) -> None:
     walks.record_slice(conn, walk, 99, [], True, [], node)
 
 

@@ -14,9 +14,6 @@ from typing import Any
 
 from attrs import evolve
 from sqlalchemy import Connection, event, text
-from twisted.internet import reactor
-from twisted.internet.interfaces import IReactorTime
-from twisted.internet.task import deferLater
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from rsscloud_broker.model import Callback, Intent, Ping, Subscription
@@ -25,7 +22,7 @@ from rsscloud_broker.storage import export_text, import_in_parts, open_database
 from rsscloud_broker.storage.idle import evict_idle
 from rsscloud_broker.storage.subscriptions import put_subscription, remove_subscription
 from tests.postgresql import borrowed_database
-from tests.storage.databases import threaded_store
+from tests.storage.databases import threaded_store, until
 from tests.store_contract.basics import (
     a_content,
     a_fetch,
@@ -79,15 +76,14 @@ class RaceTests(TestCase):
             wanted = a_subscription(feed(number))
             await self.both("put_subscription", wanted, b"earlier")
 
-    async def test_same_new_topic(self) -> None:
-        for number in range(ROUNDS):
-            asked = await self.both("request_check", feed(number), 1000.0, True)
-            self.assertEqual(asked, [True, True])
-
-    async def test_same_end_of_an_unknown_topic(self) -> None:
-        for number in range(ROUNDS):
-            ended = await self.both("end_topic", feed(number), "it is gone", 1000.0)
-            self.assertEqual(sorted(ended), [False, True])
+    async def test_same_request_or_end_of_an_unknown_topic(self) -> None:
+        for method, arguments, expected in (
+            ("request_check", (1000.0, True), [True, True]),
+            ("end_topic", ("it is gone", 1000.0), [False, True]),
+        ):
+            for number in range(ROUNDS):
+                found = await self.both(method, f"{feed(number)}?{method}", *arguments)
+                self.assertEqual(sorted(found), expected)
 
     async def test_same_move(self) -> None:
         for number in range(ROUNDS):
@@ -173,8 +169,7 @@ class RaceTests(TestCase):
             again = evolve(succeeded(one), attempts=0, retry_at=3000.0)
             recording = store.record_deliveries([again])
             blocked = "SELECT 1 FROM pg_locks WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid))"
-            while not other_node.execute(text(blocked)).first():
-                await deferLater(IReactorTime(reactor), 0.01)
+            await until(lambda: other_node.execute(text(blocked)).first())
         await recording
         self.assertIsNone(await store.next_due())
 

@@ -45,16 +45,18 @@ class SizeTests(SynchronousTestCase):
 
     database = staticmethod(memory_database)
 
+    def setUp(self) -> None:
+        self.conn = self.enterContext(self.database())
+
     # moves
 
     def test_move_to_a_new_url_changes_no_subscription(self) -> None:
-        with self.database() as conn:
-            key = _topic(conn, HERE, 3)
-            before = conn.execute(select(subscription)).all()
-            self.assertTrue(move_topic(conn, HERE, THERE, NOW))
-            self.assertEqual(conn.execute(select(subscription)).all(), before)
-            where = select(topic.c.url).where(topic.c.id == key)
-            self.assertEqual(conn.execute(where).scalar(), THERE)
+        key = _topic(self.conn, HERE, 3)
+        before = self.conn.execute(select(subscription)).all()
+        self.assertTrue(move_topic(self.conn, HERE, THERE, NOW))
+        self.assertEqual(self.conn.execute(select(subscription)).all(), before)
+        where = select(topic.c.url).where(topic.c.id == key)
+        self.assertEqual(self.conn.execute(where).scalar(), THERE)
 
     def test_few_subscriptions_come_to_many(self) -> None:
         many = MAX_AT_ONCE + 1
@@ -78,22 +80,20 @@ class SizeTests(SynchronousTestCase):
                 self.assertEqual(conn.execute(digest).scalar(), b"1" * 32)
 
     def test_topics_that_both_have_many_stay_two(self) -> None:
-        with self.database() as conn:
-            for url in (HERE, THERE):
-                _topic(conn, url, MAX_AT_ONCE + 1)
-            before = _changed(conn, subscription, subscription.c.topic_id)
-            self.assertFalse(move_topic(conn, HERE, THERE, NOW))
-            self.assertEqual(_changed(conn, subscription, subscription.c.topic_id), before)
-            self.assertEqual(subscriptions(conn, HERE, 0, 1)[0].moved_to, "")
+        for url in (HERE, THERE):
+            _topic(self.conn, url, MAX_AT_ONCE + 1)
+        before = _changed(self.conn, subscription, subscription.c.topic_id)
+        self.assertFalse(move_topic(self.conn, HERE, THERE, NOW))
+        self.assertEqual(_changed(self.conn, subscription, subscription.c.topic_id), before)
+        self.assertEqual(subscriptions(self.conn, HERE, 0, 1)[0].moved_to, "")
 
     def test_url_that_many_asked_for_stays_with_its_topic(self) -> None:
-        with self.database() as conn:
-            _topic(conn, HERE, MAX_AT_ONCE + 1)
-            _topic(conn, THIRD, 1, "third")
-            self.assertTrue(move_topic(conn, HERE, THERE, NOW))
-            self.assertFalse(move_topic(conn, THIRD, HERE, NOW + _WEEK))
-            self.assertEqual(subscriptions(conn, HERE, 0, 1)[0].moved_to, THERE)
-            self.assertEqual(subscriptions(conn, THIRD, 0, 1)[0].moved_to, "")
+        _topic(self.conn, HERE, MAX_AT_ONCE + 1)
+        _topic(self.conn, THIRD, 1, "third")
+        self.assertTrue(move_topic(self.conn, HERE, THERE, NOW))
+        self.assertFalse(move_topic(self.conn, THIRD, HERE, NOW + _WEEK))
+        self.assertEqual(subscriptions(self.conn, HERE, 0, 1)[0].moved_to, THERE)
+        self.assertEqual(subscriptions(self.conn, THIRD, 0, 1)[0].moved_to, "")
 
     # claims
 
@@ -110,40 +110,37 @@ class SizeTests(SynchronousTestCase):
         )
 
     def test_claim_behind_very_many_for_a_busy_host(self) -> None:
-        with self.database() as conn:
-            self._let_wait(conn, 1500, [OTHER, "a.example", OTHER, "z.example"])
-            node = ensure_registered(conn, None)
-            keys = find_due(conn, NOW, 10, [BUSY]).keys
-            self.assertEqual(sorted(keys), [1501, 1502, 1503, 1504])
-            self.assertEqual(len(find_due(conn, NOW, 2, [BUSY, "a.example"]).keys), 2)
-            claimed = claim_found(conn, keys, node, NOW)
-            self.assertEqual({one.id for one in claimed}, set(keys))
-            self.assertEqual(find_due(conn, NOW, 10, [BUSY]).keys, [])
-            self.assertEqual(claim_found(conn, keys, node, NOW), [])
-            # Without busy hosts the longest due come first.
-            self.assertEqual(find_due(conn, NOW, 3, []).keys, [1, 2, 3])
+        self._let_wait(self.conn, 1500, [OTHER, "a.example", OTHER, "z.example"])
+        node = ensure_registered(self.conn, None)
+        keys = find_due(self.conn, NOW, 10, [BUSY]).keys
+        self.assertEqual(sorted(keys), [1501, 1502, 1503, 1504])
+        self.assertEqual(len(find_due(self.conn, NOW, 2, [BUSY, "a.example"]).keys), 2)
+        claimed = claim_found(self.conn, keys, node, NOW)
+        self.assertEqual({one.id for one in claimed}, set(keys))
+        self.assertEqual(find_due(self.conn, NOW, 10, [BUSY]).keys, [])
+        self.assertEqual(claim_found(self.conn, keys, node, NOW), [])
+        # Without busy hosts the longest due come first.
+        self.assertEqual(find_due(self.conn, NOW, 3, []).keys, [1, 2, 3])
 
     def test_claim_looks_at_all_hosts_in_turns(self) -> None:
         hosts = [f"host{number:05}.example" for number in range(450)]
-        with self.database() as conn:
-            self._let_wait(conn, 1500, hosts)
-            later = update(pending).where(pending.c.host < hosts[440], pending.c.host != BUSY)
-            conn.execute(later.values(due_at=10**10))
-            keys = find_due(conn, NOW, 5, [BUSY]).keys
-            self.assertEqual(list(keys), [1500 + 440 + n for n in range(1, 6)])
-            after = find_due(conn, NOW, 5, [BUSY]).after
-            self.assertEqual(after, hosts[444])
-            keys = find_due(conn, NOW, 9, [BUSY], after).keys
-            self.assertEqual(list(keys), [1500 + 445 + n for n in range(1, 6)])
+        self._let_wait(self.conn, 1500, hosts)
+        later = update(pending).where(pending.c.host < hosts[440], pending.c.host != BUSY)
+        self.conn.execute(later.values(due_at=10**10))
+        keys = find_due(self.conn, NOW, 5, [BUSY]).keys
+        self.assertEqual(list(keys), [1500 + 440 + n for n in range(1, 6)])
+        after = find_due(self.conn, NOW, 5, [BUSY]).after
+        self.assertEqual(after, hosts[444])
+        keys = find_due(self.conn, NOW, 9, [BUSY], after).keys
+        self.assertEqual(list(keys), [1500 + 445 + n for n in range(1, 6)])
 
     # idle topics
 
     def test_far_too_many_idle_topics_do_not_hold_up_one_more(self) -> None:
-        with self.database() as conn:
-            add_topics(conn, (f"http://{n}.example/" for n in range(500)), idle_at=1)
-            self.assertEqual(evict_idle(conn, 10, 1), 1)
-            left = conn.execute(select(func.count()).select_from(topic)).scalar_one()
-            self.assertTrue(350 < left < 450, left)
+        add_topics(self.conn, (f"http://{n}.example/" for n in range(500)), idle_at=1)
+        self.assertEqual(evict_idle(self.conn, 10, 1), 1)
+        left = self.conn.execute(select(func.count()).select_from(topic)).scalar_one()
+        self.assertTrue(350 < left < 450, left)
 
 
 class PostgreSQLSizeTests(SizeTests):
