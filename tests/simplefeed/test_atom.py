@@ -80,7 +80,7 @@ def written_and_read(content: EntryContent) -> EntryContent:
     return found
 
 
-class RenderTests(SynchronousTestCase):
+class AtomTestCase(SynchronousTestCase):
     def assert_valid(self, body: bytes) -> None:
         feed = etree.fromstring(body)
         self.assertTrue(SCHEMA.validate(feed), SCHEMA.error_log)
@@ -93,6 +93,8 @@ class RenderTests(SynchronousTestCase):
             if content is not None and (content.get("src") or content.get("type") == "image/png"):
                 self.assertIsNotNone(entry.find(f"{{{ATOM}}}summary"))
 
+
+class RenderTests(AtomTestCase):
     def test_links_between_documents(self) -> None:
         recent, first, second, third = URLS.recent, URLS.of(1), URLS.of(2), URLS.of(3)
         whole, hub = document(*some(1)), EntryLink("http://h/", "hub")
@@ -153,13 +155,14 @@ class RenderTests(SynchronousTestCase):
                 self.assertEqual(found.content.data, written.content.data)
 
 
-class ContentTests(SynchronousTestCase):
+class ContentTests(AtomTestCase):
     """The rules of RFC 4287, section 4.1.3.3, for contents as they were read."""
 
     def assert_kept(self, body: bytes, media_type: str, form: str) -> EntryContent:
         content = content_of(body, media_type)
         self.assertEqual(content.form, form)
         self.assertEqual(written_and_read(content), content)
+        self.assert_valid(render(document(Entry("a", NOON, content=content)), URLS))
         return content
 
     def test_text(self) -> None:

@@ -11,8 +11,6 @@ from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.simplefeed import feeds
-from rsscloud_broker.simplefeed.atom import render
 from rsscloud_broker.util.atomic_files import publish_file
 from tests.apps.events.house import EventsHouse
 
@@ -113,21 +111,6 @@ class DocumentTests(SynchronousTestCase):
         self.assertEqual(house.ask(SECOND, date).status, 200)
         self.assertEqual(house.link(SECOND, "next-archive"), "/events/pings/documents/3")
 
-    def test_recent_document_is_made_once_per_change(self) -> None:
-        made: list[object] = []
-
-        def counted(*args: Any, **kwargs: Any) -> bytes:
-            made.append(args)
-            return render(*args, **kwargs)
-
-        self.patch(feeds, "render", counted)
-        self.house.ping("e")
-        self.house.wait()
-        for _ in range(20):
-            self.house.ask(RECENT)
-            self.house.clock.advance(0.3)
-        self.assertEqual(len(made), 1)
-
     def test_recent_document_that_changes_while_it_is_read_is_read_anew(self) -> None:
         gate: Deferred[None] = Deferred()
 
@@ -143,15 +126,6 @@ class DocumentTests(SynchronousTestCase):
         gate.callback(None)
         self.assertEqual(exchange.answer("GET").status, 200)
         self.assertEqual(self.house.titles(RECENT), ["d", "e"])
-
-    def test_archived_document_is_a_file_and_made_again(self) -> None:
-        body = self.house.ask(FIRST).body
-        (file,) = self.files()
-        self.assertEqual(file.getContent(), body)
-        file.remove()
-        self.house.new_door()
-        self.assertEqual(self.house.ask(FIRST).body, body)
-        self.assertTrue(file.isfile())
 
     def test_archived_document_with_the_links_of_a_former_public_url_is_made_again(self) -> None:
         self.change(4)

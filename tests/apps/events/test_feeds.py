@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
-from attrs import evolve
-from lxml import etree
 from twisted.logger import capturedLogs
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
@@ -17,12 +14,10 @@ from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.model import Content, Ping
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.simplefeed import log, pruning
-from rsscloud_broker.simplefeed.pings import ping_of
 from tests.apps.events.house import FEED, URL, EventsHouse
 from tests.store_contract.basics import a_subscription
 
 DAY = 86_400.0
-_SCHEMA = Path(__file__).parents[2] / "simplefeed" / "fixtures" / "atom.rng"
 
 
 class CuttingTests(SynchronousTestCase):
@@ -39,23 +34,6 @@ class CuttingTests(SynchronousTestCase):
         (entry,) = self.house.entries("/events/pings/recent")
         links = [(each.href, each.rel) for each in entry.links]
         self.assertEqual(links, [("http://d.example/4", "alternate")])
-
-    def test_a_broker_that_follows_reads_the_same_ping(self) -> None:
-        """Also its feed and where it came from: else it would be taken in twice, or come back."""
-        ping = Ping(
-            "A Site",
-            "http://site.example/",
-            1_000_000_000.5,
-            changes_url="http://site.example/today",
-            rss_url="http://site.example/rss.xml",
-            tags=("trains", "night"),
-            origin="http://first.example",
-        )
-        self.successResultOf(self.house.store.add_ping(ping, 0.0))
-        self.house.start()
-        (entry,) = self.house.entries("/events/pings/recent")
-        read = ping_of(entry, "http://second.example")
-        self.assertEqual(read, evolve(ping, origin="http://first.example http://second.example"))
 
     def test_more_than_are_cut_at_once(self) -> None:
         for name in ("PINGS_AT_ONCE", "CHANGES_AT_ONCE"):
@@ -175,22 +153,6 @@ class CuttingTests(SynchronousTestCase):
         self.house.database.read = read  # type: ignore[method-assign]
         self.house.wait(cutter.UNAVAILABLE)
         self.assertEqual(self.house.titles("/events/pings/recent"), ["a"])
-
-    def test_everything_is_valid_atom(self) -> None:
-        valid = etree.RelaxNG(etree.parse(_SCHEMA))
-        self.house.ping("a", "<b>", "ü", "d")
-        url = "http://pushed.example/a?x=1&y=<2>"
-        for kind, body in (("text/xml", b"<a/>"), ("text/plain", b"a"), ("", b"\0"), ("a/b", b"")):
-            self.house.change(url, Content(body, kind), Way.PUSH)
-        self.house.start()
-        paths = [
-            *("/events/recent", "/events/pings/recent", "/events/host?name=pushed.example"),
-            "/events/topic?url=http%3A%2F%2Fpushed.example%2Fa%3Fx%3D1%26y%3D%3C2%3E",
-        ]
-        for path in paths:
-            for each in (path, self.house.link(path, "via"), self.house.link(path, "prev-archive")):
-                if each:
-                    valid.assertValid(etree.fromstring(self.house.ask(each).body))
 
 
 class BoundsTests(SynchronousTestCase):

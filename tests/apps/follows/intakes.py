@@ -77,11 +77,7 @@ class FollowsTestCase(SynchronousTestCase):
     def follow(self, options: FollowsOptions, **more: Any) -> FollowsDoor:
         """Begin to follow; ``more`` are further parts."""
         self.parts = front_door_parts(
-            clock=self.clock,
-            intake=self.intake,
-            follows=self.store,
-            web=self.web,
-            **more,
+            clock=self.clock, intake=self.intake, follows=self.store, web=self.web, **more
         )
         door = FollowsDoor(options, self.parts)
         door.startService()

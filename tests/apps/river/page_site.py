@@ -182,11 +182,7 @@ class RiverSite(AccountHouse):
         )
         self.door = RiverPageDoor(parts, self.river)
         self.river.hint = self.door.hint
-        doors = [
-            AssetsDoor(),
-            AccountsDoor(NoOptions(), front_door_parts(**shared)),
-            self.door,
-        ]
+        doors = [AssetsDoor(), AccountsDoor(NoOptions(), front_door_parts(**shared)), self.door]
         root = Root(doors, PUBLIC_URL)
         self.factory = bounded_site(root, self.limits, Counters(), pages.error)
 

@@ -9,13 +9,16 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.apps.test_feed.app import make_test_feed
 from rsscloud_broker.apps.test_feed.items import TABLES
 from rsscloud_broker.apps.test_feed.options import TestFeedOptions
+from rsscloud_broker.config import Http
+from rsscloud_broker.counters import Counters
+from rsscloud_broker.http.limits import HTTPLimits, bounded_site
+from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import Account
 from rsscloud_broker.testing import FakeCallers, app_parts, caller_of
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.web.pages import PageRenderer
 from rsscloud_broker.wire.http_dates import http_date
-from tests.apps.site import AppSite
-from tests.front_doors.exchange import Answer
+from tests.front_doors.exchange import Answer, ask
 
 QUARTER = 1_000_000_800
 FEED = "/test/rss.xml"
@@ -23,6 +26,7 @@ FEED = "/test/rss.xml"
 
 class DoorTestCase(SynchronousTestCase):
     parts: dict[str, Any] = {}  # noqa: RUF012 # no test changes it
+    runs = True
 
     def setUp(self) -> None:
         self.clock = Clock(QUARTER + 60)
@@ -34,28 +38,27 @@ class DoorTestCase(SynchronousTestCase):
             "running": frozenset({"topic_page"}),
         }
         self.app_parts = app_parts(TABLES, **(given | self.parts))
-        self.site = AppSite(make_test_feed(TestFeedOptions(), self.app_parts), self.clock)
+        self.start()
 
     def start(self) -> None:
+        """Make the application, with a site of its own, and start it if it runs in this test."""
         app = make_test_feed(TestFeedOptions(), self.app_parts)
-        (service,) = app.services
-        service.startService()
-        self.addCleanup(service.stopService)
-        self.site = AppSite(app, self.clock)
+        root = Root(app.front_doors, "http://broker.example")
+        self.factory = bounded_site(root, HTTPLimits(Http(), self.clock), Counters())
+        if self.runs:
+            (service,) = app.services
+            service.startService()
+            self.addCleanup(service.stopService)
 
-    def page(self) -> Any:
-        return self.site.ask("/test").page()
+    def show(self, path: str = "/test") -> Answer:
+        return ask(self.factory, "GET", path)
 
     def get(self, method: str = "GET", **headers: str) -> Answer:
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
-        return self.site.ask(FEED, method, headers=sent)
+        return ask(self.factory, method, FEED, headers=sent)
 
 
 class FeedTests(DoorTestCase):
-    def setUp(self) -> None:
-        super().setUp()
-        self.start()
-
     def test_headers(self) -> None:
         answer = self.get()
         self.assertEqual((answer.status, answer.xml.tag), (200, "rss"))
@@ -89,22 +92,18 @@ class FeedTests(DoorTestCase):
 
 
 class BeforeTests(DoorTestCase):
+    runs = False
+
     def test_no_item_yet(self) -> None:
         for method in ("GET", "HEAD"):
             answer = self.get(method)
             self.assertEqual((answer.status, answer.headers["retry-after"]), (503, "5"))
-        page = self.site.ask("/test")
-        self.assertEqual(page.status, 200)
-        self.assertIn("There is none yet.", page.text)
+        self.assertIn("There is none yet.", self.show().page().text_content())
 
 
 class PageTests(DoorTestCase):
-    def setUp(self) -> None:
-        super().setUp()
-        self.start()
-
     def test_what_comes_and_when(self) -> None:
-        page = self.page()
+        page = self.show().page()
         (next_time,) = page.xpath("//strong/time")
         self.assertEqual(next_time.text, "02:15:00 UTC")
         self.assertEqual(next_time.get("datetime"), "2001-09-09T02:15:00Z")
@@ -116,25 +115,26 @@ class PageTests(DoorTestCase):
         self.assertIn("urn:uuid:", item.text_content())
 
     def test_commands(self) -> None:
-        commands = [" ".join(each.text_content().split()) for each in self.page().xpath("//pre")]
+        page = self.show().page()
+        commands = [" ".join(each.text_content().split()) for each in page.xpath("//pre")]
         for option in ("", "--protocol websub "):
             url = "http://broker.example/test/rss.xml"
             self.assertIn(f"rsscloud-broker listen {option}{url}", commands)
         (registering,) = (each for each in commands if each.startswith("curl -d notifyProcedure"))
         self.assertIn(" http://broker.example/rsscloud/pleaseNotify", registering)
-        links = self.page().xpath("//a/@href")
-        self.assertIn("/topic?url=http%3A%2F%2Fbroker.example%2Ftest%2Frss.xml", links)
+        topic = "/topic?url=http%3A%2F%2Fbroker.example%2Ftest%2Frss.xml"
+        self.assertIn(topic, page.xpath("//a/@href"))
 
     def test_pages_for_one_person_are_kept_by_no_cache(self) -> None:
-        self.assertEqual(self.site.ask("/test").headers["cache-control"], "no-cache")
+        self.assertEqual(self.show().headers["cache-control"], "no-cache")
         self.callers.signed_in = caller_of(Account(1, "dave", True, 0.0))
-        answer = self.site.ask("/test")
+        answer = self.show()
         self.assertEqual(answer.headers["cache-control"], "no-store")
         self.assertIn("dave", answer.text)
 
     def test_script(self) -> None:
-        (path,) = self.page().xpath("//main//script/@src")
-        answer = self.site.ask(path)
+        (path,) = self.show().page().xpath("//main//script/@src")
+        answer = self.show(path)
         self.assertEqual(answer.headers["content-type"], "text/javascript; charset=utf-8")
         self.assertIn("countdown", answer.text)
 
@@ -145,9 +145,7 @@ class BareTests(DoorTestCase):
     parts = {"has_hub": False, "has_cloud": False, "running": frozenset()}  # noqa: RUF012 # as above
 
     def test_page_offers_what_there_is(self) -> None:
-        self.start()
-        headings = [each.text for each in self.page().xpath("//h2")]
+        headings = [each.text for each in self.show().page().xpath("//h2")]
         self.assertEqual(headings, ["What your subscriber should see"])
-        self.assertEqual(
-            self.get().headers["link"], '<http://broker.example/test/rss.xml>; rel="self"'
-        )
+        link = '<http://broker.example/test/rss.xml>; rel="self"'
+        self.assertEqual(self.get().headers["link"], link)

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from attrs import evolve
-from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
@@ -32,17 +31,11 @@ from rsscloud_broker.interfaces import Account, AppParts, Caller
 from rsscloud_broker.model import Callback, Lease, Subscription
 from rsscloud_broker.model.administration import Change
 from rsscloud_broker.storage import Store
-from rsscloud_broker.testing import (
-    CallersThread,
-    Clock,
-    FakeFetcher,
-    FakeOutbound,
-    app_parts,
-)
+from rsscloud_broker.testing import CallersThread, Clock, FakeFetcher, FakeOutbound, app_parts
 from rsscloud_broker.web.assets import AssetsDoor
 from rsscloud_broker.web.pages import PageRenderer
 from tests.core.house import Bus, FakeDiskSpace, change_detector
-from tests.front_doors.exchange import FORM, Answer, ask, connected, request_bytes
+from tests.front_doors.exchange import FORM, Answer, ask
 from tests.web.accounts_site import AccountSite, Browser
 from tests.web.file_form import MULTIPART, Part, multipart
 
@@ -308,27 +301,6 @@ class PostingTestCase(SiteTestCase):
         self.assertEqual(answer.status, 200, answer.text)
         self.assertEqual(answer.headers["content-type"], "application/json")
         return json.loads(answer.body)
-
-    def ask_at_once(self, *requests: tuple[str, bytes, Mapping[str, str]]) -> list[Answer]:
-        """Send several POST requests, each before those before it have stored anything.
-
-        :param requests: the path, the body and the headers of each.
-        """
-        gate: Deferred[None] = Deferred()
-
-        async def when_open(function: Any, *args: Any) -> Any:
-            await gate
-            return function(*args)
-
-        parts = evolve(self.writing._parts, in_thread=when_open)
-        self.patch(self.writing, "_parts", parts)  # with which it makes the feeds
-        exchanges = []
-        for path, body, headers in requests:
-            exchange = connected(self.factory, PROXY)
-            exchange.send(request_bytes("POST", path, body, {**HTTPS, **headers}))
-            exchanges.append(exchange)
-        gate.callback(None)
-        return [exchange.answer("POST") for exchange in exchanges]
 
     def bearer(self, token: str | None) -> dict[str, str]:
         """The header with a token: dave's by default; empty for none."""

@@ -334,27 +334,18 @@ class MediaTests(MicropubTestCase):
 class SmallFileTests(MicropubTestCase):
     options = WritingOptions(posts_per_minute=10_000, max_upload_bytes=1000)
 
-    def test_a_file_that_is_too_large(self) -> None:
-        large = JPEG + bytes(1000)
-        for answer in (
-            self.files(("file", ("x.jpg", large)), path=MEDIA),
-            self.files(("content", "x"), ("photo", ("x.jpg", large))),
-        ):
-            self.assert_invalid(answer, "may have 1,000")
-        self.assert_nothing_stored()
-
     def test_no_file_is_kept_of_a_message_that_is_refused(self) -> None:
-        small: Part = ("photo[]", ("1.jpg", JPEG))
-        large: Part = ("photo[]", ("2.jpg", JPEG + bytes(1000)))
-        cases: list[list[Part]] = [
-            [("content", "x"), small, large],
-            [("content", "x"), small, ("photo[]", ("3.jpg", b""))],
-            [("content", "x" * 141), small],
-            [("content", "x"), ("post-status", "secret"), small],
-            [("content", "x"), small, ("attachment", ("x", PNG))],
+        large, small = ("2.jpg", JPEG + bytes(1000)), ("photo[]", ("1.jpg", JPEG))
+        self.assert_invalid(self.files(("file", large), path=MEDIA), "may have 1,000")
+        cases: list[tuple[str, list[Part]]] = [
+            ("may have 1,000", [("content", "x"), small, ("photo[]", large)]),
+            ("must have some", [("content", "x"), small, ("photo[]", ("3.jpg", b""))]),
+            ("too many", [("content", "x" * 141), small]),
+            ("post-status", [("content", "x"), ("post-status", "secret"), small]),
+            ("named photo", [("content", "x"), small, ("attachment", ("x", PNG))]),
         ]
-        for parts in cases:
-            self.assert_invalid(self.files(*parts))
+        for said, parts in cases:
+            self.assert_invalid(self.files(*parts), said)
         self.assert_nothing_stored()
         self.assert_created(self.files(("photo", ("x.jpg", JPEG))))
 

@@ -57,10 +57,15 @@ class MediaTests(SynchronousTestCase):
 
 class HtmlTests(SynchronousTestCase):
     def test_round_trip(self) -> None:
+        """An outline whose items link to pictures stays as its author has made it."""
         new = NewPost('One & <two>\n\n"three"', "Title", "https://a.example/", items=(POINT,))
-        new = with_media(new, [MarkupLink(ONE, ""), MarkupLink(TWO, 'A "b"')])
-        post = stored(new)
-        self.assertEqual(with_html(post.as_new(), html_of(post), media_of(post)), new)
+        outline = (OutlineItem("Map", link=ONE), OutlineItem("Then we went home"))
+        for each in (
+            with_media(new, [MarkupLink(ONE, ""), MarkupLink(TWO, 'A "b"')]),
+            NewPost("Hello", items=outline),
+        ):
+            post = stored(each)
+            self.assertEqual(with_html(post.as_new(), html_of(post), media_of(post)), each)
 
     def test_an_editor_removes_a_picture(self) -> None:
         post = stored(with_media(NewPost("x"), [MarkupLink(ONE, ""), MarkupLink(TWO, "")]))
