@@ -992,7 +992,7 @@ _BY_FILE: dict[tuple[str, str], dict[str, tuple[str, str]]] = {
             'self.request.write(data if start == 0 else b"")',
         ),
     },
-    ("wire/change_list_reader.py", "wire.test_change_list_reader apps.follows.test_lists"): {
+    ("wire/change_list_reader.py", "wire.test_change_list_reader"): {
         "One old record in a followed list hides that pings are missing.": (
             "if reached - at > 600.0:",
             "if False:",

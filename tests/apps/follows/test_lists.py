@@ -255,12 +255,6 @@ class FollowsTests(FollowsTestCase):
         self.start()
         self.assertIsNone(self.state().missing_from)
 
-    def test_one_old_record_hides_no_gap(self) -> None:
-        self.down_for(3, 0)
-        self.serve(LIST, a_ping(99, self.now() - 60), a_ping(50, NOON - 5 * HOUR))
-        self.start(archives=THERE)
-        self.assertIn("Blog 1", self.intake.names)
-
     def test_list_that_stayed_the_same_for_hours_has_no_gap(self) -> None:
         self.serve(LIST, a_ping(1, NOON))
         self.start(archives=THERE)
@@ -338,10 +332,7 @@ class FollowsTests(FollowsTestCase):
     def test_hostile_documents(self) -> None:
         for answer, reason in (
             (TooLarge("it has more than 5,242,880 bytes"), "follow shortChanges.xml instead"),
-            (reply(200, b"\x1f\x8b" * 500), "it is not a change list"),
-            (reply(200, b"<!DOCTYPE a><weblogUpdates/>"), "DOCTYPE"),
             (reply(200, b"<rss/>"), "its root element is 'rss'"),
-            (reply(200, b"<a>" * 100_000), "it is not a change list"),
             (reply(404), "status 404"),
         ):
             self.web.answers[LIST] = answer

@@ -41,8 +41,8 @@ class PushingTests(FollowsTestCase):
         self.http: Any = treq.testing.StubTreq(Root([door], HERE))
         self.pass_time(10)
 
-    def start_list(self, **more: Any) -> None:
-        self.start(FollowsOptions((Source(LIST, push=True, every=1000.0, **more),)))
+    def start_list(self) -> None:
+        self.start(FollowsOptions((Source(LIST, push=True, every=1000.0),)))
 
     def asked(self) -> list[dict[str, list[str]]]:
         """The forms that the hub was sent."""
@@ -65,22 +65,19 @@ class PushingTests(FollowsTestCase):
         code: int = self.successResultOf(answer).code
         return code
 
-    def test_list_is_read_when_its_hub_says_that_it_changed(self) -> None:
-        self.start_list()
-        (form,) = self.asked()
-        self.assertEqual(form["hub.callback"], [f"{HERE}/follows/{key_of(LIST)}"])
-        self.assertEqual((form["hub.mode"], form["hub.topic"]), (["subscribe"], [LIST]))
-        self.assertEqual(self.verify(), (200, "x91"))
-        self.assertEqual((self.push(), self.reads(LIST)), (202, 1))
-        self.pass_time(1)
-        self.assertEqual(self.reads(LIST), 2)
-
-    def test_feed_is_read_when_its_hub_says_that_it_changed(self) -> None:
-        self.start(FollowsOptions(feeds=(FollowedFeed(FEED, every=1000.0),)))
-        self.assertEqual(self.verify(FEED), (200, "x91"))
-        self.push(FEED)
-        self.pass_time(1)
-        self.assertEqual(self.reads(FEED), 2)
+    def test_what_is_followed_is_read_when_its_hub_says_that_it_changed(self) -> None:
+        for url, options in (
+            (LIST, FollowsOptions((Source(LIST, push=True, every=1000.0),))),
+            (FEED, FollowsOptions(feeds=(FollowedFeed(FEED, every=1000.0),))),
+        ):
+            self.start(options)
+            form = self.asked()[-1]
+            self.assertEqual(form["hub.callback"], [f"{HERE}/follows/{key_of(url)}"])
+            self.assertEqual((form["hub.mode"], form["hub.topic"]), (["subscribe"], [url]))
+            self.assertEqual(self.verify(url), (200, "x91"))
+            self.assertEqual((self.push(url), self.reads(url)), (202, 1))
+            self.pass_time(1)
+            self.assertEqual(self.reads(url), 2)
 
     def test_flood_of_pushes_causes_few_reads(self) -> None:
         self.start_list()
