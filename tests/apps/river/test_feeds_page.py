@@ -13,6 +13,7 @@ from rsscloud_broker.errors import TooMany
 from rsscloud_broker.wire.times import iso_time
 from tests.apps.river.page_site import RiverSite, feed
 from tests.web.accounts_site import Browser
+from tests.web.file_form import MULTIPART, Part, multipart
 
 DAVE = 1
 OPML = b"<opml version='2.0'/>"
@@ -30,19 +31,10 @@ class FeedsCase(SynchronousTestCase):
             " ".join(each.text_content().split()) for each in self.dave.page.xpath("//main//li")
         ]
 
-    def upload(self, csrf: str, *parts: tuple[str, str, bytes]) -> Any:
-        """Send the form for imports as browsers do.
-
-        :param parts: names of fields, file names (empty for none) and contents.
-        """
-        body = b""
-        for name, file, data in (("csrf", "", csrf.encode()), ("do", "", b"import"), *parts):
-            more = f'; filename="{file}"' if file else ""
-            head = f'--x\r\nContent-Disposition: form-data; name="{name}"{more}\r\n\r\n'
-            body += head.encode() + data + b"\r\n"
-        kind = "multipart/form-data; boundary=x"
-        body += b"--x--\r\n"
-        return self.dave.ask("POST", "/river/feeds", body, {"Content-Type": kind})
+    def upload(self, csrf: str, *parts: Part) -> Any:
+        """Send the form for imports as browsers do."""
+        body = multipart(("csrf", csrf), ("do", "import"), *parts)
+        return self.dave.ask("POST", "/river/feeds", body, {"Content-Type": MULTIPART})
 
     def csrf(self) -> str:
         self.dave.get("/river/feeds")
@@ -167,7 +159,7 @@ class FormTests(FeedsCase):
         self.river.follow(DAVE, feed(7))
         fields = {"do": "unsubscribe", "id": "7"}
         self.assertEqual(self.dave.post("/river/feeds", fields).status, 403)
-        self.assertEqual(self.upload("wrong", ("opml", "a.opml", OPML)).status, 403)
+        self.assertEqual(self.upload("wrong", ("opml", ("a.opml", OPML))).status, 403)
         csrf = self.csrf()
         self.assertEqual(self.dave.post("/river/feeds", {"csrf": csrf, "do": "x"}).status, 400)
         self.assertIn(7, self.river.lists[DAVE])
@@ -177,19 +169,19 @@ class FormTests(FeedsCase):
 class ImportTests(FeedsCase):
     def test_a_file(self) -> None:
         self.river.imported = ImportedFeeds(3)
-        answer = self.upload(self.csrf(), ("opml", "my.opml", OPML), ("text", "", b""))
+        answer = self.upload(self.csrf(), ("opml", ("my.opml", OPML)), ("text", ""))
         self.assertEqual((answer.status, self.river.documents), (200, [OPML]))
         self.assertIn("You follow 3 feeds more now", self.dave.said())
 
     def test_a_text(self) -> None:
         csrf = self.csrf()
-        self.upload(csrf, ("opml", "", b""), ("text", "", OPML))
+        self.upload(csrf, ("opml", ("", b"")), ("text", OPML.decode()))
         self.dave.post("/river/feeds", {"csrf": csrf, "do": "import", "text": OPML.decode()})
         self.assertEqual(self.river.documents, [OPML, OPML])
 
     def test_a_text_that_is_refused_comes_back(self) -> None:
         text = '<opnl text="Café">\n</textarea>'
-        self.assertEqual(self.upload(self.csrf(), ("text", "", text.encode())).status, 400)
+        self.assertEqual(self.upload(self.csrf(), ("text", text)).status, 400)
         self.assertEqual(self.dave.page.xpath("string(//textarea[@name='text'])"), text)
 
     def test_a_text_that_declares_another_encoding(self) -> None:
@@ -219,20 +211,20 @@ class ImportTests(FeedsCase):
     def test_what_could_not_be_followed(self) -> None:
         failed = tuple((f"http://{n}.example/<b>", "it is <i>no</i> feed") for n in range(60))
         self.river.imported = ImportedFeeds(0, failed)
-        self.upload(self.csrf(), ("opml", "my.opml", OPML))
+        self.upload(self.csrf(), ("opml", ("my.opml", OPML)))
         self.assertIn("60 feeds could not be followed; the first 50 are:", self.dave.said())
         found = self.dave.page.xpath("//*[@role='status']//li")
         self.assertEqual(len(found), 50)
         self.assertEqual(found[0].text_content(), "http://0.example/<b>: it is <i>no</i> feed")
 
     def test_no_document(self) -> None:
-        for parts in ([], [("opml", "a.txt", b"x")]):
-            answer = self.upload(self.csrf(), *parts)
-            self.assertEqual(answer.status, 400)
+        file: Part = ("opml", ("a.txt", b"x"))
+        for parts in ([], [file]):
+            self.assertEqual(self.upload(self.csrf(), *parts).status, 400)
             self.assertIn("OPML", self.dave.said("//*[@role='alert']"))
 
     def test_large_documents(self) -> None:
         large = OPML.ljust(MAX_BYTES)
-        self.assertEqual(self.upload(self.csrf(), ("opml", "a.opml", large)).status, 200)
+        self.assertEqual(self.upload(self.csrf(), ("opml", ("a.opml", large))).status, 200)
         too_large = OPML.ljust(MAX_BYTES + 20_000)
-        self.assertEqual(self.upload(self.csrf(), ("opml", "a.opml", too_large)).status, 413)
+        self.assertEqual(self.upload(self.csrf(), ("opml", ("a.opml", too_large))).status, 413)

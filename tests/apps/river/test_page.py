@@ -80,12 +80,6 @@ class PageTests(PageCase):
         self.assertEqual(article.xpath("h3"), [])
         self.assertEqual(article.xpath("string(p/a/@href)"), "http://site.example/1")
 
-    def test_links_of_strangers(self) -> None:
-        text = '<a href="http://x.example/" onclick="x()">x</a>'
-        (link,) = self.one(link="javascript:alert(1)", text_html=text).xpath(".//a")
-        kept = {"href": "http://x.example/", "rel": "nofollow ugc noopener"}
-        self.assertEqual(dict(link.attrib), kept)
-
     def test_enclosures(self) -> None:
         files = (
             ("a%20picture.png", "image/png", 1500, "a picture.png (image/png, 1.5 kB)"),

@@ -28,7 +28,7 @@ from tests.apps.river.house import (
     RiverHouse,
     rss,
 )
-from tests.client.clouds import FirstCloud, NodeCloud
+from tests.client.clouds import FirstCloud
 
 
 class HubCase(RiverCase):
@@ -400,14 +400,14 @@ class CloudTests(HubCase):
         self.house.pass_time(15)
         self.assertEqual(self.house.feed().how, "rsscloud")
 
-    def name_cloud(self, protocol: str, procedure: str = "") -> None:
-        """Have the blog name a cloud that is called by another protocol."""
-        self.head = NAMES_CLOUD.replace("http-post", protocol)
-        self.head = self.head.replace('Procedure=""', f'Procedure="{procedure}"')
+    def name_cloud(self, protocol: str) -> FirstCloud:
+        """Have the blog name a cloud of 2003, which is called by a protocol."""
+        called = f'Procedure="xmlStorageSystem.rssPleaseNotify" protocol="{protocol}"'
+        self.head = NAMES_CLOUD.replace('Procedure="" protocol="http-post"', called)
         self.pages[BLOG] = self.feed("one")
-
-    def answer_by(self, cloud: FirstCloud | NodeCloud) -> None:
+        cloud = FirstCloud(protocol)
         self.house.hubs.answers[CLOUD] = lambda request: reply(200, cloud.answer(request.body))
+        return cloud
 
     def test_a_cloud_of_2003(self) -> None:
         """It takes five parameters, calls back by its own protocol, and wants true."""
@@ -416,9 +416,7 @@ class CloudTests(HubCase):
             ("soap", soap.decode_response),
         ):
             self.setUp()
-            self.name_cloud(protocol, "xmlStorageSystem.rssPleaseNotify")
-            cloud = FirstCloud(protocol)
-            self.answer_by(cloud)
+            cloud = self.name_cloud(protocol)
             feed = self.house.follow()
             self.assertEqual((feed.how, cloud.faults), ("rsscloud", []), feed.status)
             (known,) = cloud.registered
@@ -430,16 +428,6 @@ class CloudTests(HubCase):
             self.assertIs(decode(answer.body), True, protocol)
             self.house.pass_time(2)
             self.assertEqual(self.house.titles(), ["two", "one"], protocol)
-
-    def test_rsscloud_server_by_xml_rpc(self) -> None:
-        """If it cannot call the address that the registration comes from, it gets the domain."""
-        self.name_cloud("xml-rpc")
-        cloud = NodeCloud(declines=1)
-        self.answer_by(cloud)
-        self.assertEqual(self.house.follow().how, "rsscloud")
-        self.assertEqual(
-            [each[3:] for each in cloud.registered], [("xml-rpc",), ("http-post", "broker.example")]
-        )
 
     def test_what_is_no_call_is_a_ping_too(self) -> None:
         self.house.follow()
