@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
-from zope.interface import implementer
 
 from rsscloud_broker.apps.river.app import make_river
 from rsscloud_broker.apps.river.door import RiverDoor
@@ -21,14 +19,14 @@ from rsscloud_broker.apps.river.tending import Tending
 from rsscloud_broker.config import RateLimitOptions
 from rsscloud_broker.http.limits import bounded_site
 from rsscloud_broker.http.site import Root
-from rsscloud_broker.interfaces import Caller, IOutbound, OutboundReply, OutboundRequest
+from rsscloud_broker.interfaces import Caller, OutboundReply, OutboundRequest
 from rsscloud_broker.storage import AccountStore
 from rsscloud_broker.testing import FakeCallers, FakeOutbound, app_parts, reply
 from rsscloud_broker.util.cluster_jobs import RunOnOneNode
 from rsscloud_broker.web.pages import PageRenderer
 from rsscloud_broker.wire import websub
 from tests.front_doors.exchange import Answer
-from tests.front_doors.fixture import PUBLIC_URL, House, Topics
+from tests.front_doors.fixture import PUBLIC_URL, House
 
 BLOG = "http://blog.example/rss.xml"
 HUB = "http://hub.example/"
@@ -52,42 +50,11 @@ def rss(*titles: str, head: str = "") -> bytes:
     return (RSS % (head + items)).encode()
 
 
-@implementer(IOutbound)
-class Web:
-    """The web: the pages that the broker's topics are, read by another client.
-
-    :ivar headers: the headers of answers, by URL.
-    :ivar held: None; or a list, to which each request adds a Deferred and waits until the test
-        fires it.
-    :ivar later: the pages of URLs from the moment on at which this client has read them.
-    """
-
-    def __init__(self, topics: Topics) -> None:
-        self._topics = topics
-        self.headers: dict[str, dict[str, str]] = {}
-        self.later: dict[str, bytes] = {}
-        self.requests: list[str] = []
-        self.held: list[Deferred[None]] | None = None
-
-    async def request(self, request: OutboundRequest) -> OutboundReply:
-        url = request.url
-        self.requests.append(url)
-        if self.held is not None:
-            gate: Deferred[None] = Deferred()
-            self.held.append(gate)
-            await gate
-        page = self._topics.pages.get(url)
-        if page is None:
-            return OutboundReply(404, {}, b"", url)
-        if url in self.later:
-            self._topics.pages[url] = self.later.pop(url)
-        return OutboundReply(200, self.headers.get(url, {}), page, url)
-
-
 class RiverHouse(House):
     """A broker with a river.
 
     :ivar dave, anna: callers with an account each.
+    :ivar web: the pages that the broker's topics are, as another client reads them.
     :ivar hubs: answers the river's requests to hubs and clouds: 202 unless a test says otherwise.
     """
 
@@ -107,7 +74,7 @@ class RiverHouse(House):
             for name in ("dave", "anna")
         )
         self.topics.pages.clear()
-        self.web = Web(self.topics)
+        self.web = FakeOutbound(otherwise=self._answer)
         self.hubs = FakeOutbound(otherwise=reply(202))
         self.callers = FakeCallers()
         self.app_parts = app_parts(
@@ -139,6 +106,10 @@ class RiverHouse(House):
         self.factory = bounded_site(self.root, self.limits, self.counters, None)
         self.tending.startService()
         case.addCleanup(self.tending.stopService)
+
+    def _answer(self, request: OutboundRequest) -> OutboundReply:
+        page = self.topics.pages.get(request.url)
+        return reply(404) if page is None else reply(200, page)
 
     def result(self, work: Any) -> Any:
         """The result of something that has nothing to wait for."""

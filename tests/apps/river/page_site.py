@@ -14,22 +14,16 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.apps.river.model import Arrival, Feed, ImportedFeeds, InvalidFeed, Item
 from rsscloud_broker.apps.river.page import RiverPageDoor
 from rsscloud_broker.apps.river.river import River
-from rsscloud_broker.config import Http, NoOptions
+from rsscloud_broker.config import Http
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.http.limits import HTTPLimits, bounded_site
 from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import Caller
-from rsscloud_broker.testing import CallersThread, app_parts, front_door_parts
+from rsscloud_broker.testing import CallersThread, app_parts
 from rsscloud_broker.web.assets import AssetsDoor
-from rsscloud_broker.web.callers import Callers
 from rsscloud_broker.web.pages import PageRenderer
-from rsscloud_broker.web.sign_in import AccountsDoor
-from tests.accounts.fixture import PATIENT, AccountHouse
 from tests.front_doors.exchange import connected, request_bytes
-from tests.web.accounts_site import Browser
-
-PUBLIC_URL = "https://broker.example"
-
+from tests.web.accounts_site import PUBLIC_URL, AccountSite, Browser
 
 #: The time at which items arrived.
 AT = 1_790_683_200.0
@@ -157,34 +151,29 @@ class FakeRiver(River):
         (self.public.add if public else self.public.discard)(account_id)
 
 
-class RiverSite(AccountHouse):
+class RiverSite(AccountSite):
     """A site with the pages of the river and of accounts."""
 
     def __init__(self, case: SynchronousTestCase, http: Http | None = None) -> None:
-        super().__init__(case, PATIENT)
+        super().__init__(case)
         self.river = FakeRiver()
-        callers = Callers(self.accounts, PUBLIC_URL)
+        limits = HTTPLimits(http or Http(), self.clock)
         pages = PageRenderer(lambda: root.pages)
-        shared: dict[str, Any] = {
-            "pages": pages,
-            "clock": self.clock,
-            "public_url": PUBLIC_URL,
-            "running": frozenset({"accounts", "river"}),
-            "accounts": self.accounts,
-            "callers": callers,
-        }
-        self.limits = HTTPLimits(http or Http(), self.clock)
         parts = app_parts(
             database=CallersThread(),  # nothing is stored
-            max_connections=lambda: self.limits.http.max_connections,
-            max_connections_per_address=lambda: self.limits.http.max_connections_per_address,
-            **shared,
+            max_connections=lambda: limits.http.max_connections,
+            max_connections_per_address=lambda: limits.http.max_connections_per_address,
+            pages=pages,
+            clock=self.clock,
+            public_url=PUBLIC_URL,
+            running=frozenset({"accounts", "river"}),
+            accounts=self.accounts,
+            callers=self.callers,
         )
-        self.door = RiverPageDoor(parts, self.river)
-        self.river.hint = self.door.hint
-        doors = [AssetsDoor(), AccountsDoor(NoOptions(), front_door_parts(**shared)), self.door]
-        root = Root(doors, PUBLIC_URL)
-        self.factory = bounded_site(root, self.limits, Counters(), pages.error)
+        door = RiverPageDoor(parts, self.river)
+        self.river.hint = door.hint
+        root = Root([AssetsDoor(), *self.doors, door], PUBLIC_URL)
+        self.factory = bounded_site(root, limits, Counters(), pages.error)
 
     def browser(self, name: str = "dave", source: str = "192.0.2.7") -> Browser:
         """A browser in which somebody has signed in."""

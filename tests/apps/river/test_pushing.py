@@ -273,7 +273,8 @@ class HubTests(HubCase):
     def test_a_link_header_names_the_hub(self) -> None:
         self.head = ""
         self.pages[BLOG] = self.feed("one")
-        self.house.web.headers[BLOG] = {"link": f'<{HUB}>; rel="hub", <{BLOG}?x>; rel="self"'}
+        link = f'<{HUB}>; rel="hub", <{BLOG}?x>; rel="self"'
+        self.house.web.answers[BLOG] = reply(200, self.pages[BLOG], link=link)
         form = self.subscribed()
         self.assertEqual(form["hub.topic"], f"{BLOG}?x")
         self.poll("two", "one")  # what the broker reads has no headers

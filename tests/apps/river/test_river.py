@@ -17,6 +17,8 @@ from rsscloud_broker.apps.river.river import AT_ONCE, FIND_WITHIN, PER_HOUR
 from rsscloud_broker.apps.river.tending import FIRST_PAUSE, PERIOD
 from rsscloud_broker.errors import CallbackFailed, ParsingUnavailable, TooMany
 from rsscloud_broker.events import TopicEnded
+from rsscloud_broker.interfaces import OutboundReply
+from rsscloud_broker.testing import reply
 from tests.apps.river.house import BLOG, DAY, RiverCase, RiverHouse, rss
 from tests.front_doors.fixture import PUBLIC_URL
 
@@ -41,7 +43,8 @@ class FollowingTests(RiverCase):
 
     def test_change_between_two_fetches_is_not_missed(self) -> None:
         """The feed changes after it was found and before the broker reads it."""
-        self.house.web.later[BLOG] = rss("three", "two", "one")
+        self.house.web.answers[BLOG] = reply(200, self.pages[BLOG])
+        self.pages[BLOG] = rss("three", "two", "one")
         self.house.follow()
         self.house.pass_time(2)
         self.assertEqual(self.house.titles(), ["three", "two", "one"])
@@ -147,13 +150,13 @@ class FollowingTests(RiverCase):
         self.assertEqual(self.house.feeds(), [])
 
     def test_not_followed_if_it_takes_too_long(self) -> None:
-        self.house.web.held = []
+        self.house.web.answers[BLOG] = Deferred()
         waiting = Deferred.fromCoroutine(self.house.river.subscribe(self.house.dave, BLOG, ""))
         self.assertNoResult(waiting)
         self.house.pass_time(FIND_WITHIN + 1)
         error = self.failureResultOf(waiting, InvalidFeed).value
         self.assertIn("did not answer within 45 seconds", str(error))
-        self.house.web.held = None
+        self.house.web.answers.clear()
         self.house.follow()
 
     def test_own_feeds_are_told_by_the_broker(self) -> None:
@@ -234,16 +237,15 @@ class ManyTests(SynchronousTestCase):
         self.house.refusal(url)
 
     def test_addresses_at_the_same_time(self) -> None:
-        gates = self.house.web.held = []
+        gates: list[Deferred[OutboundReply]] = [Deferred() for _ in range(AT_ONCE)]
+        self.house.web.answers |= dict(zip(self.urls, gates, strict=False))
         waiting = [
             Deferred.fromCoroutine(self.house.river.subscribe(self.house.dave, url, ""))
             for url in self.urls[:AT_ONCE]
         ]
         self.house.refusal(self.urls[5], kind=TooMany)
-        self.house.web.held = None
-        for gate in gates:
-            gate.callback(None)
-        for each in waiting:
+        for gate, each in zip(gates, waiting, strict=True):
+            gate.callback(reply(200, rss("one")))
             self.successResultOf(each)
         self.house.follow(self.urls[2])
 
@@ -284,7 +286,8 @@ class ListTests(SynchronousTestCase):
         self.assertEqual([url for url, _ in imported.failed], failed)
         self.assertEqual([feed.url for feed in self.house.feeds()], self.urls[:3])
         self.assertEqual(len(self.house.items()), 3)
-        self.assertNotIn("http://blog0.example/list.opml", self.house.web.requests)
+        asked = [request.url for request in self.house.web.requests]
+        self.assertNotIn("http://blog0.example/list.opml", asked)
         self.assertEqual(self.load(f'<outline xmlUrl="{self.urls[0]}"/>').added, 0)
 
     def test_the_export_can_be_imported(self) -> None:
