@@ -14,29 +14,21 @@ from rsscloud_broker.apps.hosting.app import make_hosting
 from rsscloud_broker.apps.hosting.documents import HostedDocument, check_document
 from rsscloud_broker.apps.hosting.options import HostingOptions
 from rsscloud_broker.apps.hosting.schema import TABLES
-from rsscloud_broker.config import Http, NoOptions, Topics
+from rsscloud_broker.config import Http, Topics
 from rsscloud_broker.core import Access, Blocks, FairLimiter, Publisher
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.front_doors.rsscloud import RssCloudDoor, RssCloudOptions
 from rsscloud_broker.http.limits import HTTPLimits, bounded_site
 from rsscloud_broker.http.site import Root
 from rsscloud_broker.model import Callback, Lease, Ping, Subscription
-from rsscloud_broker.testing import (
-    CallersThread,
-    FakeFetcher,
-    app_parts,
-    front_door_parts,
-    memory_store,
-)
-from rsscloud_broker.web.callers import Callers
+from rsscloud_broker.testing import CallersThread, FakeFetcher, app_parts, memory_store
 from rsscloud_broker.web.pages import PageRenderer
-from rsscloud_broker.web.sign_in import AccountsDoor
 from rsscloud_broker.wire import soap
-from tests.accounts.fixture import PASSWORD, PATIENT, AccountHouse
+from tests.accounts.fixture import PASSWORD
 from tests.core.house import Bus, FakeDiskSpace, change_detector
 from tests.front_doors.exchange import FORM, Answer, ask, envelope
+from tests.web.accounts_site import PUBLIC_URL, AccountSite
 
-PUBLIC_URL = "https://broker.example"
 BASE = f"{PUBLIC_URL}/feeds"
 URL = f"{BASE}/dave/rss.xml"
 PATH = "/feeds/dave/rss.xml"
@@ -68,11 +60,8 @@ def basic(name: str = "dave", password: str = PASSWORD) -> dict[str, str]:
     return {"Authorization": f"Basic {b64encode(f'{name}:{password}'.encode()).decode()}"}
 
 
-class HostingHouse(AccountHouse):
-    """Accounts, the application, and the part of a broker that publishes.
-
-    :ivar subscription: none, until ``subscribe``.
-    """
+class HostingHouse(AccountSite):
+    """Accounts, the application, and the part of a broker that publishes."""
 
     def __init__(
         self,
@@ -81,7 +70,7 @@ class HostingHouse(AccountHouse):
         *,
         has_hub: bool = True,
     ) -> None:
-        super().__init__(case, PATIENT)
+        super().__init__(case)
         self.case = case
         self.threads = CallersThread([TABLES])
         self.broker_store = memory_store(database=self.threads, clock=self.clock)
@@ -95,33 +84,24 @@ class HostingHouse(AccountHouse):
         detector.startService()
         case.addCleanup(detector.stopService)
         access = Access(Topics(), self.blocks)
-        self.publisher = Publisher(
-            self.broker_store, detector, self.bus, self.clock, access, self.space
-        )
         pages = PageRenderer(lambda: root.pages)
-        shared: dict[str, Any] = {
-            "pages": pages,
-            "clock": self.clock,
-            "public_url": PUBLIC_URL,
-            "accounts": self.accounts,
-            "callers": Callers(self.accounts, PUBLIC_URL),
-        }
-        door_parts = front_door_parts(**shared)
-        self.parts = app_parts(
-            **shared,
-            publisher=self.publisher,
+        self.app_parts = app_parts(
+            pages=pages,
+            clock=self.clock,
+            public_url=PUBLIC_URL,
+            accounts=self.accounts,
+            callers=self.callers,
+            publisher=Publisher(
+                self.broker_store, detector, self.bus, self.clock, access, self.space
+            ),
             database=self.threads,
             counters=counters,
             has_hub=has_hub,
             running=frozenset({"rsscloud", "hosting"}),
         )
-        self.app = make_hosting(options or HostingOptions(), self.parts)
-        doors = [
-            *self.app.front_doors,
-            AccountsDoor(NoOptions(), door_parts),
-            RssCloudDoor(RssCloudOptions(), door_parts),
-        ]
-        root = Root(doors, PUBLIC_URL)
+        self.app = make_hosting(options or HostingOptions(), self.app_parts)
+        rsscloud = RssCloudDoor(RssCloudOptions(), self.parts)
+        root = Root([*self.app.front_doors, *self.doors, rsscloud], PUBLIC_URL)
         limits = HTTPLimits(Http(trusted_proxies=(PROXY,)), self.clock)
         self.factory = bounded_site(root, limits, counters, pages.error)
 

@@ -210,7 +210,7 @@ class CacheTests(HostingTestCase):
         self.house.get()
         account, document = self.house.caller().account, make_document("rss.xml", a_feed("2"))
         wanted = Save(account, "rss.xml", document, 2000.0, 9999)
-        self.successResultOf(HostingStore(self.house.parts.database).save(wanted))
+        self.successResultOf(HostingStore(self.house.app_parts.database).save(wanted))
 
     def test_save_of_another_process_is_seen_after_a_second(self) -> None:
         self.save_elsewhere()
@@ -218,14 +218,14 @@ class CacheTests(HostingTestCase):
         self.house.clock.advance(1)
         self.assertEqual(self.house.get().body, a_feed("2"))
         removing = partial(remove, account="dave", path="rss.xml")
-        removed = cast("Deferred[bool]", self.house.parts.database.write(removing))
+        removed = cast("Deferred[bool]", self.house.app_parts.database.write(removing))
         self.assertTrue(self.successResultOf(removed))
         self.house.clock.advance(1)
         self.assertEqual(self.house.get().status, 410)
 
     def test_save_of_another_node_is_seen_at_once(self) -> None:
         """Whom that node notifies reads the feed at this moment."""
-        jobs = self.house.parts.jobs
+        jobs = self.house.app_parts.jobs
         assert isinstance(jobs, FakeJobs)
         jobs.shares = True
         self.save_elsewhere()
@@ -307,5 +307,5 @@ class BaseTests(HostingTestCase):
             error = self.assertRaises(ValueError, HostingOptions, base_url=url)
             self.assertIn("'base_url'", str(error))
         own = HostingOptions(base_url="https://broker.example/")
-        error = self.assertRaises(ValueError, make_hosting, own, self.house.parts)
+        error = self.assertRaises(ValueError, make_hosting, own, self.house.app_parts)
         self.assertIn("'base_url'", str(error))

@@ -77,7 +77,7 @@ class TakenDownTests(WithdrawingCase):
         return self.house.result(self.served.published(name, limit))
 
     def test_limit_that_an_administrator_has_set(self) -> None:
-        hosting, caller = Hosting(HostingOptions(), self.house.parts), self.house.caller()
+        hosting, caller = Hosting(HostingOptions(), self.house.app_parts), self.house.caller()
         small = evolve(caller, account=evolve(caller.account, max_bytes=10))
         body = b"x" * 100
         saving = hosting.save(small, "large.txt", body, "", "text/plain")
