@@ -175,7 +175,8 @@ class RiverHouse(House):
 
     def asked(self, url: str = HUB) -> list[dict[str, str]]:
         """The forms that the river has sent to a hub or a cloud."""
-        return [_form(each) for each in self.hubs.requests if each.url == url]
+        forms = [parse_qs(each.body.decode()) for each in self.hubs.requests if each.url == url]
+        return [{name: values[0] for name, values in form.items()} for form in forms]
 
     def verify(self, form: Mapping[str, str], **changed: str) -> Answer:
         """Verify the intent of a form at its callback, as a hub does."""
@@ -195,10 +196,6 @@ class RiverHouse(House):
         if secret != "":
             headers["X-Hub-Signature"] = websub.sign(body, secret or form["hub.secret"])
         return self.ask("POST", urlsplit(form["hub.callback"]).path, body, headers)
-
-
-def _form(request: OutboundRequest) -> dict[str, str]:
-    return {name: values[0] for name, values in parse_qs(request.body.decode()).items()}
 
 
 class RiverCase(SynchronousTestCase):

@@ -50,11 +50,6 @@ class DiscoveryTests(SynchronousTestCase):
     def page(self, head: str, **headers: str) -> None:
         self.web.answers[PAGE] = reply(200, f"<head>{head}</head><p>x".encode(), **headers)
 
-    def assert_found(self, url: str) -> None:
-        """The feed of the page is found at a URL."""
-        self.web.answers[url] = FEED
-        self.assertEqual(self.find().url, url)
-
     def test_the_feed_itself(self) -> None:
         self.web.answers[PAGE] = FEED
         found = self.find()
@@ -62,30 +57,26 @@ class DiscoveryTests(SynchronousTestCase):
         assert found.document is not None
         self.assertEqual(found.document.title, "A blog")
 
-    def test_the_feed_that_a_page_names(self) -> None:
-        self.page(
+    def test_the_feed_of_a_page(self) -> None:
+        """The page names it, or a header does, or it is at one of the usual paths."""
+        several = (
             '<link rel="stylesheet" href="/s"><link rel="alternate" hreflang="de" href="/de/">'
             '<link rel="ALTERNATE" type="application/rss+xml; x=y" href="f#top">'
         )
-        self.assert_found(f"{PAGE}f")
-        self.page('<base href="/base/"><link rel="feed" href="f">')
-        self.assert_found("http://blog.example/base/f")
-
-    def test_malformed_urls(self) -> None:
-        self.page(
-            '<base href="http://["><link rel="feed" href="http://[a:b]/">'
-            '<link rel="feed" href="f">',
-            link='<http://[>; rel="alternate"',
-        )
-        self.assert_found(f"{PAGE}f")
-
-    def test_the_feed_that_a_header_names(self) -> None:
-        self.page("", link='</f>; rel="alternate"; type="application/rss+xml"')
-        self.assert_found("http://blog.example/f")
-
-    def test_the_usual_paths(self) -> None:
-        self.page('<link rel="alternate" type="text/xml" href="/none">', link="nonsense")
-        self.assert_found("http://blog.example/atom.xml")
+        malformed = '<base href="http://["><link rel="feed" href="http://[a:b]/">'
+        typed = '</f>; rel="alternate"; type="application/rss+xml"'
+        for head, header, url in (
+            (several, "", f"{PAGE}f"),
+            ('<base href="/base/"><link rel="feed" href="f">', "", "http://blog.example/base/f"),
+            (f'{malformed}<link rel="feed" href="f">', "<http://[>; rel=alternate", f"{PAGE}f"),
+            ("", typed, "http://blog.example/f"),
+            ('<link rel="alternate" type="text/xml" href="/none">', "nonsense",
+             "http://blog.example/atom.xml"),
+        ):  # fmt: skip
+            self.setUp()
+            self.page(head, link=header)
+            self.web.answers[url] = FEED
+            self.assertEqual(self.find().url, url)
 
     def test_few_requests_for_a_page(self) -> None:
         links = (f'<link rel="alternate" type="text/xml" href="/{n}">' for n in range(1000))

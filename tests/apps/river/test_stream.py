@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -46,16 +44,6 @@ class StreamCase(SynchronousTestCase):
         """Let time pass, some times, and each time all turns that are due at once."""
         for _ in range(times):
             self.site.clock.pump([seconds, *50 * [0.0]])
-
-    def hold(self) -> Callable[[], None]:
-        """Have the reads of items wait until somebody calls what is returned."""
-        waiting = self.river.waiting = Deferred()
-
-        def go_on() -> None:
-            waiting.callback(None)
-            self.river.waiting = None
-
-        return go_on
 
 
 class StreamTests(StreamCase):
@@ -112,10 +100,11 @@ class StreamTests(StreamCase):
 
     def test_what_arrives_while_a_browser_catches_up_comes_once(self) -> None:
         self.river.add(item(1))
-        go_on = self.hold()
+        waiting = self.river.waiting = Deferred()
         reader, other = self.watch(self.dave, "?after=0"), self.watch(self.dave, "?after=1")
         self.arrive(item(2))
-        go_on()
+        self.river.waiting = None
+        waiting.callback(None)
         self.arrive(item(3))
         self.assertEqual((reader.ids(), other.ids()), ([1, 2, 3], [2, 3]))
 

@@ -13,31 +13,27 @@ TEXTS = st.lists(LINES.filter(bool), max_size=5).map("\n".join)
 
 
 class ReadTests(SynchronousTestCase):
-    def assert_text(self, html: str, text: str) -> None:
-        self.assertEqual(markup.read_html(html).text, text)
-
-    def test_plain_text(self) -> None:
-        self.assert_text("", "")
-        self.assert_text("Hello", "Hello")
-        self.assert_text("I <3 you & AT&amp;T 1 < 2", "I <3 you & AT&T 1 < 2")
-        self.assert_text("one\r\ntwo\n\nthree", "one\ntwo\n\nthree")
-
-    def test_paragraphs_and_lines(self) -> None:
-        self.assert_text("<p>One\n line</p>\n<p>Two<br />three</p>", "One line\n\nTwo\nthree")
-        self.assert_text("<ul><li>a</li><li>b</li></ul>c", "• a\n• b\n\nc")
-        self.assert_text("<h1>T</h1><div><div>x</div></div>", "T\n\nx")
-        self.assert_text("a <b>bold</b> word\nnext", "a bold word\nnext")
-
-    def test_only_text_is_kept_of_what_acts(self) -> None:
-        self.assert_text(
+    def test_texts(self) -> None:
+        acts = (
             "<p onclick='x()'>a<script>alert('<p>no</p>')</script><style>p{}</style>"
-            "<!-- <b>no</b> --><iframe src='http://x.example/'>no</iframe>b</p>",
-            "ab",
+            "<!-- <b>no</b> --><iframe src='http://x.example/'>no</iframe>b</p>"
         )
-        self.assert_text("&lt;script&gt;alert(1)&lt;/script&gt;", "<script>alert(1)</script>")
-
-    def test_control_characters_are_dropped(self) -> None:
-        self.assert_text("a\0b\x0bc&#11;d\ud800", "abcd")
+        for name, html, text in (
+            ("nothing", "", ""),
+            ("plain", "Hello", "Hello"),
+            ("no markup", "I <3 you & AT&amp;T 1 < 2", "I <3 you & AT&T 1 < 2"),
+            ("plain lines", "one\r\ntwo\n\nthree", "one\ntwo\n\nthree"),
+            ("paragraphs", "<p>One\n line</p>\n<p>Two<br />three</p>", "One line\n\nTwo\nthree"),
+            ("a list", "<ul><li>a</li><li>b</li></ul>c", "• a\n• b\n\nc"),
+            ("blocks", "<h1>T</h1><div><div>x</div></div>", "T\n\nx"),
+            ("lines with markup", "a <b>bold</b> word\nnext", "a bold word\nnext"),
+            ("only text of what acts", acts, "ab"),
+            ("escaped", "&lt;script&gt;alert(1)&lt;/script&gt;", "<script>alert(1)</script>"),
+            ("no control characters", "a\0b\x0bc&#11;d\ud800", "abcd"),
+            ("very deep", "<div>" * 40_000 + "deep", "deep"),
+            ("very deep links", "<a>" * 40_000 + "x", "x"),
+        ):
+            self.assertEqual(markup.read_html(html).text, text, name)
 
     def test_title(self) -> None:
         content = markup.read_html("<title>My &amp; title</title><category>4</category>Some text")
@@ -69,9 +65,7 @@ class ReadTests(SynchronousTestCase):
         links = (markup.MarkupLink("https://a.example/page", "P"),)
         self.assertEqual(markup.read_html(html), markup.MarkupContent("", links=links, media=media))
 
-    def test_depth_and_number_do_not_matter(self) -> None:
-        self.assert_text("<div>" * 40_000 + "deep", "deep")
-        self.assert_text("<a>" * 40_000 + "x", "x")
+    def test_very_many_links(self) -> None:
         many = "".join(f'<a href="http://a.example/{n}">x</a>' for n in range(1000))
         self.assertEqual(len(markup.read_html(many).links), markup.MAX_LINKS)
 
