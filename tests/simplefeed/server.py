@@ -15,8 +15,7 @@ from twisted.web.server import Request, Site
 
 from rsscloud_broker.simplefeed.atom import FeedUrls
 from tests.commands.cases import running
-from tests.simplefeed.logs import in_memory
-from tests.simplefeed.publishing import Feed
+from tests.simplefeed.logs import Feed, in_memory
 
 
 class Documents(Resource):

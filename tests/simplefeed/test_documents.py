@@ -155,9 +155,8 @@ class EntryTests(SynchronousTestCase):
         self.assertEqual([each.title for each in entries], ["Patient", "Encounter", "Escaped"])
         self.assertFalse(order.newest_first)
         texts = [each.content.text for each in entries if each.content]
-        self.assertEqual(
-            texts, ["/openmrs/ws/rest/v1/patient/1?v=full", '{"username":"Bill"}', "/patient/2"]
-        )
+        path = "/openmrs/ws/rest/v1/patient/1?v=full"
+        self.assertEqual(texts, [path, '{"username":"Bill"}', "/patient/2"])
         self.assertEqual({each.content.form for each in entries if each.content}, {"text"})
         self.assertEqual(entries[0].categories[0].term, "patient")
 

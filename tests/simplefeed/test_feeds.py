@@ -16,8 +16,7 @@ from rsscloud_broker.simplefeed.documents import parse
 from rsscloud_broker.simplefeed.entries import EntryLink
 from rsscloud_broker.simplefeed.feeds import Archive, ArchivedFile, DocumentGone, Feeds, Written
 from rsscloud_broker.testing import Clock
-from tests.simplefeed.logs import NOON, in_memory, some
-from tests.simplefeed.publishing import URLS
+from tests.simplefeed.logs import NOON, URLS, in_memory, some
 
 
 class Database:

@@ -118,11 +118,9 @@ class LogTests(SynchronousTestCase):
             raise ZeroDivisionError
         self.assertEqual(self.append(*some(1, 2)), [2])
 
-    def test_nothing_to_append(self) -> None:
+    def test_what_there_is_not(self) -> None:
         self.assertEqual(self.append(), [])
         self.assertRaises(log.UnknownLog, self.append, *some(1), name="no-such-log")
-
-    def test_unknown_documents(self) -> None:
         self.append(*some(4))
         for name, number in (("events", 0), ("events", 3), ("no-such-log", None)):
             self.assertIsNone(self.call(log.read_document, name, number))

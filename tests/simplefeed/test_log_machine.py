@@ -24,8 +24,7 @@ from rsscloud_broker.testing import Clock
 from tests import examples
 from tests.machines import run_machine
 from tests.postgresql import borrowed_database
-from tests.simplefeed.logs import NOON, in_memory, on_postgresql
-from tests.simplefeed.publishing import URLS
+from tests.simplefeed.logs import NOON, URLS, in_memory, on_postgresql
 from tests.simplefeed.test_feeds import Database
 
 

@@ -9,8 +9,7 @@ from rsscloud_broker.model import Ping
 from rsscloud_broker.simplefeed.documents import parse
 from rsscloud_broker.simplefeed.entries import Category, Entry, EntryLink
 from rsscloud_broker.simplefeed.pings import NotAPing, entry_of, ping_of
-from tests.simplefeed.logs import NOON, in_memory
-from tests.simplefeed.publishing import URLS, Feed
+from tests.simplefeed.logs import NOON, URLS, Feed, in_memory
 
 SOURCE = "http://there.example"
 

@@ -1,4 +1,4 @@
-"""The documents: their headers, how they are cached, and what bad requests are answered."""
+"""The documents, how they are cached, what bad requests are answered, and the page."""
 
 from __future__ import annotations
 
@@ -210,3 +210,16 @@ class BadRequestTests(SynchronousTestCase):
     def test_other_methods_and_paths(self) -> None:
         self.assertEqual(self.house.ask("/events/recent", method="POST").status, 405)
         self.assertEqual(self.house.ask("/events/nothing").status, 404)
+
+
+class PageTests(SynchronousTestCase):
+    def test_it_lists_the_feeds_with_how_much_is_in_them(self) -> None:
+        house = EventsHouse(self)
+        for word in ("made now", 'action="/events/host"'):
+            self.assertIn(word, house.ask("/events").text)
+        house.ping("a", "b")
+        house.change()
+        house.start()
+        text = house.ask("/events").text
+        for word in ("2 entries so far", "1 entry so far", 'href="/events/pings/recent"'):
+            self.assertIn(word, text)

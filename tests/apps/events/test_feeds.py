@@ -83,15 +83,6 @@ class CuttingTests(SynchronousTestCase):
         self.assertIn(URL + path, links)
         self.assertEqual(self.house.ask(f"/events/topic?url={FEED}").status, 404)
 
-    def test_clock_that_is_set_back(self) -> None:
-        now = self.house.clock.wall_seconds()
-        self.house.ping("a", at=now)
-        self.house.ping("b", at=now - 3600)
-        self.house.ping("c", at=now + 1)
-        self.house.start()
-        times = [one.updated for one in self.house.entries("/events/pings/recent")]
-        self.assertEqual(times, [round(now, 6), round(now, 6), round(now + 1, 6)])
-
     def test_what_is_left_out(self) -> None:
         options = EventsOptions(leave_out=("http://secret.example/",))
         house = EventsHouse(self, options)

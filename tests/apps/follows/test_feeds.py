@@ -14,8 +14,7 @@ from rsscloud_broker.simplefeed.entries import Entry, EntryLink
 from rsscloud_broker.simplefeed.pings import entry_of
 from rsscloud_broker.testing import FakeOutbound, reply
 from tests.apps.follows.intakes import HOUR, NOON, THERE, FollowsTestCase, a_ping
-from tests.simplefeed.logs import in_memory
-from tests.simplefeed.publishing import Feed
+from tests.simplefeed.logs import Feed, in_memory
 
 URLS = FeedUrls(f"{THERE}/events/pings/recent", f"{THERE}/events/pings/documents/")
 

@@ -112,8 +112,7 @@ class FeedTests(SynchronousTestCase):
         for text in (f"{hidden}{entity}{feed}{end}", f"<!-- <rss> -->{entity}{feed}"):
             self.assertIn("DOCTYPE", str(self.refusal(text.encode())))
         self.assertIn("another root", str(self.refusal(f"{hidden}{feed}{end}".encode())))
-
-    def test_declarations_in_a_text_are_a_text(self) -> None:
+        # In a text they are a text.
         self.type_of(b"<rss><channel><![CDATA[<!DOCTYPE x [<!ENTITY y 'z'>]>]]></channel></rss>")
 
     def test_deep_and_wide(self) -> None:
@@ -171,11 +170,10 @@ class TextTests(SynchronousTestCase):
             self.assertEqual(body.decode(), text.replace(f'"{name}"', '"utf-8"'))
             make_document("rss.xml", body)
 
-    def test_white_space_before_the_declaration(self) -> None:
+    def test_what_xml_cannot_have(self) -> None:
+        """White space before the declaration, and lone surrogates."""
         text = "\ufeff\n\t<?xml version='1.0'?><rss><channel/></rss>"
         self.assertEqual(encode_text(text), text[3:].encode())
-
-    def test_lone_surrogates(self) -> None:
         self.assertEqual(encode_text("<rss>\udc80</rss>"), b"<rss>?</rss>")
 
     def test_forms(self) -> None:

@@ -113,9 +113,8 @@ class ElementsTests(MarkupCase):
         self.assertEqual((made.count("<b>"), made.count("deep")), (30, 1))
 
     def test_text_alone(self) -> None:
-        self.assertEqual(
-            plain("<p>one <b>two</b>\n</p><script>x</script>three", 100), "one two three"
-        )
+        text = plain("<p>one <b>two</b>\n</p><script>x</script>three", 100)
+        self.assertEqual(text, "one two three")
 
 
 class StrangersTests(MarkupCase):
@@ -135,9 +134,8 @@ class StrangersTests(MarkupCase):
             page: Any = html.document_fromstring(
                 f"<main><p id='before'>x</p>{made}<p id='after'>x</p></main>"
             )
-            self.assertEqual(
-                page.xpath("//main/*/@id | //main/section/@data-feed"), ["before", "1", "after"]
-            )
+            parts = page.xpath("//main/*/@id | //main/section/@data-feed")
+            self.assertEqual(parts, ["before", "1", "after"])
             self.assertEqual(len(page.xpath("//article")), 1)
             bad = page.xpath(
                 "//script | //style | //iframe | //object | //embed | //form | //input | //base |"
@@ -155,7 +153,6 @@ class StrangersTests(MarkupCase):
             ("http://x.example/", "x.example"),
             ("http://[x/a.png", "http://[x/a.png"),
         ):
-            made = self.flat(
-                article(Item(1, 1, "", "", enclosures=(ItemEnclosure(url, "image/png"),)))
-            )
+            files = (ItemEnclosure(url, "image/png"),)
+            made = self.flat(article(Item(1, 1, "", "", enclosures=files)))
             self.assertIn(name.replace('"', "&quot;"), made.replace('"</bdi>', "&quot;</bdi>"))

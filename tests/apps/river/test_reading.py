@@ -72,9 +72,8 @@ class FormatTests(SynchronousTestCase):
         self.assertEqual(first.published_at, 1_790_841_600.0)
         self.assertIn('<a href="http://other.example/x"', first.text_html)
         self.assertEqual(second.text_html, "a &amp; b")
-        self.assertEqual(
-            document.offers, (Offer("websub", "http://hub.example/", "http://blog.example/self"),)
-        )
+        hub = Offer("websub", "http://hub.example/", "http://blog.example/self")
+        self.assertEqual(document.offers, (hub,))
 
     def test_text_of_atom_is_no_html(self) -> None:
         """What is between the signs is text as well; in RSS it is markup."""
@@ -176,10 +175,8 @@ class FormatTests(SynchronousTestCase):
         self.assertEqual((cloud.kind, cloud.url), ("rsscloud", "http://c.example/p"))
 
     def test_hubs_in_headers(self) -> None:
-        self.assertEqual(
-            header_offers('</hub>; rel="hub"', URL),
-            (Offer("websub", "http://blog.example/hub", URL, in_header=True),),
-        )
+        hub = Offer("websub", "http://blog.example/hub", URL, in_header=True)
+        self.assertEqual(header_offers('</hub>; rel="hub"', URL), (hub,))
         self.assertEqual(header_offers("no link", URL), ())
 
 

@@ -44,11 +44,6 @@ class DocumentTests(SynchronousTestCase):
         self.assertEqual(clouds_of(feed), [])
         self.assertNotIn(b'"hub"', feed)
 
-    def test_same_items_make_the_same_bytes(self) -> None:
-        feed = encode(ABOUT, ITEMS)
-        self.assertEqual(encode(ABOUT, list(ITEMS)), feed)
-        self.assertNotEqual(encode(ABOUT, ITEMS[1:]), feed)
-
     def test_periods_in_words(self) -> None:
         for seconds, words in (
             *((1, "every second"), (10, "every 10 seconds"), (60, "every minute")),

@@ -215,14 +215,11 @@ class FaultTests(EditorTestCase):
             {"description": "x", "mt_keywords": ["a"]},
             {"description": "x", "enclosure": "https://a.example/1.mp3"},
             {"description": "x", "enclosure": {"url": []}},
-            {"description": "x", "enclosure": {"url": "../../x"}},
-            {"description": "x", "link": "javascript:alert(1)"},
             {"description": "x", "post_status": "private"},
             {"description": "x", "post_status": []},
             {"description": "<p>" * 50_000},
             {"description": "x" * 141},
             {f"m{n}": "x" for n in range(1000)},
-            {},
         ]
         for entry in cases:
             self.assert_fault(400, "", "metaWeblog.newPost", "1", *WHO, entry, True)

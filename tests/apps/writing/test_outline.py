@@ -51,14 +51,12 @@ class OutlineTests(SynchronousTestCase):
         # Back to a level that no line had: below the nearest line that is less indented.
         self.assertEqual(write(parse("a\n    b\n  c")), "a\n  b\n  c\n")
         self.assertEqual(write(parse("    a\nb")), "a\nb\n")
+        self.assertEqual(parse(" \n\t\n"), ())
 
     def test_links(self) -> None:
         self.assertEqual(parse("<http://a.example/>"), (OutlineItem("", link="http://a.example/"),))
         for text in ("a <b>", "<javascript:alert(1)>", "x<http://a.example/>", "a <http://a b>"):
             self.assertEqual(parse(text), (OutlineItem(text),))
-
-    def test_nothing(self) -> None:
-        self.assertEqual(parse(" \n\t\n"), ())
 
     def test_limits(self) -> None:
         stairs = "\n".join("  " * level + "x" for level in range(MAX_DEPTH))
