@@ -87,7 +87,7 @@ class PushingTests(FollowsTestCase):
             self.clock.advance(0.1)
         self.assertIn(self.reads(LIST), range(5, 13))
 
-    def test_malformed_hub_link_leaves_the_list_readable(self) -> None:
+    def test_malformed_hub_link_leaves_the_document_readable(self) -> None:
         document = opening(NOON, 0) + closing(0)
         for link in ("<http://[>; rel=hub", f"<{HUB}>; rel=hub, <http://[>; rel=self"):
             self.web.answers[LIST] = reply(200, document, link=link)
@@ -96,8 +96,6 @@ class PushingTests(FollowsTestCase):
                 self.pass_time(3000)
             self.assertEqual(lines, [], link)
         self.assertEqual(self.asked()[-1]["hub.topic"], [LIST])
-
-    def test_malformed_hub_link_leaves_the_feed_readable(self) -> None:
         feed = '<feed xmlns="http://www.w3.org/2005/Atom"><id>urn:1</id><title>A</title></feed>'
         link = f"<http://[>; rel=hub, <{HUB}>; rel=hub, <//[>; rel=self"
         self.web.answers[FEED] = reply(200, feed.encode(), link=link)

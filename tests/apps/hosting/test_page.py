@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from tests.apps.hosting.fixture import URL, HostingTestCase, a_feed, basic
+from tests.apps.hosting.fixture import PATH, URL, HostingTestCase, a_feed, basic
 from tests.front_doors.exchange import Answer
 from tests.web.accounts_site import Browser
 
@@ -114,25 +114,21 @@ class PageTests(HostingTestCase):
         self.assertEqual(self.browser.send("Delete").status, 404)
         self.assertIn("no such file any more", self.browser.said())
 
-    def test_forged_forms(self) -> None:
-        self.house.put(a_feed())
-        for fields in ({}, {"csrf": ""}, {"csrf": "x"}):
-            form = {"do": "delete", "file": "rss.xml", **fields}
-            self.assertEqual(self.browser.post("/feeds", form).status, 403)
-        self.show()
-        headers = {"Sec-Fetch-Site": "cross-site"}
-        self.assertEqual(self.browser.send("Delete", headers).status, 403)
-        self.assertEqual(self.house.get().status, 200)
-
-    def test_form_that_asks_for_nothing_known(self) -> None:
-        self.house.put(a_feed())
-        self.show()
-        self.assertEqual(self.browser.send("Delete", do="x").status, 400)
-        self.assertIn("nothing known", self.browser.said())
-
-    def test_other_files_than_ones_own(self) -> None:
+    def test_forms_that_are_refused(self) -> None:
+        """Forged ones, one that asks for nothing known, and one about the file of somebody else."""
         self.house.put(a_feed(), "/feeds/anna/rss.xml", basic("anna"))
         self.house.put(a_feed())
-        self.show()
-        self.assertEqual(self.browser.send("Delete", file="../anna/rss.xml").status, 404)
-        self.assertEqual(self.house.get("/feeds/anna/rss.xml").status, 200)
+        forged = {"do": "delete", "file": "rss.xml"}
+        self.assertEqual(self.browser.post("/feeds", forged).status, 403)
+        for fields, headers, status, said in (
+            ({"csrf": ""}, {}, 403, ""),
+            ({"csrf": "x"}, {}, 403, ""),
+            ({}, {"Sec-Fetch-Site": "cross-site"}, 403, ""),
+            ({"do": "x"}, {}, 400, "nothing known"),
+            ({"file": "../anna/rss.xml"}, {}, 404, ""),
+        ):
+            self.show()
+            self.assertEqual(self.browser.send("Delete", headers, **fields).status, status)
+            self.assertIn(said, self.browser.said())
+        for path in (PATH, "/feeds/anna/rss.xml"):
+            self.assertEqual(self.house.get(path).status, 200)
