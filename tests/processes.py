@@ -65,6 +65,21 @@ def accepts(port: int) -> bool:
     return True
 
 
+def new_directory(test: SynchronousTestCase) -> Path:
+    """A directory of a test's own."""
+    path = Path(test.mktemp()).absolute()
+    path.mkdir()
+    return path
+
+
+def children_of(pid: int) -> list[int]:
+    """The ids of the processes that a process has started; none if it has ended."""
+    with contextlib.suppress(FileNotFoundError):
+        told = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
+        return [*map(int, told.split())]
+    return []
+
+
 def files_of(pid: int, below: Path | str = "") -> list[str]:
     """What the descriptors of a process are for.
 

@@ -19,6 +19,7 @@ from benchmarks.rows import Settings
 from benchmarks.size_data import Sizes, fill
 from benchmarks.sizes import Filled, costs, waits_for
 from tests import nursery
+from tests.processes import new_directory
 
 #: Seconds until a row of a benchmark gives up, and the test fails.
 TIMEOUT = 60.0
@@ -52,8 +53,7 @@ class RowTests(SynchronousTestCase):
     """
 
     def setUp(self) -> None:
-        self.directory = Path(self.mktemp()).absolute()
-        self.directory.mkdir()
+        self.directory = new_directory(self)
         self.patch(Broker, "start", staticmethod(_start))
 
     def run_row(self, name: str) -> None:
@@ -170,8 +170,7 @@ class SizesTests(SynchronousTestCase):
     """The benchmark of large databases works on small ones."""
 
     def test_costs_and_waits(self) -> None:
-        directory = Path(self.mktemp()).absolute()
-        directory.mkdir()
+        directory = new_directory(self)
         filled = []
         for name in ("large", "small"):
             url, sizes = f"sqlite:///{directory}/{name}.sqlite", Sizes.at(0.001)

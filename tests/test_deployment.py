@@ -7,7 +7,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import urllib.request
 import zipfile
 from configparser import ConfigParser
 from functools import partial
@@ -24,9 +23,9 @@ from rsscloud_broker import config
 from rsscloud_broker.runtime.command_line import Options
 from rsscloud_broker.runtime.data_lock import address_of
 from rsscloud_broker.runtime.plugin_discovery import discover, faults
-from tests.e2e.fixture import until
+from tests.e2e.fixture import request, until
 from tests.e2e.programs import program
-from tests.processes import BIN, LISTENS, TIMEOUT, Process
+from tests.processes import BIN, LISTENS, TIMEOUT, Process, new_directory
 
 TOP = Path(rsscloud_broker.__file__).parent.parent
 TAP = TOP / "tap"
@@ -42,16 +41,9 @@ os.execv(sys.argv[3], sys.argv[3:])
 """
 
 
-def status_and_body(url: str) -> tuple[int, bytes]:
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with direct.open(url, timeout=TIMEOUT) as answer:
-        return answer.status, answer.read()
-
-
 class DeploymentTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.directory = Path(self.mktemp()).absolute()
-        self.directory.mkdir()
+        self.directory = new_directory(self)
 
     def written(self, name: str, text: str) -> Path:
         path = self.directory / name
@@ -177,7 +169,7 @@ class SystemdTests(DeploymentTests):
         until(lambda: python.match(place.read_bytes()) is not None, "Python to begin")
         broker.signal(SIGHUP)
         port = broker.wait_for(LISTENS)[1]
-        self.assertEqual(status_and_body(f"http://127.0.0.1:{port}/")[0], 200)
+        self.assertEqual(request(f"http://127.0.0.1:{port}/").status, 200)
         broker.signal(SIGHUP)
         broker.wait_for("Reloaded the configuration")
 
@@ -204,7 +196,7 @@ class SystemdTests(DeploymentTests):
                 answer = early.makefile("rb").readline()
         self.assertRegex(answer, rb"^HTTP/1\.1 (200|503) ")
         self.assertEqual(broker.wait_for(LISTENS)[1], str(port))
-        self.assertEqual(status_and_body(f"http://127.0.0.1:{port}/")[0], 200)
+        self.assertEqual(request(f"http://127.0.0.1:{port}/").status, 200)
         # It is where the link to sign in leads.
         self.assertEqual(address_of(str(self.directory / "data")), f"http://localhost:{port}")
 

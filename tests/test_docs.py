@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-import socket
 import subprocess
-import time
 import tomllib
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import ProxyHandler, build_opener
 from xmlrpc.client import ServerProxy
 
 from attrs import fields
@@ -30,15 +25,12 @@ from rsscloud_broker import config
 from rsscloud_broker.interfaces import IAppMaker
 from rsscloud_broker.outbound.guard import DENIED
 from rsscloud_broker.plugins import bundled
-from tests.e2e.fixture import until
+from tests.e2e.fixture import request, until
 from tests.e2e.programs import program
-from tests.processes import BIN, LISTENS, TIMEOUT, Process, free_port, no_proxies
+from tests.processes import BIN, LISTENS, Process, accepts, free_port, new_directory, no_proxies
 
 TOP = Path(rsscloud_broker.__file__).parent.parent
 README = TOP / "README.rst"
-
-#: Opens URLs on this machine.
-DIRECT = build_opener(ProxyHandler({}))
 
 #: As a package index would render it: no file may be included, no HTML passed.
 STRICT = {
@@ -66,13 +58,9 @@ def run_recipe() -> list[str]:
     return [str(BIN / command), *arguments]
 
 
-def settled(host: str, port: int) -> None:
+def settled(port: int) -> None:
     """Return once somebody listens."""
-    deadline = time.monotonic() + TIMEOUT
-    while time.monotonic() < deadline:
-        with contextlib.suppress(ConnectionRefusedError), socket.create_connection((host, port)):
-            return
-    raise AssertionError(f"nobody listens at port {port}")
+    until(partial(accepts, port), f"somebody to listen at port {port}")
 
 
 class BrokerTestCase(SynchronousTestCase):
@@ -85,8 +73,7 @@ class BrokerTestCase(SynchronousTestCase):
 
     def setUp(self) -> None:
         program("curl")  # which the examples call
-        self.directory = Path(self.mktemp()).absolute()
-        self.directory.mkdir()
+        self.directory = new_directory(self)
         self.broker_port, self.web_port, self.callback_port = (free_port() for _ in range(3))
         self.env = no_proxies()
         self.env["PATH"] += f":{BIN}"
@@ -116,10 +103,7 @@ class BrokerTestCase(SynchronousTestCase):
 
     def has(self, file: str, name: str) -> bool:
         """Whether a change list has a name."""
-        address = f"http://127.0.0.1:{self.broker_port}/{file}"
-        with contextlib.suppress(HTTPError), DIRECT.open(address) as answer:
-            return name in answer.read().decode()
-        return False
+        return name in request(f"http://127.0.0.1:{self.broker_port}/{file}").text
 
     def here(self, block: str) -> str:
         """A block of a document, for the ports, files and commands of this test."""
@@ -153,7 +137,7 @@ class TourTests(BrokerTestCase):
         told = rf"^\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\dZ {feed}$"
 
         self.paste(make_feed)
-        settled("127.0.0.1", self.web_port)
+        settled(self.web_port)
         self.paste(listen)
         self.shell.wait_for(r"Thanks for the registration\. It worked\.")
         for block in (ping, ping_again):
@@ -194,7 +178,7 @@ class ExampleTests(BrokerTestCase):
         (web / "feed.xml").write_text(self.here(rest.partition("END\n")[0]))
         arguments = ["http.server", f"{self.web_port}", "--bind=127.0.0.1", "--directory=tour"]
         Process(self, [f"{BIN}/python", "-m", *arguments], cwd=self.directory)
-        settled("127.0.0.1", self.web_port)
+        settled(self.web_port)
 
     def run_page(self, name: str) -> tuple[int, Process | None]:
         """Run a page's examples; how many outputs agreed, and what runs in the background."""
@@ -209,7 +193,7 @@ class ExampleTests(BrokerTestCase):
             elif "background" in classes:
                 command = None
                 background = Process(self, [*shell, text])
-                settled("127.0.0.1", self.callback_port)
+                settled(self.callback_port)
             elif "output" in classes and command is not None:
                 command.wait_for(".*".join(map(re.escape, text.split("..."))))
                 agreed += 1
@@ -335,12 +319,12 @@ class ServeTests(BrokerTestCase):
         ((_, block),) = (each for each in literal_blocks(README) if "sh" in each[0])
         broker = Process(self, ["bash", "-c", f"exec {block}"], self.env, cwd=self.directory)
         broker.wait_for("at https://broker.example/")
-        settled("127.0.0.1", self.broker_port)
+        settled(self.broker_port)
         return broker
 
     def test_serves(self) -> None:
-        with DIRECT.open(f"http://127.0.0.1:{self.broker_port}/") as answer:
-            self.assertIn("https://broker.example/", answer.read().decode())
+        page = request(f"http://127.0.0.1:{self.broker_port}/").text
+        self.assertIn("https://broker.example/", page)
 
 
 class ReadmeTests(SynchronousTestCase):

@@ -13,7 +13,15 @@ from twisted.trial.unittest import SynchronousTestCase
 import rsscloud_broker
 from rsscloud_broker.config.couriers import DeliveryConfig
 from tests.e2e.fixture import request, until
-from tests.processes import BIN, TIMEOUT, Process, free_port, no_proxies
+from tests.processes import (
+    BIN,
+    TIMEOUT,
+    Process,
+    children_of,
+    free_port,
+    new_directory,
+    no_proxies,
+)
 
 TOP = Path(rsscloud_broker.__file__).parent.parent
 
@@ -22,8 +30,7 @@ INSTALL_PROGRAMS = TOP / "tests" / "e2e" / "install-programs.sh"
 
 class MakeTestCase(SynchronousTestCase):
     def setUp(self) -> None:
-        self.directory = Path(self.mktemp()).absolute()
-        self.directory.mkdir()
+        self.directory = new_directory(self)
 
 
 class InstallingTests(MakeTestCase):
@@ -82,10 +89,9 @@ class InstallingTests(MakeTestCase):
 
 def descendants(pid: int) -> list[bytes]:
     """The command lines of the processes that a process has started, and of theirs."""
-    process = Path(f"/proc/{pid}")
-    children = (process / "task" / str(pid) / "children").read_text().split()
+    children = children_of(pid)
     lines = [Path(f"/proc/{child}/cmdline").read_bytes() for child in children]
-    return [*lines, *(line for child in children for line in descendants(int(child)))]
+    return [*lines, *(line for child in children for line in descendants(child))]
 
 
 class RunTests(MakeTestCase):

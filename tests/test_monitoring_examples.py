@@ -17,7 +17,7 @@ import rsscloud_broker
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.runtime.measuring import add_process_metrics
 from tests.e2e.programs import output, program
-from tests.processes import TIMEOUT
+from tests.processes import TIMEOUT, new_directory
 
 DOCS = Path(rsscloud_broker.__file__).parent.parent / "docs"
 EXAMPLES = DOCS / "examples" / "monitoring"
@@ -133,9 +133,7 @@ class PromtoolTests(SynchronousTestCase):
 
     def write(self, name: str, document: object) -> Path:
         """Write a YAML file; JSON is YAML."""
-        directory = Path(self.mktemp())
-        directory.mkdir()
-        path = directory / name
+        path = new_directory(self) / name
         path.write_text(json.dumps(document), "utf-8")
         return path
 

@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests import nursery
 from tests.e2e.fixture import Broker, EndToEndTestCase, until
-from tests.processes import BIN, LISTENS, TIMEOUT, Process
+from tests.processes import BIN, LISTENS, TIMEOUT, Process, new_directory
 from tests.test_deployment import TAP
 
 
@@ -43,8 +43,7 @@ class BrokerTests(EndToEndTestCase):
 
 class ProcessTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.directory = Path(self.mktemp()).absolute()
-        self.directory.mkdir()
+        self.directory = new_directory(self)
 
     def said(self, name: str, *arguments: str, **options: Any) -> str:
         """What a command says, which fails; in both ways of starting it."""

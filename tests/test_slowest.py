@@ -11,7 +11,7 @@ from textwrap import dedent
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests import slowest
-from tests.processes import BIN, TIMEOUT
+from tests.processes import BIN, TIMEOUT, new_directory
 
 TOP = Path(slowest.__file__).parent.parent
 
@@ -19,8 +19,7 @@ TOP = Path(slowest.__file__).parent.parent
 class RunTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.times = Path(self.mktemp()).absolute()
-        self.place = Path(self.mktemp()).absolute()
-        self.place.mkdir()
+        self.place = new_directory(self)
         code = """
             from pathlib import Path
             from time import sleep

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner, Result
@@ -20,6 +19,7 @@ from twisted.web.server import Site
 
 from rsscloud_broker.commands import main
 from tests import nursery
+from tests.processes import new_directory
 
 # A reactor is a module; its interfaces are known only at run time.
 running: Any = reactor
@@ -29,8 +29,7 @@ class CommandTests(SynchronousTestCase):
     """A test case for commands that need no reactor."""
 
     def setUp(self) -> None:
-        self.directory = Path(self.mktemp())
-        self.directory.mkdir()
+        self.directory = new_directory(self)
         self.data = str(self.directory / "data")
 
     def run_command(self, *arguments: str, stdin: str | None = None) -> Result:

@@ -18,7 +18,7 @@ from twisted.web.client import Agent
 
 from tests.client.recording import Answer, Server, fields_of
 from tests.commands.cases import Command, CommandTests, ProcessTests, running
-from tests.processes import BIN, TIMEOUT, Process, no_proxies
+from tests.processes import BIN, TIMEOUT, Process, new_directory, no_proxies
 
 TOP = Path(__file__).parent.parent.parent
 
@@ -50,8 +50,7 @@ class UsageTests(CommandTests):
 
 class FollowTests(ProcessTests):
     def setUp(self) -> None:
-        self.directory = Path(self.mktemp()).absolute()
-        self.directory.mkdir()
+        self.directory = new_directory(self)
         self.marker = str(self.directory / "marker")
 
     def marked(self) -> str:
@@ -178,8 +177,7 @@ class KilledTests(SynchronousTestCase):
             self, [sys.executable, "-m", "tests.simplefeed.server", "0", str(self.COUNT)], cwd=TOP
         )
         port = server.wait_for(r"listening on (\d+)")[1]
-        directory = Path(self.mktemp()).absolute()
-        directory.mkdir()
+        directory = new_directory(self)
         output = directory / "output"
         command = [BIN / "rsscloud-broker", "follow", f"http://127.0.0.1:{port}/recent"]
         command += ["--marker", directory / "marker", "--poll", "0.1"]

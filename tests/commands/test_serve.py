@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
-import subprocess
 import sys
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 from twisted.scripts import twistd
@@ -19,8 +16,8 @@ from rsscloud_broker.commands.serve import serve
 from rsscloud_broker.config import ConfigError
 from rsscloud_broker.runtime.command_line import Options
 from tests.commands.cases import CommandTests
-from tests.e2e.fixture import TIMEOUT, request, until
-from tests.processes import free_port
+from tests.e2e.fixture import request
+from tests.processes import BIN, LISTENS, Process, new_directory
 
 
 class ServeOptionsTests(CommandTests):
@@ -73,32 +70,14 @@ class ServeOptionsTests(CommandTests):
 
 class ServeTests(SynchronousTestCase):
     def test_a_broker_from_an_empty_directory(self) -> None:
-        directory = Path(self.mktemp())
-        directory.mkdir()
-        port = free_port()
-        listen = f"tcp:{port}:interface=127.0.0.1"
-        script = Path(sys.executable).with_name("rsscloud-broker")
-        command = [str(script), "serve", "--local"]
-        with (directory / "log").open("wb") as log:
-            process = subprocess.Popen(
-                [*command, "--listen", listen], cwd=directory, stdout=log, stderr=log
-            )
-        try:
-            until(lambda: _answers(port) or process.poll() is not None, "the broker to answer")
-            log_file = directory / "log"
-            until(lambda: "Sign in as myself" in log_file.read_text(), "a link to sign in")
-            self.assertEqual(request(f"http://127.0.0.1:{port}/").status, 200)
-            self.assertTrue((directory / "rsscloud-broker-data").is_dir())
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(TIMEOUT)
-
-
-def _answers(port: int) -> bool:
-    try:
-        return request(f"http://127.0.0.1:{port}/").status == 200
-    except OSError:
-        return False
+        directory = new_directory(self)
+        listen = ("--listen", "tcp:0:interface=127.0.0.1")
+        command = [str(BIN / "rsscloud-broker"), "serve", "--local", *listen]
+        broker = Process(self, command, cwd=directory, by_command=True)
+        port = broker.wait_for(LISTENS)[1]
+        broker.wait_for("Sign in as myself")
+        self.assertEqual(request(f"http://127.0.0.1:{port}/").status, 200)
+        self.assertTrue((directory / "rsscloud-broker-data").is_dir())
 
 
 class VersionTests(CommandTests):

@@ -9,14 +9,13 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from pathlib import Path
 from signal import SIGCONT, Signals
 from unittest import TestCase
 
 from sqlalchemy import create_engine, text
 
 from tests.postgresql import SERVER_USER, Server, programs
-from tests.processes import free_port
+from tests.processes import children_of, free_port
 
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -81,7 +80,7 @@ class DatabaseServer(Server):
     def send(self, number: Signals) -> None:
         """Signal it and all its processes, such as to stop them for a while."""
         assert self._process is not None
-        for pid in [self._process.pid, *_children(self._process.pid)]:
+        for pid in [self._process.pid, *children_of(self._process.pid)]:
             with suppress(ProcessLookupError):  # a process of a connection has ended just now
                 os.kill(pid, number)
 
@@ -100,8 +99,3 @@ class DatabaseServer(Server):
         if self._process is not None and self._process.poll() is None:
             self.send(SIGCONT)
         super().end()
-
-
-def _children(pid: int) -> list[int]:
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
-    return [*map(int, children.split())]

@@ -36,7 +36,7 @@ from rsscloud_broker.storage.schema import subscription
 from tests import nursery
 from tests.e2e.servers import Origin, Receiver
 from tests.e2e.websub_servers import HubReceiver
-from tests.processes import free_port
+from tests.processes import free_port, new_directory
 
 T = TypeVar("T")
 
@@ -463,9 +463,7 @@ class EndToEndTestCase(SynchronousTestCase):
 
     def directory(self) -> Path:
         """A directory of this test's own."""
-        path = Path(self.mktemp()).absolute()
-        path.mkdir()
-        return path
+        return new_directory(self)
 
     def shared_broker(self) -> Broker:
         """A broker that runs, and that other tests use too."""

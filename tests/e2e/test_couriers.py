@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib  # not suppress from it: trial looks for a list of that name in modules
 import os
 import signal
 from functools import partial
@@ -18,7 +17,7 @@ from tests.e2e.fixture import (
     EndToEndTestCase,
     until,
 )
-from tests.processes import files_of
+from tests.processes import children_of, files_of
 
 #: How many couriers are killed or stopped.
 FAULTS = examples(50)
@@ -40,14 +39,6 @@ SUBSCRIBERS, HOSTS = 400, 24
 
 #: Seconds until a test gives up: a courier may need most of a minute until it starts.
 TOLD_WITHIN = 2 * TIMEOUT
-
-
-def children_of(pid: int) -> list[int]:
-    """The ids of the processes that a process has started."""
-    with contextlib.suppress(FileNotFoundError):  # it has ended
-        told = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
-        return [int(each) for each in told.split()]
-    return []
 
 
 def couriers_of(broker: Broker) -> list[int]:

@@ -17,6 +17,7 @@ import rsscloud_broker.plugins
 from rsscloud_broker.config import ConfigError
 from rsscloud_broker.interfaces import ISinkMaker
 from rsscloud_broker.runtime import plugin_discovery
+from tests.processes import new_directory
 
 _numbers = count()
 
@@ -84,8 +85,7 @@ class DiscoveryTestCase(SynchronousTestCase):
 
     def directory(self) -> Path:
         """Add a new directory to Python's path."""
-        path = Path(self.mktemp()).absolute()
-        path.mkdir()
+        path = new_directory(self)
         sys.path.append(str(path))
         self.addCleanup(sys.path.remove, str(path))
         return path

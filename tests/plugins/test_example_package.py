@@ -41,7 +41,7 @@ from rsscloud_broker.runtime.plugin_building import make_all
 from rsscloud_broker.runtime.plugin_discovery import Makers
 from rsscloud_broker.testing import FakeBroker, FakeOutbound, front_door_parts, reply, sink_parts
 from rsscloud_broker.testing.clock import About, Clock
-from tests.processes import BIN
+from tests.processes import BIN, new_directory
 
 CHECKOUT = Path(__file__).parents[2]
 EXAMPLE = CHECKOUT / "docs" / "examples" / "rsscloud-broker-example"
@@ -352,8 +352,7 @@ class ManualTests(SynchronousTestCase):
         (printed,) = re.findall(
             r"(?m)^\.\. code-block:: python\n +:caption: (\S+)\n\n((?: {4}.*\n|\n)+)", self.page
         )
-        directory = Path(self.mktemp())
-        directory.mkdir()
+        directory = new_directory(self)
         (directory / printed[0]).write_text(dedent(printed[1]), encoding="utf-8")
         environment = os.environ | {"PYTHONPATH": str(EXAMPLE)}
         command = [str(BIN / "trial"), f"./{printed[0]}"]

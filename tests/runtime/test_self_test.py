@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from urllib.parse import parse_qsl
 
 from twisted.internet.defer import Deferred
@@ -13,14 +12,14 @@ from rsscloud_broker.interfaces import ISelfTest
 from rsscloud_broker.runtime.self_test import KEY_FILE, SelfTest, read_key
 from rsscloud_broker.testing import Clock
 from rsscloud_broker.wire import self_test
+from tests.processes import new_directory
 
 ARRIVED = {"host": "broker.example"}
 
 
 class SelfTestTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.data = Path(self.mktemp())
-        self.data.mkdir()
+        self.data = new_directory(self)
         self.clock = Clock()
         self.service = SelfTest(str(self.data), self.clock)
 

@@ -24,7 +24,7 @@ from rsscloud_broker.runtime.start_checks import Findings, examine, file_faults
 from rsscloud_broker.sinks.archive import ArchiveOptions
 from rsscloud_broker.storage import migrate
 from rsscloud_broker.storage.upgrade import LATEST_REVISION
-from tests.processes import free_port
+from tests.processes import free_port, new_directory
 from tests.storage import next_version
 
 #: A user who owns nothing.
@@ -33,8 +33,7 @@ NOBODY = 65534
 
 class StartChecksTestCase(SynchronousTestCase):
     def setUp(self) -> None:
-        self.home = Path(self.mktemp()).absolute()
-        self.home.mkdir()
+        self.home = new_directory(self)
         self.data = self.home / "data"
         listen = f"tcp:{free_port()}:interface=127.0.0.1"
         self.config = Config(data=str(self.data), listen=(listen,))
