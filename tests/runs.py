@@ -75,7 +75,7 @@ LONGER = frozenset(
         "tests.e2e.test_river_page.ReadingTests.test_keys",
         "tests.e2e.test_river_page.ReadingTests.test_stopping_and_muting",
         "tests.e2e.test_river_page.StrangersTests",
-        "tests.e2e.test_test_feed.InABrowserTests.test_link_that_the_broker_prints",
+        "tests.e2e.test_stories.TestFeedTests.test_link_that_the_broker_prints",
         # The same stories as in Chromium.
         "tests.e2e.test_firefox",
         # The same as usual tests do on SQLite in memory, and on PostgreSQL with threads.

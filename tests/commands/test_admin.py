@@ -1,7 +1,4 @@
-"""The commands ``admin ...``: what they send to the API, print and refuse.
-
-``tests.e2e.test_console`` runs them against a whole broker.
-"""
+"""The commands ``admin ...``: what they send to the API, print and refuse."""
 
 from __future__ import annotations
 

@@ -163,6 +163,12 @@ class BrowserTestCase(EndToEndTestCase):
             page.fill(f'{form} [name="{name}"]', value)
         self.press(page, f"{form} button")
 
+    def sign_in(self, page: Page, url: str, name: str, password: str) -> None:
+        """Go to a page for members, and sign in by the form to which it leads."""
+        page.goto(url)
+        self.submit(page, "main form", {"name": name, "password": password})
+        expect(page).to_have_url(url)
+
     def press(self, page: Page, selector: str) -> None:
         """Press a button, and wait for the page that answers."""
         with page.expect_navigation():

@@ -20,6 +20,7 @@ from urllib.parse import quote
 from attrs import frozen
 
 from rsscloud_broker.web.navigation import FOR_MEMBERS, PLACES
+from tests.e2e.browser import BrowserTestCase
 from tests.e2e.fixture import Broker, request, until
 from tests.e2e.servers import HttpPostReceiver, Origin
 from tests.e2e.websub_servers import HubReceiver
@@ -131,6 +132,15 @@ def busy_broker() -> Busy:
         _read(broker, token)
         _shared.append(Busy(broker, _used(broker)))
     return _shared[0]
+
+
+class BusyTestCase(BrowserTestCase):
+    """With a broker that has been used, which tests only look at."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.busy = busy_broker()
+        self.with_log(self.busy.broker)
 
 
 #: Items of a feed with all that the river shows, but for pictures, which would come from elsewhere.

@@ -14,17 +14,8 @@ from urllib.parse import urljoin, urlsplit
 from lxml import html
 from playwright.sync_api import Page, StorageState
 
-from tests.e2e.browser import (
-    DESK,
-    HEIGHT,
-    PHONE,
-    SCREENSHOTS,
-    SMALL,
-    BrowserTestCase,
-    Watch,
-    overflowing,
-)
-from tests.e2e.every_page import ACCOUNT, PAGES, PASSWORD, PageOfBroker, busy_broker
+from tests.e2e.browser import DESK, HEIGHT, PHONE, SCREENSHOTS, SMALL, Watch, overflowing
+from tests.e2e.every_page import ACCOUNT, PAGES, PASSWORD, BusyTestCase, PageOfBroker
 from tests.e2e.fixture import request
 from tests.test_words import on_pages
 
@@ -88,13 +79,11 @@ _BROWSER: Final = {"accept": "text/html,application/xhtml+xml"}
 _signed_in: list[StorageState] = []
 
 
-class EveryPageTests(BrowserTestCase):
+class EveryPageTests(BusyTestCase):
     """One test for each page; they are added below."""
 
     def setUp(self) -> None:
         super().setUp()
-        self.busy = busy_broker()
-        self.with_log(self.busy.broker)
         self.faults: list[str] = []
 
     def check(self, shown: PageOfBroker) -> None:
@@ -179,30 +168,27 @@ for each in PAGES:
     setattr(EveryPageTests, f"test_{each.name}", _test_of(each))
 
 
-class TogetherTests(BrowserTestCase):
+class TogetherTests(BusyTestCase):
     """All pages in one test."""
 
     def test_without_scripts(self) -> None:
         """What a page has for people is the same where the browser runs no scripts."""
-        busy = busy_broker()
-        self.with_log(busy.broker)
         usual, bare = self.page(), self.page(java_script_enabled=False)
         for shown in PAGES:
             for page in (usual, bare):
-                page.goto(shown.url(busy.broker, busy.feed))
+                page.goto(shown.url(self.busy.broker, self.busy.feed))
             self.assertEqual(bare.evaluate(_USES), usual.evaluate(_USES), shown.path)
 
     def test_every_link(self) -> None:
         """Each link of a page leads to something; if that is a page, it is in the table too."""
-        busy = busy_broker()
-        broker = self.with_log(busy.broker)
+        broker, feed = self.busy.broker, self.busy.feed
         known = {urlsplit(page.path).path for page in PAGES}
         seen: set[str] = set()
         faults: list[str] = []
         for page in PAGES:
             if page.is_private:
                 continue  # nobody has signed in here
-            url = page.url(broker, busy.feed)
+            url = page.url(broker, feed)
             targets = {urljoin(url, str(link)) for link in _read(url).xpath(_LINKS)}
             for target in sorted(targets - seen):
                 seen.add(target)

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from playwright.sync_api import Page, expect
 
 from tests.e2e.browser import DESK, PHONE, BrowserTestCase
-from tests.e2e.every_page import ACCOUNT, PASSWORD, busy_broker
+from tests.e2e.every_page import ACCOUNT, PASSWORD, BusyTestCase
 from tests.e2e.fixture import until
 from tests.e2e.servers import HttpPostReceiver
 
@@ -33,12 +33,7 @@ def rows(page: Page) -> int:
     return count
 
 
-class LookUpTests(BrowserTestCase):
-    def setUp(self) -> None:
-        super().setUp()
-        self.busy = busy_broker()
-        self.with_log(self.busy.broker)
-
+class LookUpTests(BusyTestCase):
     def test_the_header_fits(self) -> None:
         """One row on a desk; on a phone another one for the navigation; also with a name in it."""
         for width, number in ((DESK, 1), (PHONE, 2)):
@@ -81,12 +76,7 @@ class TopicPageTests(BrowserTestCase):
         self.assertRegex(copied, r'^<link xmlns="[^"]+" rel="hub" href="[^"]+/websub"/>$')
 
 
-class TimesTests(BrowserTestCase):
-    def setUp(self) -> None:
-        super().setUp()
-        self.busy = busy_broker()
-        self.with_log(self.busy.broker)
-
+class TimesTests(BusyTestCase):
     def test_in_the_zone_of_the_reader(self) -> None:
         """A time that is written out, and how long ago one was; either says the time in UTC."""
         page = self.page(timezone_id="Asia/Tokyo")

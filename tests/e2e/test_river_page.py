@@ -43,9 +43,7 @@ class RiverTestCase(BrowserTestCase):
     def signed_in(self, broker: Broker, path: str, tab: Page | None = None) -> Page:
         """A page of the broker in a browser in which Dave has signed in."""
         tab = tab or self.page()
-        tab.goto(f"{broker.url}{path}")
-        self.submit(tab, "main form", {"name": "dave", "password": PASSWORD})
-        expect(tab).to_have_url(f"{broker.url}{path}")
+        self.sign_in(tab, f"{broker.url}{path}", "dave", PASSWORD)
         return tab
 
     def open_river(self, tab: Page, broker: Broker) -> None:
