@@ -1,4 +1,4 @@
-"""Pings and subscriptions by every protocol, and subscribers of every protocol on one loop.
+"""Calls of every protocol, who pings all the time, and subscribers of every protocol on one loop.
 
 Anyone who pings or subscribes here gives up soon: a broker may have been stopped for a while.
 """
@@ -9,20 +9,31 @@ import asyncio
 import re
 from collections.abc import Callable, Iterator, Mapping
 from http.client import HTTPConnection, HTTPException
-from threading import Thread
+from itertools import count
+from threading import Event, Thread
 from typing import cast
-from urllib.parse import parse_qs, quote, urlencode, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 from xmlrpc.client import dumps, loads
 
 from attrs import frozen
 from lxml import etree
 
-from tests.e2e.fixture import TIMEOUT
-from tests.e2e.test_every_way import ENVELOPE
+from tests.e2e.fixture import TIMEOUT, Broker, until
 
 #: Seconds that a client waits for an answer: fewer than the 15 that an operation on a database may
 #: take, so that who waits for a database that stands still gets none.
 PATIENCE = 12.0
+
+# As desktop programs of 2003 sent it: no namespace around the operation.
+ENVELOPE = """<?xml version="1.0"?>
+<SOAP-ENV:Envelope
+  SOAP-ENV:encodingStyle="http://schemas.xmlsoap.org/soap/encoding/"
+  xmlns:SOAP-ENC="http://schemas.xmlsoap.org/soap/encoding/"
+  xmlns:SOAP-ENV="http://schemas.xmlsoap.org/soap/envelope/"
+  xmlns:xsd="http://www.w3.org/1999/XMLSchema"
+  xmlns:xsi="http://www.w3.org/1999/XMLSchema-instance">
+<SOAP-ENV:Body>{body}</SOAP-ENV:Body></SOAP-ENV:Envelope>
+"""
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 XML = {"content-type": "text/xml"}
@@ -65,6 +76,12 @@ class Call:
         accepted = re.match(self.accepted, f"{response.status} {text}", re.DOTALL) is not None
         return Reply(response.status, text, accepted, response.headers["Retry-After"] or "")
 
+    def ask(self, port: int, patience: float = PATIENCE) -> Reply:
+        """Send it to a broker that must answer."""
+        reply = self.send(port, patience=patience)
+        assert reply is not None, self
+        return reply
+
 
 @frozen
 class Reply:
@@ -81,36 +98,33 @@ class Reply:
         return self.status == 503 and self.retry_after.isdigit()
 
 
-def _form(path: str, accepted: str, /, **fields: object) -> Call:
+def form(path: str, accepted: str, /, **fields: object) -> Call:
+    """Send a form."""
     named = {name.replace("_", "."): value for name, value in fields.items()}
     return Call(path, urlencode(named, doseq=True).encode(), FORM, accepted)
 
 
-def _xmlrpc(procedure: str, *parameters: object) -> Call:
+def get(path: str, **fields: str) -> Call:
+    """Ping by a query."""
+    return Call(f"{path}?{urlencode(fields)}", None, {}, "200 .*Thanks for the ping")
+
+
+def xmlrpc(procedure: str, *parameters: object) -> Call:
+    """Call a procedure by XML-RPC."""
     document = dumps(parameters, procedure).encode()  # type: ignore[arg-type]
-    return Call("/RPC2", document, XML, "200 .*(<boolean>1|Thanks for the ping)")
+    return Call("/RPC2", document, XML, r"200 .*(<param>\s*<value><boolean>1|Thanks for the ping)")
 
 
-def _soap(action: str, operation: str, members: str) -> Call:
+def soap(action: str, operation: str, members: str = "", /, *, at: str = "", **values: str) -> Call:
+    """Call an operation by SOAP.
+
+    :param members: XML of parameters that are no strings.
+    :param at: the path; by default that of the action.
+    """
+    members += "".join(f'<{n} xsi:type="xsd:string">{v}</{n}>' for n, v in values.items())
     envelope = ENVELOPE.format(body=f"<{operation}>{members}</{operation}>").encode()
-    return Call(action, envelope, XML | {"soapaction": f'"{action}"'}, "200 .*Response")
-
-
-def _strings(**values: str) -> str:
-    return "".join(f'<{n} xsi:type="xsd:string">{v}</{n}>' for n, v in values.items())
-
-
-def _cloud_by_soap(feed: str, name: str) -> Call:
-    return _soap("/rssCloud", "ping", _strings(url=feed))
-
-
-def _sink_by_soap(feed: str, name: str) -> Call:
-    return _soap("/weblogUpdates", "ping", _strings(weblogname=name, weblogurl=feed))
-
-
-def _sink_by_form(feed: str, name: str) -> Call:
-    query = f"name={quote(name)}&url={HOME}&changesURL={quote(feed)}"
-    return Call(f"/pingSiteForm?{query}", None, {}, "200 .*Thanks for the ping")
+    headers = XML | {"soapaction": f'"{action}"'}
+    return Call(at or action, envelope, headers, f"200 .*<{operation}Response")
 
 
 #: Make a ping for a feed, with a name that no other ping has.
@@ -118,21 +132,23 @@ Ping = Callable[[str, str], Call]
 
 #: Pings that make a record of their own in the change list, under their names.
 NAMED: Mapping[str, Ping] = {
-    "weblogUpdates.extendedPing": lambda feed, name: _xmlrpc(
-        "weblogUpdates.extendedPing", name, HOME, "", feed
+    "weblogUpdates.extendedPing": lambda feed, name: xmlrpc(
+        "weblogUpdates.extendedPing", name, HOME, "", feed, "news"
     ),
-    "weblogUpdates by SOAP": _sink_by_soap,
-    "/pingSiteForm": _sink_by_form,
+    "weblogUpdates by SOAP": lambda feed, name: soap(
+        "/weblogUpdates", "ping", weblogname=name, weblogurl=feed
+    ),
+    "/pingSiteForm": lambda feed, name: get("/pingSiteForm", name=name, url=HOME, changesURL=feed),
 }
+
+NAMED_PING = NAMED["weblogUpdates.extendedPing"]
 
 #: Pings of a feed; if it has changed, that makes a record under its URL.
 PLAIN: Mapping[str, Ping] = {
-    "rssCloud by form": lambda feed, name: _form(
-        "/rsscloud/ping", '200 .*success="true"', url=feed
-    ),
-    "rssCloud by XML-RPC": lambda feed, name: _xmlrpc("rssCloud.ping", feed),
-    "rssCloud by SOAP": _cloud_by_soap,
-    "WebSub": lambda feed, name: _form("/websub", "202", hub_mode="publish", hub_url=feed),
+    "rssCloud by form": lambda feed, name: form("/rsscloud/ping", '200 .*success="true"', url=feed),
+    "rssCloud by XML-RPC": lambda feed, name: xmlrpc("rssCloud.ping", feed),
+    "rssCloud by SOAP": lambda feed, name: soap("/rssCloud", "ping", url=feed),
+    "WebSub": lambda feed, name: form("/websub", "202", hub_mode="publish", hub_url=feed),
 }
 
 
@@ -148,15 +164,20 @@ def subscribing(protocol: str, callback: str, feed: str) -> Call:
     if protocol == "websub":
         return _websub("subscribe", callback, feed)
     if protocol == "xml-rpc":
-        return _xmlrpc(
+        return xmlrpc(
             "rssCloud.pleaseNotify", procedure(protocol), parts.port, parts.path, protocol, [feed]
         )
     if protocol == "soap":
-        members = _strings(notifyProcedure=procedure(protocol), path=parts.path, protocol=protocol)
-        members += f'<port xsi:type="xsd:int">{parts.port}</port>'
-        members += f'<urlList xsi:type="xsd:string">{feed}</urlList>'
-        return _soap("/rssCloud", "pleaseNotify", members)
-    return _form(
+        return soap(
+            "/rssCloud",
+            "pleaseNotify",
+            f'<port xsi:type="xsd:int">{parts.port}</port>',
+            notifyProcedure=procedure(protocol),
+            path=parts.path,
+            protocol=protocol,
+            urlList=feed,
+        )
+    return form(
         "/rsscloud/pleaseNotify",
         '200 .*success="true"',
         notifyProcedure=procedure(protocol),
@@ -173,7 +194,7 @@ def unsubscribing(callback: str, feed: str) -> Call:
 
 
 def _websub(mode: str, callback: str, feed: str) -> Call:
-    return _form(
+    return form(
         "/websub", "204", hub_mode=mode, hub_topic=feed, hub_callback=callback, hub_verify="sync"
     )
 
@@ -184,6 +205,56 @@ def every_call(feed: str) -> Iterator[Call]:
         yield make(feed, "a ping")
     for protocol in PROTOCOLS:
         yield subscribing(protocol, "http://127.0.0.1:9/new", feed)
+
+
+def assert_all_try_again(port: int, feed: str) -> None:
+    """Assert that a broker asks callers of every protocol to try again."""
+    for call in every_call(feed):
+        reply = call.ask(port)
+        assert reply.says_try_again, (call, reply)
+
+
+class Pinger:
+    """Pings a broker all the time, in a thread.
+
+    :param label: what the names of its pings begin with.
+    :ivar acknowledged: the names of the pings that the broker has thanked for.
+    :ivar wrong: other answers than thanks, and than asking to try again.
+    """
+
+    def __init__(self, broker: Broker, label: str = "ping") -> None:
+        self.acknowledged: list[str] = []
+        self.refused = 0
+        self.wrong: list[Reply] = []
+        self._broker = broker
+        self._label = label
+        self._over = Event()
+        self._thread = Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        for number in count():
+            if self._over.wait(0.02):
+                return
+            name = f"{self._label} {number}"
+            reply = NAMED_PING("http://unknown.example/", name).send(self._broker.port)
+            if reply is None:
+                self.refused += 1
+            elif reply.accepted:
+                self.acknowledged.append(name)
+            elif reply.says_try_again:
+                self.refused += 1
+            else:
+                self.wrong.append(reply)
+
+    def until_more(self) -> None:
+        """Wait until the broker takes pings again."""
+        before = len(self.acknowledged)
+        until(lambda: len(self.acknowledged) >= before + 5, "pings to be acknowledged")
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join()
 
 
 #: What a subscriber does with a notification: it takes the URL of the callback, the topic, and the

@@ -13,9 +13,9 @@ from urllib.parse import parse_qs, quote, urlencode, urlsplit
 from xml.sax.saxutils import escape, quoteattr
 from xmlrpc.client import dumps
 
-from tests.e2e.fixture import Broker, post_form, request, until
+from tests.e2e.every_protocol import soap
+from tests.e2e.fixture import TIMEOUT, Broker, post_form, request, until
 from tests.e2e.servers import Handler, Server, http_server
-from tests.e2e.test_every_way import soap
 from tests.xss_payloads import numbered
 
 PAYLOADS: Final = numbered()
@@ -59,8 +59,11 @@ def ping(broker: Broker, payload: bytes) -> None:
     _call(broker, name)
     named = {"weblogname": name, "weblogurl": url, "changesurl": url, "rssurl": url, "tags": name}
     escaped = {each: escape(value) for each, value in named.items()}
-    soap(broker, "/weblogUpdates", "/weblogUpdates", "extendedPing", **escaped)
-    soap(broker, "/weblogUpdates", "/weblogUpdates", "ping", weblogname=name, weblogurl=name)
+    for call in (
+        soap("/weblogUpdates", "extendedPing", **escaped),
+        soap("/weblogUpdates", "ping", weblogname=name, weblogurl=name),
+    ):
+        call.ask(broker.port, TIMEOUT)
     for query in ({"name": payload, "url": url, "changesURL": url}, {"url": payload}):
         request(f"{broker.url}/ping?{urlencode(query)}", headers=_headers(payload))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from textwrap import dedent
 
 from tests.e2e.database_server import DatabaseServer
-from tests.e2e.every_protocol import NAMED, PLAIN, every_call
+from tests.e2e.every_protocol import NAMED, PLAIN, assert_all_try_again, every_call
 from tests.e2e.fixture import EndToEndTestCase, request, until
 from tests.e2e.installed import containers_recipe, replaced
 from tests.e2e.nginx import NginxProcess
@@ -73,10 +73,7 @@ class CutOffTests(EndToEndTestCase):
     def test_callers_of_a_broker_that_is_cut_off(self) -> None:
         """They are asked to try again at once, by every protocol; it goes on by itself."""
         self.cut_off()
-        for call in every_call(self.feed):
-            reply = call.send(self.cut.port)
-            assert reply is not None, call
-            self.assertTrue(reply.says_try_again, (call, reply))
+        assert_all_try_again(self.cut.port, self.feed)
         health = request(f"{self.cut.url}/health/ready")
         self.assertEqual(health.status, 503)
         self.assertIn(
@@ -93,16 +90,14 @@ class CutOffTests(EndToEndTestCase):
         """Anyone who asked before that does not wait for as long as an operation may take."""
         call = next(every_call(self.feed))
         self.proxy.stand_still()
-        reply = call.send(self.cut.port)
-        assert reply is not None
+        reply = call.ask(self.cut.port)
         self.assertTrue(reply.says_try_again, reply)
 
     def test_callers_of_nginx_notice_nothing(self) -> None:
         self.cut_off()
         for _ in range(3):
             for make in (*NAMED.values(), *PLAIN.values()):
-                reply = make(self.feed, "a ping").send(self.nginx.port)
-                assert reply is not None
+                reply = make(self.feed, "a ping").ask(self.nginx.port)
                 self.assertTrue(reply.accepted, reply)
         until(lambda: " 503 " in self.cut.log, "the broker to have been asked")
 

@@ -7,62 +7,18 @@ acknowledged.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import count
 from signal import SIGCONT, SIGSTOP
-from threading import Event, Thread
 
 from sqlalchemy import select
 
 from rsscloud_broker.storage import open_database
 from rsscloud_broker.storage.schema import ping
 from tests.e2e.database_server import DatabaseServer
-from tests.e2e.every_protocol import NAMED, Reply, every_call
-from tests.e2e.fixture import EndToEndTestCase, until
+from tests.e2e.every_protocol import NAMED_PING, Pinger, assert_all_try_again
+from tests.e2e.fixture import TIMEOUT, EndToEndTestCase, until
 from tests.e2e.servers import HttpPostReceiver
 from tests.e2e.slow_proxy import SlowProxy
 from tests.e2e.test_cluster import Node
-
-PING = NAMED["weblogUpdates.extendedPing"]
-
-
-class Pinger:
-    """Pings a broker all the time, in a thread.
-
-    :ivar acknowledged: the names of the pings that it has thanked for.
-    :ivar wrong: other answers than thanks, and than asking to try again.
-    """
-
-    def __init__(self, node: Node) -> None:
-        self.acknowledged: list[str] = []
-        self.refused = 0
-        self.wrong: list[Reply] = []
-        self._node = node
-        self._over = Event()
-        self._thread = Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        for number in count():
-            if self._over.wait(0.02):
-                return
-            reply = PING("http://unknown.example/", f"ping {number}").send(self._node.port)
-            if reply is None:
-                self.refused += 1
-            elif reply.accepted:
-                self.acknowledged.append(f"ping {number}")
-            elif reply.says_try_again:
-                self.refused += 1
-            else:
-                self.wrong.append(reply)
-
-    def until_more(self) -> None:
-        """Wait until the broker takes pings again."""
-        before = len(self.acknowledged)
-        until(lambda: len(self.acknowledged) >= before + 5, "pings to be acknowledged")
-
-    def stop(self) -> None:
-        self._over.set()
-        self._thread.join()
 
 
 class DatabaseFaultsTestCase(EndToEndTestCase):
@@ -123,10 +79,7 @@ class ComingAndGoingTests(DatabaseFaultsTestCase):
         self.server.crash()
         until(lambda: self.pinger.refused > 5, "a ping to be refused")
         before = len(self.node.log.splitlines())
-        for call in every_call(self.feed):
-            reply = call.send(self.node.port)
-            assert reply is not None, call
-            self.assertTrue(reply.says_try_again, (call, reply))
+        assert_all_try_again(self.node.port, self.feed)
         refused = self.pinger.refused
         until(lambda: self.pinger.refused > refused + 150, "many pings to be refused")
         said = self.node.log.splitlines()[before:]
@@ -153,13 +106,8 @@ class ComingAndGoingTests(DatabaseFaultsTestCase):
             self.server.send(SIGCONT)
 
     def said_503(self, before: int) -> bool:
-        reply = self.patient_ping()
+        reply = NAMED_PING("http://unknown.example/", "patient").ask(self.node.port, TIMEOUT)
         return reply.says_try_again and self.pinger.refused > before
-
-    def patient_ping(self) -> Reply:
-        reply = PING("http://unknown.example/", "patient").send(self.node.port, patience=60)
-        assert reply is not None
-        return reply
 
 
 class FailoverTests(DatabaseFaultsTestCase):

@@ -2,55 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from urllib.parse import quote
-from xmlrpc.client import ServerProxy
+from collections.abc import Mapping
 
-from tests.e2e.fixture import Answer, Broker, EndToEndTestCase, Told, post_form, request
+from tests.e2e.every_protocol import HOME, NAMED, PLAIN, Ping, form, get, soap, xmlrpc
+from tests.e2e.fixture import TIMEOUT, Broker, EndToEndTestCase, Told
 from tests.e2e.servers import RECEIVERS
 from tests.e2e.websub_servers import HubReceiver
-
-# As desktop programs of 2003 sent it: no namespace around the operation.
-ENVELOPE = """<?xml version="1.0"?>
-<SOAP-ENV:Envelope
-  SOAP-ENV:encodingStyle="http://schemas.xmlsoap.org/soap/encoding/"
-  xmlns:SOAP-ENC="http://schemas.xmlsoap.org/soap/encoding/"
-  xmlns:SOAP-ENV="http://schemas.xmlsoap.org/soap/envelope/"
-  xmlns:xsd="http://www.w3.org/1999/XMLSchema"
-  xmlns:xsi="http://www.w3.org/1999/XMLSchema-instance">
-<SOAP-ENV:Body>{body}</SOAP-ENV:Body></SOAP-ENV:Envelope>
-"""
-
-
-def soap(broker: Broker, path: str, action: str, operation: str, **values: str) -> bool:
-    """Make a SOAP call by hand; whether it succeeded."""
-    members = "".join(
-        f'<{name} xsi:type="xsd:string">{value}</{name}>' for name, value in values.items()
-    )
-    envelope = ENVELOPE.format(body=f"<{operation}>{members}</{operation}>")
-    headers = {"content-type": "text/xml", "soapaction": f'"{action}"'}
-    answer = request(f"{broker.url}{path}", "POST", envelope.encode(), headers)
-    return answer.status == 200 and f"<{operation}Response" in answer.text
-
-
-def xmlrpc(broker: Broker, procedure: str, *parameters: str) -> bool:
-    """Make an XML-RPC call; whether it succeeded."""
-    with ServerProxy(f"{broker.url}/RPC2") as proxy:
-        answer = getattr(proxy, procedure)(*parameters)
-    return answer is True or answer == {"flerror": False, "message": "Thanks for the ping."}
-
-
-def publish(broker: Broker, feed: str, path: str = "/websub", name: str = "hub.url") -> bool:
-    """Publish as WebSub does, or PubSubHubbub did; whether it succeeded."""
-    answer = post_form(f"{broker.url}{path}", {"hub.mode": "publish", name: feed})
-    return answer.status == (204 if "pubsubhubbub" in path else 202)
-
-
-def thanked(answer: Answer) -> bool:
-    return answer.status == 200 and "Thanks for the ping." in answer.text
-
-
-HOME = "http://site.example/"
 
 POLLING = """
 [polling]
@@ -58,50 +15,35 @@ min_interval = 1
 max_interval = 1
 """
 
-#: Takes a broker and a feed, says that it changed, and whether that was accepted.
-WAYS: dict[str, Callable[[Broker, str], bool]] = {
-    "rssCloud by form": lambda broker, feed: thanked(broker.ping(feed)),
-    "rssCloud by XML-RPC": lambda broker, feed: xmlrpc(broker, "rssCloud.ping", feed),
-    "rssCloud by SOAP": lambda broker, feed: soap(broker, "/soap", "/rssCloud", "ping", url=feed),
-    "WebSub": publish,
-    "WebSub, by topic": lambda broker, feed: publish(broker, feed, "/hub", "hub.topic"),
-    "PubSubHubbub": lambda broker, feed: publish(broker, feed, "/pubsubhubbub/"),
-    "weblogUpdates.ping": lambda broker, feed: xmlrpc(
-        broker, "weblogUpdates.ping", "A Site", HOME, feed
+#: Each of the ways to say that a feed has changed.
+WAYS: Mapping[str, Ping] = {
+    **NAMED,
+    **PLAIN,
+    "rssCloud by SOAP, at the path of the manual": lambda feed, name: soap(
+        "/rssCloud", "ping", at="/soap", url=feed
     ),
-    "weblogUpdates.extendedPing": lambda broker, feed: xmlrpc(
-        broker, "weblogUpdates.extendedPing", "A Site", HOME, "", feed, "news"
+    "WebSub, by topic": lambda feed, name: form("/hub", "202", hub_mode="publish", hub_topic=feed),
+    "PubSubHubbub": lambda feed, name: form(
+        "/pubsubhubbub/", "204", hub_mode="publish", hub_url=feed
     ),
-    "weblogUpdates.extendedPing, as WordPress calls it": lambda broker, feed: xmlrpc(
-        broker, "weblogUpdates.extendedPing", "A Site", HOME, feed
+    "weblogUpdates.ping": lambda feed, name: xmlrpc("weblogUpdates.ping", name, HOME, feed),
+    "weblogUpdates.extendedPing, as WordPress calls it": lambda feed, name: xmlrpc(
+        "weblogUpdates.extendedPing", name, HOME, feed
     ),
-    "weblogUpdates.rssUpdate": lambda broker, feed: xmlrpc(
-        broker, "weblogUpdates.rssUpdate", "A Site", feed
-    ),
-    "weblogUpdates by SOAP": lambda broker, feed: soap(
-        broker, "/weblogUpdates", "/weblogUpdates", "ping", weblogname="A Site", weblogurl=feed
-    ),
-    "weblogUpdates.extendedPing by SOAP": lambda broker, feed: soap(
-        broker,
-        "/soap",
+    "weblogUpdates.rssUpdate": lambda feed, name: xmlrpc("weblogUpdates.rssUpdate", name, feed),
+    "weblogUpdates.extendedPing by SOAP": lambda feed, name: soap(
         "/weblogUpdates",
         "extendedPing",
-        weblogname="A Site",
+        at="/soap",
+        weblogname=name,
         weblogurl=HOME,
         rssurl=feed,
     ),
-    "/pingSiteForm": lambda broker, feed: thanked(
-        request(f"{broker.url}/pingSiteForm?name=A+Site&url={HOME}&changesURL={quote(feed)}")
-    ),
-    "/ping": lambda broker, feed: thanked(request(f"{broker.url}/ping?url={quote(feed)}")),
-    "/rss/ping": lambda broker, feed: thanked(request(f"{broker.url}/rss/ping?u={quote(feed)}")),
-    "/c": lambda broker, feed: thanked(request(f"{broker.url}/c?p=ping&url={quote(feed)}")),
-    "/fb/a/pingSubmit": lambda broker, feed: thanked(
-        request(f"{broker.url}/fb/a/pingSubmit?bloglink={quote(feed)}")
-    ),
-    "/": lambda broker, feed: thanked(
-        request(f"{broker.url}/?name=A+Site&url={HOME}&rssUrl={quote(feed)}")
-    ),
+    "/ping": lambda feed, name: get("/ping", url=feed),
+    "/rss/ping": lambda feed, name: get("/rss/ping", u=feed),
+    "/c": lambda feed, name: get("/c", p="ping", url=feed),
+    "/fb/a/pingSubmit": lambda feed, name: get("/fb/a/pingSubmit", bloglink=feed),
+    "/": lambda feed, name: get("/", name=name, url=HOME, rssUrl=feed),
 }
 
 
@@ -137,7 +79,8 @@ class EveryWayTests(EverybodyTestCase):
         )
         for name, ping in WAYS.items():
             origin.change(feed)
-            self.assertTrue(ping(broker, feed), name)
+            reply = ping(feed, "A Site").ask(broker.port, TIMEOUT)
+            self.assertTrue(reply.accepted, (name, reply))
             self.assert_everybody_told(everybody, feed, origin.pages["/rss.xml"])
 
 

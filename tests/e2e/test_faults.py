@@ -14,27 +14,15 @@ from http.client import HTTPConnection, HTTPException
 from itertools import count
 from pathlib import Path
 from resource import RLIMIT_FSIZE, RLIMIT_NOFILE, prlimit
-from xmlrpc.client import dumps
 
-from tests.e2e.fixture import (
-    TIMEOUT,
-    Answer,
-    Broker,
-    EndToEndTestCase,
-    request,
-    until,
-)
+from tests.e2e.every_protocol import HOME, PLAIN, Call, xmlrpc
+from tests.e2e.fixture import TIMEOUT, EndToEndTestCase, until
 from tests.e2e.servers import HttpPostReceiver
 
 
-def ping_site(broker: Broker, name: str, feed: str) -> Answer:
-    """Ping as weblogs.com had it; nothing is fetched before the answer."""
-    document = dumps((name, "http://site.example/", feed), "weblogUpdates.ping").encode()
-    return request(f"{broker.url}/RPC2", "POST", document, {"content-type": "text/xml"})
-
-
-def thanked(answer: Answer) -> bool:
-    return "Thanks for the ping." in answer.text
+def ping_of_site(name: str, feed: str = "") -> Call:
+    """A ping as weblogs.com had it; nothing is fetched before the answer."""
+    return xmlrpc("weblogUpdates.ping", name, HOME, feed)
 
 
 class DatabaseTests(EndToEndTestCase):
@@ -44,18 +32,19 @@ class DatabaseTests(EndToEndTestCase):
         broker = self.own_broker(f'database = "sqlite:///{file}"')
         backup = file.with_name("backup")
         broker.start()
-        self.assertTrue(thanked(ping_site(broker, "Before", "")))
+        self.assertTrue(ping_of_site("Before").ask(broker.port).accepted)
         with closing(sqlite3.connect(file)) as one, closing(sqlite3.connect(backup)) as other:
             one.backup(other)
-        self.assertTrue(thanked(ping_site(broker, "Lost", "")))
+        self.assertTrue(ping_of_site("Lost").ask(broker.port).accepted)
         backup.rename(file)
-        until(lambda: ping_site(broker, "Meanwhile", "").status == 503, "the broker to notice")
+        meanwhile = ping_of_site("Meanwhile")
+        until(lambda: meanwhile.ask(broker.port).status == 503, "the broker to notice")
         self.assertIn("was removed or replaced", broker.log)
         broker.stop()
         for ending in ("-wal", "-shm"):
             file.with_name(file.name + ending).unlink(missing_ok=True)
         broker.start()
-        self.assertTrue(thanked(ping_site(broker, "After", "")))
+        self.assertTrue(ping_of_site("After").ask(broker.port).accepted)
         broker.restart()
         self.assert_listed(broker, {"name": "Before"}, {"name": "After"})
         self.assertNotIn("Lost", [record["name"] for record in broker.change_list()])
@@ -107,31 +96,28 @@ class LimitedTests(EndToEndTestCase):
 
     def assert_goes_on(self) -> None:
         self.origin_.change(self.feed)
-        self.assertTrue(thanked(self.broker.ping(self.feed)))
+        self.assertIn("Thanks for the ping.", self.broker.ping(self.feed).text)
         self.assert_told(self.receiver, self.feed)
 
-    def until_refused(self, ping: Callable[[int], Answer]) -> list[int]:
-        """Ping until there is no room for it; the numbers of those that there was room for."""
+    def until_refused(self, ping: Callable[[str], Call]) -> list[str]:
+        """Ping until there is no room for it; the names of those that there was room for."""
         for number in count():
-            answer = ping(number)
-            if not thanked(answer):
+            reply = ping(str(number)).ask(self.broker.port)
+            if not reply.accepted:
                 break
-        self.assertEqual(answer.status, 503)
-        self.assertTrue(answer.headers["retry-after"].isdigit())
-        return list(range(number))
+        self.assertTrue(reply.says_try_again, reply)
+        return [*map(str, range(number))]
 
-    def changed_and_pinged(self, number: int) -> Answer:
+    def changed_and_pinged(self, name: str) -> Call:
         self.origin_.change(self.feed)
-        return self.broker.ping(self.feed)
+        return PLAIN["rssCloud by form"](self.feed, name)
 
     def test_full_disk(self) -> None:
         """Files cannot grow, which is to a broker what a full disk is."""
         files = self.broker.data.glob("broker.sqlite*")
         largest = max(len(self.broker.log), *(file.stat().st_size for file in files))
         with self.limited(RLIMIT_FSIZE, largest + 64 * 1024):
-            acknowledged = self.until_refused(
-                lambda number: ping_site(self.broker, str(number), "")
-            )
+            acknowledged = self.until_refused(ping_of_site)
             changes = self.until_refused(self.changed_and_pinged)
             self.assertIn("Look for a full disk", self.broker.log)
         if changes:
@@ -139,7 +125,7 @@ class LimitedTests(EndToEndTestCase):
         self.assert_goes_on()
         self.broker.restart()
         self.assertTrue(acknowledged, "there was no room for anything")
-        self.assert_listed(self.broker, *({"name": str(number)} for number in acknowledged))
+        self.assert_listed(self.broker, *({"name": name} for name in acknowledged))
         listed = [record["name"] for record in self.broker.change_list()]
         self.assertEqual(listed.count(self.feed), len(changes) + 1)
 
@@ -159,9 +145,8 @@ class LimitedTests(EndToEndTestCase):
                 # A connection that closes late leaves a number with which the feed can be
                 # read after all: the next time there is none.
                 self.take_all()
-                site = (f"Site {next(numbers)}", "http://site.example/", self.feed)
-                document = dumps(site, "weblogUpdates.ping")
-                connection.request("POST", "/RPC2", document, {"content-type": "text/xml"})
+                ping = ping_of_site(f"Site {next(numbers)}", self.feed)
+                connection.request("POST", ping.path, ping.body, dict(ping.headers))
                 self.assertIn(b"Thanks for the ping.", connection.getresponse().read())
                 return self.feed in self.broker.log[before:]
 
