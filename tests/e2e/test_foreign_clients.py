@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import frozen
 
-from tests.e2e.fixture import Broker, EndToEndTestCase, until
+from tests.e2e.fixture import EndToEndTestCase, until
 from tests.e2e.programs import NODE_MODULES, node, output, perl, php
 from tests.e2e.servers import HttpPostReceiver, Origin
 
@@ -22,6 +22,7 @@ CLIENTS = Path(__file__).with_name("clients")
 THANKS = "Thanks for the ping."
 NO_NAME = "Can't accept the ping because the weblog name must not be empty."
 UNSUPPORTED = "the protocol, <i>smoke</i>, is unsupported"
+NONSENSE = '"nonsense" is not defined'
 
 
 @frozen
@@ -58,26 +59,37 @@ class ForeignClientTests(EndToEndTestCase):
         self.feed = self.origin_of_feeds.feed()
         self.subscriber = self.served(Subscriber(self.origin_of_feeds))
 
-    def calls(self, broker: Broker, command: Sequence[str], **variables: str) -> dict[str, Said]:
-        """How each call of a client ended, by its name."""
-        arguments = [broker.url, self.feed, str(self.subscriber.port)]
+    def call(self, command: Sequence[str], **variables: str) -> None:
+        """Run a client, and keep how each of its calls ended, by its name."""
+        self.broker = self.running_broker()
+        arguments = [self.broker.url, self.feed, str(self.subscriber.port)]
         printed = output([*command, *arguments], **variables)
-        return {
+        self.said = {
             name: Said(answer, fault) for name, answer, fault in map(loads, printed.splitlines())
         }
 
-    def assert_thanked(self, said: Said, *, no: object = False) -> None:
-        """A ping of a weblog was taken in.
+    def check(
+        self,
+        *pings: str,
+        kind: str = "",
+        booleans: tuple[object, object],
+        code: str = "SOAP-ENV:Client",
+        reason: str = UNSUPPORTED,
+    ) -> None:
+        """The calls of one kind: pings that are taken in, a registration, a ping, and a fault.
 
-        :param no: what the client makes of the boolean that is false.
+        :param pings: of weblogs, which are thanked for; one that is ``refused`` has no name.
+        :param booleans: what the client makes of false and true.
         """
-        self.assertEqual(said, Said({"flerror": no, "message": THANKS}, None))
-
-    def assert_refused(self, said: Said, *, yes: object = True) -> None:
-        """A ping of a weblog without a name was refused."""
-        self.assertEqual(said, Said({"flerror": yes, "message": NO_NAME}, None))
-
-    def assert_fault(self, said: Said, code: str, reason: str = UNSUPPORTED) -> None:
+        no, yes = booleans
+        for ping in pings:
+            flag, message = (yes, NO_NAME) if ping.endswith("refused") else (no, THANKS)
+            expected = Said({"flerror": flag, "message": message}, None)
+            self.assertEqual(self.said[f"{kind}{ping}"], expected)
+        for name in ("register", "ping"):
+            said = self.said[f"{kind}{name}"]
+            self.assertEqual((type(said.answer), said), (type(yes), Said(yes, None)))
+        said = self.said[f"{kind}fault"]
         self.assertIsNone(said.answer)
         self.assertTrue(str(said.fault).startswith(f"{code}: "), said)
         self.assertIn(reason, str(said.fault))
@@ -93,54 +105,39 @@ class ForeignClientTests(EndToEndTestCase):
         until(lambda: min(calls()) >= 2, "notifications")
         self.assertEqual(calls(), [2] * len(topics))
 
+    def assert_listed_at_restart(self, *wanted: dict[str, str]) -> None:
+        """The change list that the broker makes when it starts has these records."""
+        self.broker.restart()
+        self.assert_listed(self.broker, *wanted)
 
-class PHPTests(ForeignClientTests):
-    def test_soap_client(self) -> None:
-        command = php(CLIENTS / "soap_client.php")
-        broker = self.running_broker()
-        said = self.calls(broker, command)
-        for ping in ("wsdl weblog", "wsdl weblog extended", "nameless weblog", "named weblog"):
-            self.assert_thanked(said[ping])
-        self.assert_refused(said["wsdl weblog refused"])
-        for kind in ("wsdl", "nameless", "named"):
-            self.assertIs(said[f"{kind} register"].answer, True)
-            self.assertIs(said[f"{kind} ping"].answer, True)
-        self.assert_fault(said["wsdl fault"], "SOAP-ENV:Client")
-        for kind in ("nameless", "named"):
-            self.assert_fault(said[f"{kind} fault"], "SOAP-ENV:Client", '"nonsense" is not defined')
+
+class SoapTests(ForeignClientTests):
+    """By the WSDL, and by calls whose parameters are nameless or named."""
+
+    def test_php(self) -> None:
+        self.call(php(CLIENTS / "soap_client.php"))
+        pings, booleans = ("weblog", "weblog extended", "weblog refused"), (False, True)
+        self.check(*pings, kind="wsdl ", booleans=booleans)
+        for kind in ("nameless ", "named "):
+            self.check("weblog", kind=kind, booleans=booleans, reason=NONSENSE)
         self.assert_told_of("?wsdl", "?nameless", "?named")
-        broker.restart()
-        self.assert_listed(
-            broker,
+        self.assert_listed_at_restart(
             {"name": "PHP Café ☕", "url": "http://php.example/"},
             {"name": "PHP mit Feed", "rssUrl": self.feed},
             {"name": "PHP ☕ nameless"},
             {"name": "PHP ☕ named"},
         )
 
-
-class PerlTests(ForeignClientTests):
-    def test_soap_lite(self) -> None:
-        command = perl(CLIENTS / "soap_lite.pl", "SOAP::Lite")
-        broker = self.running_broker()
-        said = self.calls(broker, command)
+    def test_perl(self) -> None:
+        self.call(perl(CLIENTS / "soap_lite.pl", "SOAP::Lite"))
         # By a WSDL of the document/literal style SOAP::Lite leaves all values as they are.
-        self.assert_thanked(said["wsdl weblog"], no="false")
-        self.assert_thanked(said["wsdl weblog extended"], no="false")
-        self.assert_refused(said["wsdl weblog refused"], yes="true")
-        self.assertEqual(said["wsdl register"], Said("true", None))
-        self.assertEqual(said["wsdl ping"], Said("true", None))
-        self.assert_fault(said["wsdl fault"], "SOAP-ENV:Client")
-        for kind in ("nameless", "named"):
-            for ping in ("weblog", "weblog latin-1", "weblog number"):
-                self.assert_thanked(said[f"{kind} {ping}"], no=0)
-            self.assertEqual(said[f"{kind} register"], Said(1, None))
-            self.assertEqual(said[f"{kind} ping"], Said(1, None))
-            self.assert_fault(said[f"{kind} fault"], "SOAP-ENV:Client", '"nonsense" is not defined')
+        pings, texts = ("weblog", "weblog extended", "weblog refused"), ("false", "true")
+        self.check(*pings, kind="wsdl ", booleans=texts)
+        pings = ("weblog", "weblog latin-1", "weblog number")
+        for kind in ("nameless ", "named "):
+            self.check(*pings, kind=kind, booleans=(0, 1), reason=NONSENSE)
         self.assert_told_of("?wsdl", "?nameless", "?named")
-        broker.restart()
-        self.assert_listed(
-            broker,
+        self.assert_listed_at_restart(
             {"name": "Perl Café ☕", "url": "http://perl.example/"},
             {"name": "Perl with a feed", "rssUrl": self.feed},
             *({"name": f"Perl ☕ {kind}"} for kind in ("nameless", "named")),
@@ -148,48 +145,35 @@ class PerlTests(ForeignClientTests):
             *({"name": year} for year in ("2001", "1984")),
         )
 
-    def test_xmlrpc_lite(self) -> None:
-        command = perl(CLIENTS / "xmlrpc_lite.pl", "XMLRPC::Lite")
-        broker = self.running_broker()
-        said = self.calls(broker, command)
-        for ping in ("weblog", "weblog latin-1", "weblog number", "weblog extended"):
-            self.assert_thanked(said[ping], no="0")
-        self.assert_refused(said["weblog refused"], yes="1")
-        self.assertEqual(said["register"], Said("1", None))
-        self.assertEqual(said["ping"], Said("1", None))
-        self.assert_fault(said["fault"], "4")
+
+class OneKindTests(ForeignClientTests):
+    """Clients that call in one way only."""
+
+    def test_perl_by_xml_rpc(self) -> None:
+        self.call(perl(CLIENTS / "xmlrpc_lite.pl", "XMLRPC::Lite"))
+        pings = ("weblog", "weblog latin-1", "weblog number", "weblog extended", "weblog refused")
+        self.check(*pings, booleans=("0", "1"), code="4")
         self.assert_told_of("")
-        broker.restart()
-        self.assert_listed(
-            broker,
+        self.assert_listed_at_restart(
             {"name": "Perl ☕ XML-RPC", "url": "http://perl.example/"},
             {"name": "Café XML-RPC"},
             {"name": "1999"},
             {"name": "XML-RPC with a feed", "rssUrl": self.feed},
         )
 
-
-class NodeTests(ForeignClientTests):
-    def test_soap(self) -> None:
-        self.check(node(CLIENTS / "soap_client.js", "soap"), "SOAP-ENV:Client", "Node")
-
-    def test_xmlrpc(self) -> None:
-        self.check(node(CLIENTS / "xmlrpc_client.js", "xmlrpc"), "4", "Node XML-RPC")
-
-    def check(self, command: Sequence[str], fault_code: str, name: str) -> None:
-        """The calls of one of the two scripts, which are the same."""
-        broker = self.running_broker()
-        said = self.calls(broker, command, NODE_PATH=str(NODE_MODULES))
-        self.assert_thanked(said["weblog"])
-        self.assert_thanked(said["weblog extended"])
-        self.assert_refused(said["weblog refused"])
-        self.assertEqual(said["register"], Said(True, None))
-        self.assertEqual(said["ping"], Said(True, None))
-        self.assert_fault(said["fault"], fault_code)
+    def check_node(self, script: str, package: str, code: str, name: str) -> None:
+        """The calls of one of two scripts, which are the same."""
+        self.call(node(CLIENTS / script, package), NODE_PATH=str(NODE_MODULES))
+        pings = ("weblog", "weblog extended", "weblog refused")
+        self.check(*pings, booleans=(False, True), code=code)
         self.assert_told_of("")
-        broker.restart()
-        self.assert_listed(
-            broker,
+        self.assert_listed_at_restart(
             {"name": f"{name} Café ☕", "url": "http://node.example/"},
             {"name": f"{name} with a feed", "rssUrl": self.feed},
         )
+
+    def test_node_by_soap(self) -> None:
+        self.check_node("soap_client.js", "soap", "SOAP-ENV:Client", "Node")
+
+    def test_node_by_xml_rpc(self) -> None:
+        self.check_node("xmlrpc_client.js", "xmlrpc", "4", "Node XML-RPC")

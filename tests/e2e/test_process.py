@@ -1,4 +1,4 @@
-"""The process: how it starts, or says why not, and how it ends."""
+"""The process: how it starts, or says why not, how it ends, and where its log goes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,9 @@ from resource import RLIMIT_NOFILE, getrlimit, prlimit, setrlimit
 from subprocess import CompletedProcess
 from urllib.parse import quote
 
-from tests.e2e.fixture import (
-    Broker,
-    EndToEndTestCase,
-    request,
-    run,
-    until,
-)
-from tests.e2e.servers import HttpPostReceiver
-from tests.processes import free_port
+from tests.e2e.fixture import Broker, EndToEndTestCase, request, run, run_here, until
+from tests.e2e.servers import RECEIVERS, HttpPostReceiver
+from tests.processes import BIN, LISTENS, Process, free_port
 
 _LEVEL = re.compile(r"#(\w+)\]")
 
@@ -63,6 +57,29 @@ class StopTests(EndToEndTestCase):
         self.assertEqual(receiver.called, 1)  # it was not repeated
 
 
+class KilledBeforeNotificationTests(EndToEndTestCase):
+    """What was acknowledged outlives the process; see also `tests.e2e.test_kill`."""
+
+    def test_the_next_process_notifies(self) -> None:
+        """The ping is acknowledged, and the broker is killed."""
+        broker, origin = self.running_broker(), self.origin()
+        feed = origin.feed()
+        receivers = [self.served(make()) for make in RECEIVERS]
+        for receiver in receivers:
+            self.subscribed(broker, receiver, feed)
+        origin.change(feed)
+        for receiver in receivers:
+            receiver.open.clear()
+        self.assertIn("Thanks", broker.ping(feed).text)
+        broker.kill()
+        for receiver in receivers:
+            receiver.open.set()
+        self.assertEqual([receiver.heard for receiver in receivers], [[], [], []])
+        broker.start()
+        for receiver in receivers:
+            self.assert_told(receiver, feed)
+
+
 class DescriptorTests(EndToEndTestCase):
     """Each connection takes a file descriptor, and shells give their processes few."""
 
@@ -99,10 +116,43 @@ class StartErrorTests(EndToEndTestCase):
         self.assertNotIn("Traceback", said)
         broker.restart()  # one that was killed holds nothing
 
+    def test_what_cannot_be_used(self) -> None:
+        """It is the same sentence in check-config."""
+        file = self.directory() / "broker.toml"
+        for text, said in (
+            ('data = "\\u0000x"', "data: holds the character NUL"),
+            ("listen = ['systemd:nonsense']", "listen: 'systemd:nonsense' is no endpoint"),
+        ):
+            file.write_text(f"{text}\n", encoding="utf-8")
+            checked = run_here("check-config", "--config", file)
+            self.assertEqual(checked.returncode, 1)
+            for output in (self.refusal("--config", file), checked.stdout + checked.stderr):
+                self.assertIn(said, output)
+                self.assertNotIn("Traceback", output)
+                self.assertNotIn(" starting on ", output)  # nobody has connected in vain
+
     def test_a_wrong_option_names_the_right_ones(self) -> None:
         said = self.refusal("--nonsense")
         self.assertIn("option --nonsense not recognized", said)
         self.assertIn("--public-url=", said)
+
+    def test_a_check_beside_a_running_broker(self) -> None:
+        broker = self.running_broker()
+        listen = f"tcp:{broker.port}:interface=127.0.0.1"
+        broker.ping(self.origin().feed())
+        until((broker.data / "broker.sqlite-wal").exists, "the database to be in use")
+        files = sorted(broker.data.iterdir())
+        options = ("--local", *broker.where, "--listen", listen)
+        done = run("rsscloud-broker", "check-config", *options)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn(f"note: {listen} is in use: a broker runs with this data", done.stdout)
+        self.assertIn("which is up to date)", done.stdout)
+        self.assertEqual(sorted(broker.data.iterdir()), files)
+        broker.ping(self.origin().feed())
+        broker.restart()
+        until(lambda: "Server Shut Down." in broker.log, "a clean end")
+        self.assertNotIn("#warn", broker.log)
+        self.assertNotIn("#error", broker.log)
 
 
 class HelpTests(EndToEndTestCase):
@@ -158,3 +208,58 @@ def _kill(pid: int) -> None:
     """End the daemon whose number this was, if a test has left it alive."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
+
+
+class TwistdTests(EndToEndTestCase):
+    """twistd's own options for its log keep their meaning."""
+
+    def twistd(self, *options: str, directory: Path) -> Process:
+        return Process(
+            self,
+            [
+                *(f"{BIN}/twistd", "--nodaemon", "--pidfile=", *options, "rsscloud-broker"),
+                *("--config", "broker.toml", "--listen", "tcp:0:interface=127.0.0.1"),
+            ],
+            cwd=directory,
+        )
+
+    def test_a_file_and_its_rotation(self) -> None:
+        directory = self.directory()
+        (directory / "broker.toml").write_text("[log]\nformat = 'json'\n", encoding="utf-8")
+        broker = self.twistd("--logfile", "broker.log", directory=directory)
+        log, earlier = directory / "broker.log", directory / "broker.log.1"
+
+        def has_started() -> bool:
+            return log.exists() and '"rsscloud-broker ' in log.read_text(encoding="utf-8")
+
+        until(has_started, "the broker to start")
+        broker.signal(signal.SIGUSR1)
+        until(earlier.exists, "a rotated file")
+        broker.stop()
+        self.assertIn('"rsscloud-broker ', earlier.read_text(encoding="utf-8"))
+        self.assertIn("Server Shut Down.", log.read_text(encoding="utf-8"))
+        self.assertEqual(broker.output, "")
+
+    def test_a_file_that_cannot_be_written(self) -> None:
+        directory = self.directory()
+        (directory / "broker.toml").touch()
+        broker = self.twistd("--logfile", "/no/such/log", directory=directory)
+        self.assertEqual(broker.wait(), 1)
+        self.assertIn("rsscloud-broker: the log cannot be written: ", broker.output)
+        self.assertNotIn("Traceback", broker.output)
+
+    def test_another_observer_is_told_of(self) -> None:
+        """Of twistd's options the broker learns nothing where it is started by a .tac file."""
+        directory = self.directory()
+        (directory / "broker.toml").write_text(
+            "listen = ['tcp:0:interface=127.0.0.1']\n[log]\nlevel = 'error'\n", encoding="utf-8"
+        )
+        tac = Path(__file__).parents[2] / "tap" / "rsscloud-broker.tac"
+        broker = Process(
+            self,
+            [f"{BIN}/twistd", "-n", "--pidfile=", "-y", str(tac)],
+            env={"RSSCLOUD_BROKER_CONFIG": "broker.toml"},
+            cwd=directory,
+        )
+        broker.wait_for(LISTENS)
+        self.assertIn("[log] of the configuration is ignored", broker.output)
