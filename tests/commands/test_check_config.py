@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from rsscloud_broker import __version__, storage
+from rsscloud_broker import __version__
 from rsscloud_broker.runtime.plugin_discovery import KINDS, discover
 from tests.commands.cases import CommandTests
 from tests.processes import free_port
@@ -61,10 +61,6 @@ class CheckConfigTests(CommandTests):
         said = self.fault_of("[delivery]\nprocesses = 'x'\n")
         self.assertIn(f"c.toml: [delivery] {rule}\n", said)
 
-    def test_an_older_database(self) -> None:
-        storage.migrate(f"sqlite:///{self.data}/broker.sqlite")
-        self.assertIn("/broker.sqlite (revision 0", self.checked())
-
     def test_a_database_that_cannot_be_used(self) -> None:
         Path(self.data).mkdir()
         Path(self.data, "broker.sqlite").write_bytes(b"This is no database. " * 100)
@@ -78,21 +74,6 @@ class CheckConfigTests(CommandTests):
         output = self.checked("--config", file)
         self.assertIn("db.example", output)
         self.assertNotIn("sesame", output)
-
-    def test_errors(self) -> None:
-        for content, reason in (
-            ("listen = 5337\n", "listen"),
-            ("lisen = []\n", "listen"),
-            ("listen = ['foo:1']\n", "foo:1"),
-            ("listen = ['tcp:99999']\n", "65535"),
-            ("listen = ['ssl:443:privateKey=/no/such.pem']\n", "/no/such.pem"),
-            ("database = 'mssql+pymssql://h/x'\n", "pymssql"),
-            ("[sinks.no_such_sink]\n", "no_such_sink"),
-            ("= =\n", "TOML"),
-        ):
-            complaint = self.fault_of(content)
-            self.assertIn("c.toml", complaint)
-            self.assertIn(reason, complaint)
 
     def test_every_fault_is_told(self) -> None:
         complaint = self.fault_of(

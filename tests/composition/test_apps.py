@@ -35,39 +35,29 @@ class NewerNotesContract(make_app_tests(evolve(NOTES, tables=SECOND), NotesOptio
 class ContractTests(SynchronousTestCase):
     """The contract finds what is wrong."""
 
-    def failures(self, maker: AppMaker, test: str) -> int:
+    def test_faulty_applications(self) -> None:
         from unittest import TestResult  # noqa: PLC0415 # the name would be collected
 
-        result = TestResult()
-        make_app_tests(maker)(test).run(result)
-        self.assertEqual(result.errors, [])
-        return len(result.failures)
-
-    def test_migrations_that_make_other_tables(self) -> None:
-        wrong = evolve(SECOND, metadata=FIRST.metadata)
-        test = "test_migrations_make_the_same_tables"
-        self.assertEqual(self.failures(evolve(NOTES, tables=wrong), test), 1)
-        self.assertEqual(self.failures(evolve(NOTES, tables=SECOND), test), 0)
-
-    def test_wrong_latest_revision(self) -> None:
-        wrong = evolve(FIRST, latest="0002")
-        test = "test_migrations_make_the_same_tables"
-        self.assertEqual(self.failures(evolve(NOTES, tables=wrong), test), 1)
-
-    def test_topics_without_a_host(self) -> None:
         async def read(url: str) -> None:
             return None
 
-        def make(options: Any, parts: AppParts) -> App:
-            return App("notes", topics=[ServedTopics("/feeds/", read)])
+        tables, topics = "test_migrations_make_the_same_tables", [ServedTopics("/feeds/", read)]
+        for fault, changes, test in (
+            ("none", {"tables": SECOND}, tables),
+            ("other tables", {"tables": evolve(SECOND, metadata=FIRST.metadata)}, tables),
+            ("a wrong revision", {"tables": evolve(FIRST, latest="0002")}, tables),
+            ("topics without a host", made_as(topics=topics), "test_topics_are_of_one_host"),
+            ("services of one name", made_as(services=[Service(), Service()]), "test_names"),
+        ):
+            result = TestResult()
+            make_app_tests(evolve(NOTES, **changes))(test).run(result)
+            failed = (result.errors, len(result.failures))
+            self.assertEqual(failed, ([], 0 if fault == "none" else 1), fault)
 
-        self.assertEqual(self.failures(evolve(NOTES, make=make), "test_topics_are_of_one_host"), 1)
 
-    def test_two_services_of_one_name(self) -> None:
-        def make(options: Any, parts: AppParts) -> App:
-            return App("notes", services=[Service(), Service()])
-
-        self.assertEqual(self.failures(evolve(NOTES, make=make), "test_names"), 1)
+def made_as(**parts: Any) -> dict[str, Any]:
+    """A maker's ``make`` that makes an application with some parts."""
+    return {"make": lambda options, given: App("notes", **parts)}
 
 
 class TablesTests(SynchronousTestCase):

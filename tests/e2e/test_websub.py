@@ -23,35 +23,6 @@ class HubTestCase(EndToEndTestCase):
         self.assertEqual(answer.status, 202, answer.text)
 
 
-class SubscriptionTests(HubTestCase):
-    def test_from_subscription_to_delivery(self) -> None:
-        """Section 5.3 and 7: the callback is asked, and gets the content byte for byte."""
-        broker, origin, receiver = self.shared_broker(), self.origin(), self.served(HubReceiver())
-        topic = origin.feed("/strange.xml")
-        self.subscribed_to_hub(broker, receiver, topic, lease_seconds=1000)
-        (asked,) = receiver.asked
-        self.assertTrue(asked.pop("hub.challenge"))
-        self.assertEqual(
-            asked,
-            {
-                "mine": "1",
-                "hub.mode": "subscribe",
-                "hub.topic": topic,
-                "hub.lease_seconds": "1000",
-            },
-        )
-        origin.pages["/strange.xml"] = STRANGE
-        self.publish(broker, topic)
-        until(lambda: receiver.delivered, "a delivery")
-        (delivery,) = receiver.delivered
-        self.assertEqual(delivery.body, STRANGE)
-        self.assertEqual(delivery.headers["content-type"], "application/rss+xml")
-        link = delivery.headers["link"]
-        self.assertRegex(link, r'^<http://[^>]+/websub>; rel="hub", ')
-        self.assertTrue(link.endswith(f', <{topic}>; rel="self"'), link)
-        self.assertNotIn("x-hub-signature", delivery.headers)
-
-
 class OtherPeoplesSubscriberTests(HubTestCase):
     """With Flask-WebSub, which knows nothing of this broker."""
 

@@ -25,15 +25,12 @@ from typing import Any, ClassVar
 from treq.testing import StubTreq
 from twisted.internet.defer import Deferred, succeed
 from twisted.trial.unittest import SynchronousTestCase
-from zope.interface.verify import verifyObject
 
 import rsscloud_broker
 from rsscloud_broker.config import ConfigError, build
 from rsscloud_broker.errors import InvalidPing, OutboundError, TooMany, Unavailable
 from rsscloud_broker.events import PingReceived, TopicChanged
 from rsscloud_broker.interfaces import (
-    IFrontDoor,
-    INotifier,
     NotifierParts,
 )
 from rsscloud_broker.model import Callback, Content, Intent, Notification, Outcome, Ping
@@ -240,11 +237,6 @@ class JsonPostTests(ExampleTestCase):
         outcome: Outcome = self.successResultOf(call)
         return outcome
 
-    def test_interface(self) -> None:
-        notifier = self.make(FakeOutbound())
-        self.assertTrue(verifyObject(INotifier, notifier))
-        self.assertEqual((notifier.protocol, notifier.drop_after_failures), ("json-post", 3))
-
     def test_notify(self) -> None:
         outbound = FakeOutbound()
         self.assertEqual(self.notify(outbound, member="changed"), Outcome(True))
@@ -293,10 +285,6 @@ class HelloPingTests(ExampleTestCase):
         client: Any = StubTreq(self.route.resource)
         response = self.successResultOf(client.get(f"http://broker.example/hello-ping{query}"))
         return response.code, self.successResultOf(response.text())
-
-    def test_interface(self) -> None:
-        self.assertTrue(verifyObject(IFrontDoor, self.door))
-        self.assertEqual((self.route.path, self.route.method), ("/hello-ping", "GET"))
 
     def test_ping(self) -> None:
         status, text = self.get("?url=http%3A%2F%2Fexample.org%2F")

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
-import sqlite3
-from contextlib import closing
 from fcntl import LOCK_SH, flock
 from pathlib import Path
 from pwd import getpwuid
@@ -240,10 +237,6 @@ class DatabaseTests(StartChecksTestCase):
         migrate(self.config.database_url)
         self.file = self.data / "broker.sqlite"
 
-    def change(self, statement: str) -> None:
-        with closing(sqlite3.connect(self.file)) as connection, connection:
-            connection.execute(statement)
-
     def test_up_to_date(self) -> None:
         self.assertEqual(self.found().database, f"revision {LATEST_REVISION}, which is up to date")
 
@@ -255,48 +248,6 @@ class DatabaseTests(StartChecksTestCase):
     def test_empty(self) -> None:
         self.file.write_bytes(b"")
         self.assertIn("has no tables yet; the start makes those of", self.found().database)
-
-    def test_newer(self) -> None:
-        self.change("UPDATE alembic_version SET version_num = '9999'")
-        (fault,) = self.faults()
-        self.assertTrue(fault.startswith(f"sqlite:///{self.file}: the database was made by a"))
-
-    def test_damaged(self) -> None:
-        self.file.write_bytes(b"This is a text and no database.\n" * 100)
-        (fault,) = self.faults()
-        self.assertIn("file is not a database", fault)
-        self.assertEqual(len(fault.splitlines()), 1)
-
-
-class ListenTests(StartChecksTestCase):
-    def setUp(self) -> None:
-        super().setUp()
-        self.data.mkdir()
-        other = socket.socket()
-        self.addCleanup(other.close)
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        self.port = other.getsockname()[1]
-        self.config = evolve(self.config, listen=(f"tcp:{self.port}:interface=127.0.0.1",))
-
-    def test_a_port_of_somebody_else(self) -> None:
-        (fault,) = self.faults()
-        self.assertIn(f"127.0.0.1:{self.port}", fault)
-
-    def test_a_port_of_the_broker_that_runs(self) -> None:
-        lock = data_lock.hold(str(self.data))
-        self.addCleanup(lock.close)
-        found = self.found()
-        self.assertEqual(found.faults, [])
-        self.assertEqual(
-            found.notes,
-            [f"{self.config.listen[0]} is in use: a broker runs with this data already"],
-        )
-
-    def test_a_socket_of_systemd(self) -> None:
-        self.config = evolve(self.config, listen=("systemd:domain=INET:index=0",))
-        (note,) = self.found().notes
-        self.assertIn("was not tried", note)
 
 
 class DataLockTests(SynchronousTestCase):
