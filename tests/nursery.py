@@ -36,7 +36,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 
 #: The scripts that are started.
 _SCRIPTS: Final = ("twistd", "rsscloud-broker")
@@ -72,25 +72,6 @@ del sys.argv[1:3]
 (script,) = entry_points(group="console_scripts", name=name)
 sys.exit(script.load()())
 """
-
-
-class Child(Protocol):
-    """A process that was started: what `subprocess.Popen` and `Forked` have in common."""
-
-    pid: int
-
-    def poll(self) -> int | None:
-        """Its exit status, or the number of the signal, negative; None if it runs."""
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end.
-
-        :param timeout: in seconds.
-        :raises subprocess.TimeoutExpired: it has not ended by then.
-        """
-
-    def send_signal(self, sig: int) -> None:
-        """Send it a signal, unless it has ended."""
 
 
 def command_line(name: str, *arguments: object, ahead: float = 0.0) -> list[str]:
@@ -259,6 +240,10 @@ class Forked:
                 if ended:
                     self._status = os.waitstatus_to_exitcode(status)
             return self._status
+
+
+#: A process that was started.
+Child: TypeAlias = subprocess.Popen[bytes] | Forked
 
 
 class _Nursery:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from functools import partial
 from ipaddress import ip_network
+from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,9 +18,13 @@ from twisted.trial.unittest import SynchronousTestCase
 
 import rsscloud_broker
 from rsscloud_broker import config
+from rsscloud_broker.apps.events.options import EventsOptions
+from rsscloud_broker.apps.river.options import RiverOptions
 from rsscloud_broker.config import Config, ConfigError, build, load, loads, override
+from rsscloud_broker.front_doors.ping_sink import PingSinkOptions
 from rsscloud_broker.plugins import bundled
 from rsscloud_broker.runtime.plugin_discovery import KINDS, discover, faults, select
+from rsscloud_broker.sinks.archive import ArchiveOptions
 
 EXAMPLE = Path(rsscloud_broker.__file__).with_name("example.toml")
 
@@ -420,6 +425,25 @@ class BuildTests(SynchronousTestCase):
 
         error = self.assertRaises(ConfigError, build, Nothing, {"a": 1}, "")
         self.assertEqual(str(error), "a: unknown key; none is known here")
+
+
+class LongestTimesTests(SynchronousTestCase):
+    """Times in options that the database could not subtract from the present."""
+
+    def test_are_refused(self) -> None:
+        """Each of these was accepted, and failed again and again when the broker used it."""
+        topic = "https://blog.example/"
+        too_long: list[tuple[Any, dict[str, Any], str]] = [
+            (EventsOptions, {"days": inf}, "days"),
+            (EventsOptions, {"pings_days": 1e12}, "pings_days"),
+            (EventsOptions, {"keep": [{"topic": topic, "days": inf}]}, "days"),
+            (RiverOptions, {"days": 10**9}, "days"),
+            (ArchiveOptions, {"keep_hours": 10**10}, "keep_hours"),
+            (PingSinkOptions, {"repeat_window": 10**15}, "repeat_window"),
+        ]
+        for options, table, key in too_long:
+            with self.assertRaisesRegex(ConfigError, f"{key}.*must be <= "):
+                build(options, table, "broker.toml")
 
 
 class ExampleTests(SynchronousTestCase):

@@ -1,11 +1,14 @@
-"""Feeds that the broker stores: real clients save them, and real subscribers are notified."""
+"""Feeds and messages that the broker stores: clients of others save them, and subscribers hear."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 from xmlrpc.client import Fault, ServerProxy
+
+import feedparser
 
 from tests.e2e.fixture import TIMEOUT, Broker, EndToEndTestCase, post_form, request, until
 from tests.e2e.programs import program
@@ -13,6 +16,8 @@ from tests.e2e.servers import RECEIVERS
 from tests.e2e.websub_servers import HubReceiver
 
 PASSWORD = "correct horse"
+
+JPEG = b"\xff\xd8\xff\xe0 a picture" + bytes(2000)
 
 #: The feeds are public at the address that the broker knows.
 ACCESS_LOG = '[log]\naccess = "access.log"\n'
@@ -105,3 +110,38 @@ class ClientsTests(EndToEndTestCase):
         broker.restart()
         self.assertEqual(request(f"{broker.url}/feeds/dave/rss.xml").text, a_feed("again"))
         self.assertNotIn(PASSWORD, broker.log)
+
+
+class PostingTests(EndToEndTestCase):
+    """Programs of other people write messages, by XML-RPC."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.broker = self.running_broker(account=("dave", PASSWORD))
+
+    def feed(self, broker: Broker) -> Any:
+        return feedparser.parse(request(f"{broker.url}/people/dave/rss.xml").body)
+
+    def test_python(self) -> None:
+        proxy = ServerProxy(f"{self.broker.url}/RPC2", use_builtin_types=True)
+        self.addCleanup(proxy("close"))
+        server: Any = proxy
+        who = ("dave", PASSWORD)
+        (blog,) = server.blogger.getUsersBlogs("key", *who)
+        file = {"name": "x.jpg", "type": "image/jpeg", "bits": JPEG}
+        stored = server.metaWeblog.newMediaObject(blog["blogid"], *who, file)
+        self.assertEqual(request(stored["url"]).body, JPEG)
+        entry = {
+            "title": "Grüße",
+            "description": f'<p>From <b>Python</b></p><img src="{stored["url"]}" />',
+            "categories": ["one"],
+        }
+        number = server.metaWeblog.newPost(blog["blogid"], *who, entry, True)
+        (item,) = self.feed(self.broker).entries
+        self.assertEqual((item.title, item.summary), ("Grüße", "From Python"))
+        self.assertEqual(item.enclosures[0].href, stored["url"])
+        self.broker.restart()
+        got = server.metaWeblog.getPost(number, *who)
+        self.assertEqual((got["title"], got["categories"]), ("Grüße", ["one"]))
+        self.assertIs(server.blogger.deletePost("key", number, *who, True), True)
+        self.assertEqual(self.feed(self.broker).entries, [])

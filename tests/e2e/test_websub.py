@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import hmac
 import re
 from json import loads
+from pathlib import Path
 from urllib.parse import quote, urlencode
 
-from tests.e2e.fixture import Broker, EndToEndTestCase, post_form, request, run_here, until
+from tests.e2e.fixture import Broker, EndToEndTestCase, post_form, request, run, run_here, until
 from tests.e2e.nginx import Logged, Nginx
 from tests.e2e.servers import FEED
-from tests.e2e.websub_servers import APART, FlaskSubscriber, HubReceiver
+from tests.e2e.websub_servers import APART, Delivery, FlaskSubscriber, HubReceiver
 from tests.processes import free_port
 
 #: Bytes that no codec leaves as they are.
 STRANGE = b"\xef\xbb\xbf<rss>\r\n\xff\xfe\x00</rss>\n\n"
+
+
+TOKEN = "correct-horse-battery"
+SECRET = "sesame"
+PAYLOAD = Path(__file__).parents[1] / "wire" / "fixtures" / "resourcesync" / "new_resource_list.xml"
+CONFIGURATION = """
+[[front_doors.resourcesync.publishers]]
+topic = "{topic}"
+token = "{token}"
+"""
 
 
 class HubTestCase(EndToEndTestCase):
@@ -89,3 +101,67 @@ class RealServerTests(HubTestCase):
         self.publish(broker, topic)
         for receiver in receivers:
             until(lambda one=receiver: one.bodies == [changed], "the content")  # type: ignore[misc]
+
+
+class ResourceSyncTests(EndToEndTestCase):
+    """A hub for the notifications of others, and a source of archives."""
+
+    def subscribed_destination(self, broker: Broker, topic: str) -> HubReceiver:
+        destination = self.served(HubReceiver())
+        self.subscribed_to_hub(broker, destination, topic, secret=SECRET)
+        return destination
+
+    def assert_delivered(self, destination: HubReceiver, *links: str) -> Delivery:
+        """Wait for a delivery with some links."""
+        until(lambda: destination.delivered, "a delivery")
+        delivery = destination.delivered[-1]
+        for link in links:
+            self.assertIn(link, delivery.headers["link"])
+        return delivery
+
+    def notify(self, broker: Broker, topic: str, token: str) -> str:
+        done = run(
+            *("rsscloud-broker", "resourcesync", "notify", PAYLOAD),
+            *("--topic", topic, "--hub", f"http://localhost:{broker.port}/websub"),
+            env={"RSSCLOUD_BROKER_TOKEN": token},
+        )
+        return done.stdout or done.stderr
+
+    def test_a_notification_reaches_its_destinations(self) -> None:
+        """The channel answers with 404 to everybody who asks there."""
+        topic = self.origin().url("/dataset1/framework/")
+        broker = self.running_broker(CONFIGURATION.format(topic=topic, token=TOKEN))
+        destination = self.subscribed_destination(broker, topic)
+        self.assertEqual(self.notify(broker, topic, TOKEN), "The notification was accepted.\n")
+        delivery = self.assert_delivered(
+            destination,
+            f'<{topic}>; rel="self"',
+            f'<http://localhost:{broker.port}/websub>; rel="hub"',
+            '<http://example.com/dataset1/capabilitylist.xml>; rel="resourcesync"',
+        )
+        self.assertEqual(delivery.body, PAYLOAD.read_bytes())
+        self.assertEqual(delivery.headers["content-type"], "application/xml")
+        digest = hmac.new(SECRET.encode(), delivery.body, "sha256").hexdigest()
+        self.assertEqual(delivery.headers["x-hub-signature"], f"sha256={digest}")
+
+        self.assertIn("HTTP status 401", self.notify(broker, topic, TOKEN[::-1]))
+        self.assertIn("HTTP status 403", self.notify(broker, "http://example.com/", TOKEN))
+
+    def test_the_channel_can_be_subscribed_to(self) -> None:
+        broker = self.running_broker()
+        channel = f"http://localhost:{broker.port}/resourcesync/notification.xml"
+        destination = self.subscribed_destination(broker, channel)
+        broker.stop()
+        archive = broker.data / "public" / "2026" / "01" / "02" / "01.xml"
+        archive.parent.mkdir(parents=True)
+        archive.write_text("<weblogUpdates/>")
+        broker.start()
+        delivery = self.assert_delivered(
+            destination,
+            f'<{channel}>; rel="self"',
+            '/resourcesync/capabilitylist.xml>; rel="resourcesync"',
+        )
+        self.assertIn(b'capability="framework-notification"', delivery.body)
+        published = {"hub.mode": "publish", "hub.url": channel}
+        said = post_form(f"{broker.url}/websub", published).text
+        self.assertIn("its publisher pushes its content", said)
