@@ -13,7 +13,7 @@ from playwright.sync_api import ConsoleMessage, Page, Request, Route, expect
 from tests.e2e.browser import BrowserTestCase, Watch
 from tests.e2e.fixture import Broker, until
 from tests.e2e.hostile import together, xml_text
-from tests.e2e.servers import FEED, Origin
+from tests.e2e.servers import FEED
 from tests.e2e.test_every_page import AXE, SERIOUS
 from tests.e2e.test_xss import CHANGED, XSSTestCase
 
@@ -29,103 +29,103 @@ def shown(key: int, text: str = "", more: str = "") -> str:
     )
 
 
-def publish(broker: Broker, origin: Origin, url: str, items: list[str]) -> None:
-    """Put items into a feed, and ping it."""
-    origin.pages[urlsplit(url).path] = FEED % "".join(items).encode()
-    broker.ping(url)
-
-
 class RiverTestCase(BrowserTestCase):
-    def started(self) -> Broker:
-        """A running broker with an account."""
-        return self.running_broker(account=("dave", PASSWORD))
+    """A running broker with an account, and an origin of feeds."""
 
-    def signed_in(self, broker: Broker, path: str, tab: Page | None = None) -> Page:
+    def setUp(self) -> None:
+        super().setUp()
+        self.broker = self.running_broker(account=("dave", PASSWORD))
+        self.site = self.origin()
+
+    def publish(self, url: str, items: list[str]) -> None:
+        """Put items into a feed, and ping it."""
+        self.site.pages[urlsplit(url).path] = FEED % "".join(items).encode()
+        self.broker.ping(url)
+
+    def signed_in(self, path: str, tab: Page | None = None) -> Page:
         """A page of the broker in a browser in which Dave has signed in."""
         tab = tab or self.page()
-        self.sign_in(tab, f"{broker.url}{path}", "dave", PASSWORD)
+        self.sign_in(tab, f"{self.broker.url}{path}", "dave", PASSWORD)
         return tab
 
-    def open_river(self, tab: Page, broker: Broker) -> None:
-        """Open the river, and wait until it gets new items."""
-        tab.goto(f"{broker.url}/river")
-        expect(tab.locator("#river-state")).to_have_text("New items appear as they arrive")
+    def reader(self, *urls: str) -> Page:
+        """The browser of Dave, who follows some feeds by their addresses or by those of pages."""
+        tab = self.signed_in("/river/feeds")
+        for url in urls:
+            self.submit(tab, "form[aria-labelledby=follow]", {"url": url})
+            expect(tab.get_by_role("status")).to_contain_text("You follow")
+        return tab
 
-    def follow(self, tab: Page, url: str) -> None:
-        self.submit(tab, "form[aria-labelledby=follow]", {"url": url})
-        expect(tab.get_by_role("status")).to_contain_text("You follow")
+    def open_river(self, tab: Page) -> None:
+        """Open the river, and wait until it gets new items."""
+        tab.goto(f"{self.broker.url}/river")
+        expect(tab.locator("#river-state")).to_have_text("New items appear as they arrive")
 
 
 class ReadingTests(RiverTestCase):
     def test_reading(self) -> None:
         """Somebody follows a feed by its page, and sees new items as they arrive."""
-        broker, origin = self.started(), self.origin()
         items = [shown(1)]
-        feed = origin.feed(elements="".join(items))
+        feed = self.site.feed(elements="".join(items))
         page = f'<html><link rel="alternate" type="application/rss+xml" href="{feed}"></html>'
-        origin.pages["/"] = page.encode()
-        tab = self.signed_in(broker, "/river/feeds")
-        self.follow(tab, origin.url("/"))
+        self.site.pages["/"] = page.encode()
+        tab = self.reader(self.site.url("/"))
         expect(tab.locator(".rows li")).to_contain_text("Night Train Diary")
         expect(tab.locator(".rows li")).to_contain_text(feed)
 
-        self.open_river(tab, broker)
+        self.open_river(tab)
         expect(tab.locator(".river-item h3")).to_have_text(["Item 1"])
         items.insert(0, shown(2))
-        publish(broker, origin, feed, items)
+        self.publish(feed, items)
         expect(tab.locator(".river-item h3")).to_have_text(["New: Item 2", "Item 1"])
         expect(tab.locator(".river-feed h2")).to_have_text(["Night Train Diary"] * 2)
         items.insert(0, shown(3))
-        publish(broker, origin, feed, items)
+        self.publish(feed, items)
         titles = tab.locator(".river-item h3")
         expect(titles).to_have_text(["New: Item 3", "New: Item 2", "Item 1"])
         expect(tab.locator(".river-feed h2")).to_have_count(2)  # one heading for what is new
 
         # Without scripts there is the same to read.
         bare = self.page(java_script_enabled=False)
-        self.signed_in(broker, "/river", bare)
+        self.signed_in("/river", bare)
         expect(bare.locator(".river-item")).to_have_count(3)
         self.assertFalse(bare.is_visible("#river-live"))
 
     def test_stopping_and_muting(self) -> None:
         """A line stays where somebody stopped, and a muted feed disappears from the river only."""
-        broker, origin = self.started(), self.origin()
-        feed = origin.feed(elements=shown(2) + shown(1))
-        tab = self.signed_in(broker, "/river/feeds")
-        self.follow(tab, feed)
+        feed = self.site.feed(elements=shown(2) + shown(1))
+        tab = self.reader(feed)
         self.submit(tab, "form[aria-labelledby=follow]", {"url": feed})
         expect(tab.get_by_role("status")).to_have_text("You follow Night Train Diary already.")
-        tab.goto(f"{broker.url}/river")
+        tab.goto(f"{self.broker.url}/river")
         self.press(tab, "text=I stopped here")
-        publish(broker, origin, feed, [shown(3), shown(2), shown(1)])
+        self.publish(feed, [shown(3), shown(2), shown(1)])
         expect(tab.locator(".river-item h3").first).to_have_text("New: Item 3")
-        tab.goto(f"{broker.url}/river")
+        tab.goto(f"{self.broker.url}/river")
         tab.click("text=go there")
         expect(tab.locator("#stopped")).to_be_in_viewport()
         above = "#stopped >> xpath=preceding::article[1]//h3"
         expect(tab.locator(above)).to_have_text("Item 1")
         self.press(tab, "text=Forget it")
         expect(tab.locator("#stopped")).to_have_count(0)
-        tab.goto(f"{broker.url}/river/feeds")
+        tab.goto(f"{self.broker.url}/river/feeds")
         self.press(tab, "button:text-is('Mute')")
         expect(tab.locator(".rows .badge")).to_have_text(["polled", "muted"])
-        tab.goto(f"{broker.url}/river")
+        tab.goto(f"{self.broker.url}/river")
         expect(tab.locator(".river-item")).to_have_count(0)
 
     def test_keys(self) -> None:
-        broker, origin = self.started(), self.origin()
         items = [shown(key) for key in (3, 2, 1)]
-        feed = origin.feed(elements="".join(items))
-        tab = self.signed_in(broker, "/river/feeds")
-        self.follow(tab, feed)
-        self.open_river(tab, broker)
+        feed = self.site.feed(elements="".join(items))
+        tab = self.reader(feed)
+        self.open_river(tab)
         titles = tab.locator(".river-item h3")
         # Nothing moves below somebody who reads.
         tab.keyboard.press("j")
         tab.keyboard.press("j")
         expect(tab.locator(":focus h3")).to_have_text("Item 2")
         items.insert(0, shown(4))
-        publish(broker, origin, feed, items)
+        self.publish(feed, items)
         expect(tab.locator("#river-show")).to_have_text("1 new item")
         expect(titles).to_have_count(3)
         expect(tab).to_have_title("(1) River")
@@ -138,7 +138,7 @@ class ReadingTests(RiverTestCase):
         self.opens(tab, "http://nighttrain.example.org/4")
 
         # Who has switched the keys off types for other programs, such as screen readers.
-        tab.goto(f"{broker.url}/river")
+        tab.goto(f"{self.broker.url}/river")
         tab.click(".keys summary")
         tab.uncheck("#river-keys")
         tab.reload()
@@ -147,28 +147,24 @@ class ReadingTests(RiverTestCase):
 
     def test_more_items_than_fit(self) -> None:
         """The page says how many it leaves out, leads to them, and does not call them seen."""
-        broker = self.started()
-        origin = self.origin()
-        feeds = [origin.feed(f"/{name}.xml", shown(1)) for name in ("a", "b")]
-        tab = self.signed_in(broker, "/river/feeds")
-        for feed in feeds:
-            self.follow(tab, feed)
+        feeds = [self.site.feed(f"/{name}.xml", shown(1)) for name in ("a", "b")]
+        tab = self.reader(*feeds)
         marked: list[str] = []
         tab.on(
             "request",
             lambda each: marked.append(each.post_data or "") if "/seen" in each.url else None,
         )
         tab.clock.install()
-        self.open_river(tab, broker)
+        self.open_river(tab)
         items = tab.locator(".river-item")
         with tab.expect_response("**/river/seen"):
-            publish(broker, origin, feeds[0], [shown(0), shown(1)])
+            self.publish(feeds[0], [shown(0), shown(1)])
             expect(items).to_have_count(3)
             tab.clock.run_for(2000)
 
         tab.keyboard.press("j")  # somebody reads, so new items wait
         for number, feed in enumerate(feeds, 1):
-            publish(broker, origin, feed, [shown(key) for key in range(161, 0, -1)])
+            self.publish(feed, [shown(key) for key in range(161, 0, -1)])
             expect(tab.locator("#river-show")).to_have_text(f"{160 * number} new items")
         tab.keyboard.press("n")
         expect(items).to_have_count(300)
@@ -191,7 +187,7 @@ class ReadingTests(RiverTestCase):
             route.fulfill(response=answer, body=newest)
 
         tab.route("**/river", behind, times=1)
-        tab.goto(f"{broker.url}/river")
+        tab.goto(f"{self.broker.url}/river")
         expect(tab.locator("#river-state")).to_have_text("There are more new items than fit here.")
         with tab.expect_navigation():
             tab.get_by_role("link", name="Load the page again").click()
@@ -199,19 +195,16 @@ class ReadingTests(RiverTestCase):
 
     def test_stopping_at_the_last_item_that_is_left(self) -> None:
         """New items have pushed others of its feed off the page."""
-        broker, origin = self.started(), self.origin()
         feeds = [
-            origin.feed("/a.xml", shown(3) + shown(2) + shown(1)),
-            origin.feed("/b.xml", shown(1)),
+            self.site.feed("/a.xml", shown(3) + shown(2) + shown(1)),
+            self.site.feed("/b.xml", shown(1)),
         ]
-        tab = self.signed_in(broker, "/river/feeds")
-        for feed in feeds:
-            self.follow(tab, feed)
-        self.open_river(tab, broker)
+        tab = self.reader(*feeds)
+        self.open_river(tab)
         items = tab.locator(".river-item")
         tab.keyboard.press("j")
         for number, (feed, newest) in enumerate(zip(feeds, (152, 150), strict=True), 1):
-            publish(broker, origin, feed, [shown(key) for key in range(newest, 0, -1)])
+            self.publish(feed, [shown(key) for key in range(newest, 0, -1)])
             expect(tab.locator("#river-show")).to_have_text(f"{149 * number} new items")
         tab.keyboard.press("n")
         expect(items).to_have_count(300)
@@ -220,9 +213,7 @@ class ReadingTests(RiverTestCase):
         self.assertEqual(stop.get_attribute("value"), str(last - 1))
 
     def test_the_focus_stays_while_an_import_goes_on(self) -> None:
-        broker, origin = self.started(), self.origin()
-        tab = self.signed_in(broker, "/river/feeds")
-        self.follow(tab, origin.feed(elements=shown(1)))
+        tab = self.reader(self.site.feed(elements=shown(1)))
 
         def importing(route: Route) -> None:
             """The page while feeds wait to be fetched."""
@@ -234,7 +225,7 @@ class ReadingTests(RiverTestCase):
 
         tab.route("**/river/feeds", importing)
         tab.clock.install()
-        tab.goto(f"{broker.url}/river/feeds")
+        tab.goto(f"{self.broker.url}/river/feeds")
         asked: list[str] = []
         tab.on("request", lambda each: asked.append(each.url))
         tab.focus("button:text-is('Mute')")
@@ -254,17 +245,15 @@ class ReadingTests(RiverTestCase):
 
     def test_a_broken_connection(self) -> None:
         """Nothing is lost while the broker is away."""
-        broker, origin = self.started(), self.origin()
         items = [shown(1)]
-        feed = origin.feed(elements="".join(items))
-        tab = self.signed_in(broker, "/river/feeds")
-        self.follow(tab, feed)
-        self.open_river(tab, broker)
-        broker.kill()
+        feed = self.site.feed(elements="".join(items))
+        tab = self.reader(feed)
+        self.open_river(tab)
+        self.broker.kill()
         expect(tab.locator("#river-state")).to_have_text("Connecting again…")
-        broker.start()
+        self.broker.start()
         items.insert(0, shown(2))
-        publish(broker, origin, feed, items)
+        self.publish(feed, items)
         expect(tab.locator(".river-item h3")).to_have_text(["New: Item 2", "Item 1"])
 
 
@@ -274,23 +263,21 @@ class MediaTests(RiverTestCase):
 
         Its policy forbids scripts as strictly as that of all other pages.
         """
-        broker, origin = self.started(), self.origin()
         picture = (
             b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\x08\6\0\0\0\x1f\x15\xc4\x89\0\0\0\rIDAT"
             b"x\x9cc\xf8\x0f\x04\0\t\xfb\3\xfd\xfb^k+\0\0\0\0IEND\xaeB`\x82"
         )
-        origin.pages["/i.png"] = origin.pages["/a.mp3"] = picture
+        self.site.pages["/i.png"] = self.site.pages["/a.mp3"] = picture
         enclosures = (
-            f'<enclosure url="{origin.url("/a.mp3")}" length="1" type="audio/mpeg"/>',
-            f'<enclosure url="{origin.url("/i.png")}" length="1" type="image/png"/>',
+            f'<enclosure url="{self.site.url("/a.mp3")}" length="1" type="audio/mpeg"/>',
+            f'<enclosure url="{self.site.url("/i.png")}" length="1" type="image/png"/>',
         )
         items = [shown(number, more=each) for number, each in enumerate(enclosures)]
-        feed = origin.feed(elements="".join(items))
-        tab = self.signed_in(broker, "/river/feeds")
-        self.follow(tab, feed)
-        watch = Watch(urlsplit(broker.url).netloc)
+        feed = self.site.feed(elements="".join(items))
+        tab = self.reader(feed)
+        watch = Watch(urlsplit(self.broker.url).netloc)
         watch.attach(tab.context)
-        answer = tab.goto(f"{broker.url}/river")
+        answer = tab.goto(f"{self.broker.url}/river")
         assert answer is not None
         policy = answer.headers["content-security-policy"]
         for part in ("default-src 'none';", "script-src 'self';", "connect-src 'self';"):
@@ -299,8 +286,8 @@ class MediaTests(RiverTestCase):
         width = "document.querySelector('.river-item img')?.naturalWidth"
         until(lambda: tab.evaluate(width) == 1, "the picture")
         expect(tab.locator("audio")).to_have_count(1)
-        self.assertEqual(origin.requests["/a.mp3"], 0)
-        asked = [f"asked for {origin.url('/i.png')}"]
+        self.assertEqual(self.site.requests["/a.mp3"], 0)
+        asked = [f"asked for {self.site.url('/i.png')}"]
         self.assertEqual([fault for fault in watch.faults if fault not in asked], [])
         self.assertEqual(json.dumps(watch.requests).count("/a.mp3"), 0)
 
@@ -336,21 +323,20 @@ class StrangersTests(RiverTestCase, XSSTestCase):
         self.watch.attach(self.tab.context)
 
     def test_payloads(self) -> None:
-        broker, origin = self.started(), self.origin()
         groups = together(8)
         feeds = [
-            origin.feed(f"/{number}.xml", "".join(map(hostile, payloads)))
+            self.site.feed(f"/{number}.xml", "".join(map(hostile, payloads)))
             for number, payloads in enumerate(groups)
         ]
-        self.attacked(broker)
-        self.signed_in(broker, "/river/feeds", self.tab)
+        self.attacked(self.broker)
+        self.signed_in("/river/feeds", self.tab)
         outlines = "".join(f'<outline xmlUrl="{feed}"/>' for feed in feeds)
         document = f"<opml version='2.0'><body>{outlines}</body></opml>"
         self.submit(self.tab, "form[aria-labelledby=import]", {"text": document})
         number = sum(map(len, groups))
 
         def arrived() -> bool:
-            self.tab.goto(f"{broker.url}/river")
+            self.tab.goto(f"{self.broker.url}/river")
             return self.tab.locator(".river-item").count() >= min(number, 50)
 
         until(arrived, "the items in the river")
@@ -366,9 +352,9 @@ class StrangersTests(RiverTestCase, XSSTestCase):
             self.press(self.tab, "a[rel=next]")
         self.look("/river/feeds")
 
-        self.open_river(self.tab, broker)
+        self.open_river(self.tab)
         for feed, payloads in zip(feeds, groups, strict=True):
-            publish(broker, origin, feed, [hostile(payload, "new") for payload in payloads])
+            self.publish(feed, [hostile(payload, "new") for payload in payloads])
         count = "document.querySelectorAll('.river-item.new').length"
         until(lambda: self.tab.evaluate(count) >= number, "all new items")
         self.inspect("the event stream")
