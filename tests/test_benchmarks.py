@@ -21,6 +21,8 @@ from benchmarks.sizes import Filled, costs, waits_for
 from tests import nursery
 from tests.processes import new_directory
 
+TOP = Path(__file__).parent.parent
+
 #: Seconds until a row of a benchmark gives up, and the test fails.
 TIMEOUT = 60.0
 
@@ -144,19 +146,17 @@ class ReportTests(SynchronousTestCase):
 
 class PageTests(SynchronousTestCase):
     def test_describes_every_row(self) -> None:
-        top = Path(__file__).parent.parent
-        text = (top / "docs" / "benchmarks.rst").read_text(encoding="utf-8")
+        text = (TOP / "docs" / "benchmarks.rst").read_text(encoding="utf-8")
         for name in ROWS:
             self.assertIn(f"``{name}``", text)
         self.assertIn(f":start-after: {MARKER}", text)
-        results = (top / "docs" / "benchmarks-results.rst").read_text(encoding="utf-8")
+        results = (TOP / "docs" / "benchmarks-results.rst").read_text(encoding="utf-8")
         self.assertIn(MARKER, results)
 
     def test_figures_of_the_readme(self) -> None:
         """They are those of the page, with one digit."""
-        top = Path(__file__).parent.parent
-        text = " ".join((top / "README.rst").read_text(encoding="utf-8").split())
-        results = (top / "docs" / "benchmarks-results.rst").read_text(encoding="utf-8")
+        text = " ".join((TOP / "README.rst").read_text(encoding="utf-8").split())
+        results = (TOP / "docs" / "benchmarks-results.rst").read_text(encoding="utf-8")
         for row, unit in (
             ("notify 10,000 callbacks, each on its own address", "notifications"),
             ("weblogUpdates.ping by XML-RPC, 50 connections", "pings"),

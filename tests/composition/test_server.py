@@ -5,6 +5,7 @@ The tests in tests/e2e start the whole broker.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace, UnionType
@@ -29,8 +30,6 @@ from rsscloud_broker.interfaces import (
     App,
     AppParts,
     FrontDoorParts,
-    IEventSink,
-    IFrontDoor,
     IFrontDoorMaker,
     ISinkMaker,
     NotifierParts,
@@ -242,38 +241,31 @@ class StopTests(SynchronousTestCase):
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
 
 
-@implementer(IPlugin, IFrontDoorMaker)
-class DoorMaker:
-    """A maker that records the parts that it is given."""
+@implementer(IPlugin, IFrontDoorMaker, ISinkMaker)
+class RecordingMaker:
+    """A maker that records the parts that it is given.
+
+    :param make: makes a front door or a sink of its options and parts.
+    :param needs: the names of the parts that it needs.
+    """
 
     name = "parts"
     help = "Keeps its parts."
     options = NoOptions
-    needs: tuple[str, ...] = tuple(each.name for each in fields(FrontDoorParts))
 
-    def __init__(self) -> None:
+    def __init__(self, make: Callable[[NoOptions, Any], Any], *needs: str) -> None:
+        self.needs = needs
         self.given: list[Any] = []
+        self._make = make
 
-    def make(self, options: NoOptions, parts: FrontDoorParts) -> IFrontDoor:
+    def make(self, options: NoOptions, parts: Any) -> Any:
         self.given.append(parts)
-        return ChangeListsDoor(options, parts)
+        return self._make(options, parts)
 
 
-@implementer(IPlugin, ISinkMaker)
-class RecordingSinkMaker:
-    """So does this one."""
-
-    name = "parts"
-    help = "Keeps its parts."
-    options = NoOptions
-    needs = tuple(each.name for each in fields(SinkParts))
-
-    def __init__(self) -> None:
-        self.given: list[Any] = []
-
-    def make(self, options: NoOptions, parts: SinkParts) -> IEventSink:
-        self.given.append(parts)
-        return ResourceSyncSink(options, parts)
+def names_of(parts: type[Any]) -> list[str]:
+    """The names of all parts of a kind."""
+    return [each.name for each in fields(parts)]
 
 
 class ThingsTests(SynchronousTestCase):
@@ -303,8 +295,8 @@ class ThingsTests(SynchronousTestCase):
         self.assertTrue(server.feed_doctor)
 
     def test_what_a_plugin_does_not_need_is_not_there(self) -> None:
-        maker = DoorMaker()
-        maker.needs = ("clock", "public_directory", "public_url", "has_hub", "copy_file")
+        needs = ("clock", "public_directory", "public_url", "has_hub", "copy_file")
+        maker = RecordingMaker(ChangeListsDoor, *needs)
         config = Config(data=self.mktemp(), front_doors={"parts": {}})
         self.assertTrue(Server(config, reactor, Makers(front_doors={"parts": maker})).service)
         (given,) = maker.given
@@ -346,7 +338,8 @@ def _made(app: App, options: NotesOptions, parts: AppParts) -> App:
 class HubTests(SynchronousTestCase):
     def has_hub(self, front_door: bool, notifier: bool) -> set[bool]:
         """The ``has_hub`` that front doors and sinks are given."""
-        door, sink = DoorMaker(), RecordingSinkMaker()
+        door = RecordingMaker(ChangeListsDoor, *names_of(FrontDoorParts))
+        sink = RecordingMaker(ResourceSyncSink, *names_of(SinkParts))
         makers = Makers(
             front_doors={"websub": bundled.websub, "parts": door},
             notifiers={"websub": bundled.websub_delivery},
@@ -371,7 +364,7 @@ class HubTests(SynchronousTestCase):
 
 class DiskSpaceTests(SynchronousTestCase):
     def test_pings_wait_for_room_on_the_disk_of_the_data(self) -> None:
-        maker = DoorMaker()
+        maker = RecordingMaker(ChangeListsDoor, *names_of(FrontDoorParts))
         makers = Makers(front_doors={"parts": maker}, notifiers={}, sinks={})
         config = Config(data=self.mktemp(), front_doors={"parts": {}})
         service = Server(config, reactor, makers).service

@@ -52,6 +52,11 @@ def applications() -> tuple[str, ...]:
     return tuple(maker.name for maker in discover().of_kind("apps").values())
 
 
+def with_applications() -> str:
+    """The configuration that enables all of them."""
+    return "".join(f"[apps.{name}]\nenabled = true\n" for name in applications())
+
+
 @contextmanager
 def whole_server() -> Iterator[Server]:
     """The parts of a broker that has everything that comes with it; nothing is started."""

@@ -15,23 +15,6 @@ from tests.e2e.fixture import TIMEOUT, until
 from tests.e2e.programs import program
 from tests.processes import accepts, free_port
 
-# Its paths are below the directory that it is started for.
-_CONFIGURATION = """
-daemon off;
-master_process off;
-pid pid;
-error_log error.log;
-events {{ worker_connections 64; }}
-http {{
-    client_body_temp_path temporary;
-    proxy_temp_path temporary;
-    fastcgi_temp_path temporary;
-    uwsgi_temp_path temporary;
-    scgi_temp_path temporary;
-    {servers}
-}}
-"""
-
 _FEEDS = """
     log_format seen escape=json '{{"uri": "$request_uri", "status": $status, "sent": $bytes_sent, '
         '"agent": "$http_user_agent", "etag": "$http_if_none_match", '
@@ -69,27 +52,6 @@ class Logged:
     since: str
 
 
-_CADDYFILE = """
-{{
-    admin off
-    auto_https disable_redirects
-}}
-{servers}
-"""
-
-_HTTPD = """
-ServerRoot .
-PidFile pid
-ErrorLog error.log
-Mutex pthread
-User www-data
-Group www-data
-ServerName localhost
-Listen 127.0.0.1:{port}
-{modules}
-{servers}
-"""
-
 _MODULES = "".join(
     f"LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n"
     for name in ("mpm_event", "authz_core", "ssl", "proxy", "proxy_http")
@@ -103,7 +65,7 @@ class ProxyProcess:
     :ivar port: a port for one of its servers, which was free.
     :cvar NAME: its program.
     :cvar OPTIONS: its command line, where the file ``configuration`` is in its directory.
-    :cvar CONFIGURATION: that file.
+    :cvar CONFIGURATION: that file, whose paths are below its directory.
     :raises SkipTest: there is none on this machine; see `programs.missing`.
     """
 
@@ -145,19 +107,50 @@ class ProxyProcess:
 class NginxProcess(ProxyProcess):
     NAME = "nginx"
     OPTIONS = ("-p", ".", "-c", "configuration", "-e", "error.log")
-    CONFIGURATION = _CONFIGURATION
+    CONFIGURATION = """
+daemon off;
+master_process off;
+pid pid;
+error_log error.log;
+events {{ worker_connections 64; }}
+http {{
+    client_body_temp_path temporary;
+    proxy_temp_path temporary;
+    fastcgi_temp_path temporary;
+    uwsgi_temp_path temporary;
+    scgi_temp_path temporary;
+    {servers}
+}}
+"""
 
 
 class CaddyProcess(ProxyProcess):
     NAME = "caddy"
     OPTIONS = ("run", "--config", "configuration", "--adapter", "caddyfile")
-    CONFIGURATION = _CADDYFILE
+    CONFIGURATION = """
+{{
+    admin off
+    auto_https disable_redirects
+}}
+{servers}
+"""
 
 
 class ApacheProcess(ProxyProcess):
     NAME = "apache2"
     OPTIONS = ("-d", ".", "-f", "configuration", "-DFOREGROUND")
-    CONFIGURATION = _HTTPD
+    CONFIGURATION = """
+ServerRoot .
+PidFile pid
+ErrorLog error.log
+Mutex pthread
+User www-data
+Group www-data
+ServerName localhost
+Listen 127.0.0.1:{port}
+{modules}
+{servers}
+"""
 
 
 class Nginx(NginxProcess):

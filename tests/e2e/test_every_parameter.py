@@ -14,7 +14,7 @@ from attrs import frozen
 from lxml import html
 
 from rsscloud_broker.interfaces.accounts import SCOPES
-from tests.e2e.every_route import applications, every_route
+from tests.e2e.every_route import every_route, with_applications
 from tests.e2e.fixture import Broker, EndToEndTestCase
 from tests.e2e.writing import Writer
 from tests.postgresql import empty_database
@@ -165,8 +165,7 @@ class EveryParameterTests(EndToEndTestCase):
 
     def check(self, storage: str) -> None:
         """Send everything to a broker, as a program and as somebody who has signed in."""
-        apps = "".join(f"[apps.{name}]\nenabled = true\n" for name in applications())
-        broker = self.own_broker(f"{storage}{apps}")
+        broker = self.own_broker(storage + with_applications())
         broker.add_account(ACCOUNT, PASSWORD, "--admin")
         token = broker.add_token(ACCOUNT, *SCOPES)
         broker.start()

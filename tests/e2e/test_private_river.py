@@ -16,7 +16,7 @@ from urllib.parse import quote, urljoin, urlsplit
 
 from lxml import html
 
-from tests.e2e.every_route import applications, every_route
+from tests.e2e.every_route import every_route, with_applications
 from tests.e2e.fixture import Answer, Broker, EndToEndTestCase, post_form, request, until
 from tests.e2e.servers import Handler, Server, http_server
 
@@ -89,8 +89,7 @@ class Watcher:
 class PrivateRiverTests(EndToEndTestCase):
     def setUp(self) -> None:
         super().setUp()
-        apps = "".join(f"[apps.{name}]\nenabled = true\n" for name in applications())
-        self.broker = self.own_broker(apps)
+        self.broker = self.own_broker(with_applications())
         self.tokens = {
             name: {"Authorization": f"Bearer {self.account(name, *more)}"}
             for name, more in (("dave", ("--admin",)), ("eve", ()))

@@ -46,10 +46,6 @@ class Part:
             raise Unavailable(self.problem)
 
 
-def part_with(fill_levels: Mapping[str, float] | None = None) -> Any:
-    return Part(fill_levels)
-
-
 class HangingStore:
     """A store whose writes end when the test ends them."""
 
@@ -103,7 +99,8 @@ class PartTests(SynchronousTestCase):
         return str(self.assertRaises(Unavailable, check))
 
     def test_event_loop(self) -> None:
-        self.assertIn("late by 0.250 s", health.event_loop(part_with()))
+        part: Any = Part()
+        self.assertIn("late by 0.250 s", health.event_loop(part))
 
     def test_writer(self) -> None:
         part: Any = Part()
@@ -122,9 +119,10 @@ class PartTests(SynchronousTestCase):
             self.assertEqual(self.fault(check), "it is full")
 
     def test_bus(self) -> None:
-        self.assertIn("is at 89%", health.bus(part_with({"a": 0.89, "b": 0.0})))
-        self.assertIn("is at 0%", health.bus(part_with()))
-        said = self.fault(partial(health.bus, part_with({"b": 0.9, "c": 0.5, "a": 1.0})))
+        check: Any = health.bus
+        self.assertIn("is at 89%", check(Part({"a": 0.89, "b": 0.0})))
+        self.assertIn("is at 0%", check(Part()))
+        said = self.fault(partial(check, Part({"b": 0.9, "c": 0.5, "a": 1.0})))
         self.assertIn("nearly full: a, b;", said)
 
     def test_listeners(self) -> None:
