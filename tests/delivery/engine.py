@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from attrs import evolve, fields
 from sqlalchemy import Connection, insert
-from twisted.internet.defer import Deferred, fail
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import deferLater
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
@@ -17,7 +18,13 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.delivery.distribution import Distribution
 from rsscloud_broker.delivery.options import DistributionOptions
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.events import Event, TopicChanged, TopicEnded
+from rsscloud_broker.events import (
+    Event,
+    SubscriptionRemoved,
+    SubscriptionStored,
+    TopicChanged,
+    TopicEnded,
+)
 from rsscloud_broker.interfaces import INotifier, SinkParts
 from rsscloud_broker.model import (
     Callback,
@@ -29,7 +36,7 @@ from rsscloud_broker.model import (
     Outcome,
     Subscription,
 )
-from rsscloud_broker.model.work import Bounds, Fanout
+from rsscloud_broker.model.work import Bounds, Fanout, FetchRecord
 from rsscloud_broker.storage.schema import subscription
 from rsscloud_broker.storage.subscriptions import state_values
 from rsscloud_broker.storage.topics import topic_key
@@ -66,9 +73,7 @@ class ScriptedNotifier:
     """A notifier that records calls and returns the outcomes that a test sets.
 
     :ivar calls: the URL and the time of each call, in order.
-    :ivar callbacks: the callback of each call, in order.
-    :ivar topics: the topic that each notification named.
-    :ivar contents: the content that each notification carried.
+    :ivar notifications: the notifications among the calls, in order.
     :ivar denials: the denials among the calls.
     :ivar outcomes: the outcomes, by callback URL or host; success for all others.
     :ivar holds: callback URLs or hosts whose calls wait until the test ends them.
@@ -84,9 +89,7 @@ class ScriptedNotifier:
         self._clock = clock
         self.retries = retries
         self.calls: list[tuple[str, float]] = []
-        self.callbacks: list[Callback] = []
-        self.topics: list[str] = []
-        self.contents: list[bytes | None] = []
+        self.notifications: list[Notification] = []
         self.denials: list[Denial] = []
         self.outcomes: dict[str, Outcome] = {}
         self.holds: set[str] = set()
@@ -97,9 +100,7 @@ class ScriptedNotifier:
         raise NotImplementedError("distribution verifies nobody")
 
     async def notify(self, notification: Notification) -> Outcome:
-        content = notification.content
-        self.topics.append(notification.topic)
-        self.contents.append(None if content is None else content.body)
+        self.notifications.append(notification)
         return await self._call(notification.callback)
 
     async def deny(self, denial: Denial) -> Outcome:
@@ -108,7 +109,6 @@ class ScriptedNotifier:
 
     async def _call(self, callback: Callback) -> Outcome:
         names = (callback.url, callback.host)
-        self.callbacks.append(callback)
         self.calls.append((callback.url, self._clock.wall_seconds()))
         if self.holds.intersection(names):
             gate: Deferred[None] = Deferred()
@@ -118,6 +118,24 @@ class ScriptedNotifier:
             await deferLater(self._clock, self.takes)
         found = (self.outcomes[name] for name in names if name in self.outcomes)
         return next(found, Outcome(True))
+
+    def contents(self, url: str = "") -> list[bytes | None]:
+        """What each notification carried, or those of a URL, in order."""
+        return [
+            None if one.content is None else one.content.body
+            for one in self.notifications
+            if url in {"", one.callback.url}
+        ]
+
+    def forget(self) -> None:
+        """Forget the calls that were made until now."""
+        self.calls.clear()
+        self.notifications.clear()
+
+    def release(self) -> None:
+        """End all calls that wait; no others will."""
+        self.holds.clear()
+        self.end()
 
     def end(self, *urls: str) -> None:
         """End all calls that wait, or those of the given URLs."""
@@ -210,6 +228,24 @@ class EngineTestCase(SynchronousTestCase):
         for operation in late:
             operation()
 
+    def hold_a_claim(self, seconds: float) -> Callable[[], None]:
+        """Let time pass in which the store claims what is due; call the result to say so."""
+        claim, held = self.store.claim_due, []
+
+        def claimed(*args: Any) -> Deferred[Any]:
+            due = self.successResultOf(claim(*args))
+            result: Deferred[Any] = Deferred()
+            if not due:
+                return succeed(due)
+            held.append(partial(result.callback, due))
+            return result
+
+        patched = self.patch(self.store, "claim_due", claimed)
+        self.advance(seconds)
+        patched.restore()
+        (release,) = held
+        return release
+
     def start(self, **options: int) -> Distribution:
         """Start a distribution over the store, as in a new process after the last one ended."""
         self.store._node = None
@@ -230,12 +266,23 @@ class EngineTestCase(SynchronousTestCase):
         self.distribution.startService()
         return self.distribution
 
+    def start_walk(self, topic: str = FEED, **options: int) -> None:
+        """Start the distribution, and change a topic."""
+        self.start(**options)
+        self.change(topic)
+
     def crash(self) -> None:
         """End the process like a crash: nothing that it waits for happens."""
         for call in list(self.clock.getDelayedCalls()):
             call.cancel()
         self._late.clear()
         self.notifier.held.clear()
+
+    def restart(self, **options: int) -> None:
+        """Crash, and start a new process whose calls do not wait."""
+        self.crash()
+        self.notifier.holds.clear()
+        self.start(**options)
 
     def stop(self) -> None:
         stopped = self.distribution.stopService()
@@ -260,14 +307,33 @@ class EngineTestCase(SynchronousTestCase):
         )
         return urls
 
-    def change(self, topic: str = FEED) -> None:
-        """Store a change of the topic, and send the event to the distribution."""
+    def put(self, wanted: Subscription) -> Subscription:
+        """Store a subscription, and send the event to the distribution."""
+        stored: Subscription = self.successResultOf(self.store.put_subscription(wanted))
+        self.hint(SubscriptionStored(stored))
+        return stored
+
+    def leave(self, leaving: Subscription) -> None:
+        """Remove a subscription, and send the event to the distribution."""
+        removing = self.store.remove_subscription(leaving.topic, leaving.callback)
+        self.assertTrue(self.successResultOf(removing))
+        self.hint(SubscriptionRemoved(leaving.topic, leaving.callback))
+
+    def record_fetch(self, body: bytes, topic: str = FEED) -> FetchRecord:
+        """Store that a fetch found a content; return what the store says."""
+        content = Content(body, "text/plain")
+        now = self.clock.wall_seconds()
+        fetched = FetchResult(topic, content.digest, len(body), now, content)
+        record: FetchRecord = self.successResultOf(self.store.record_fetch(fetched, None))
+        return record
+
+    def change(self, topic: str = FEED, body: bytes = b"") -> None:
+        """Store a change of the topic, and send the event to the distribution.
+
+        :param body: the new content; a number by default.
+        """
         self.contents += 1
-        content = Content(b"%d" % self.contents, "text/plain")
-        reading = FetchResult(
-            topic, content.digest, len(content.body), self.clock.wall_seconds(), content
-        )
-        self.successResultOf(self.store.record_fetch(reading, None))
+        self.record_fetch(body or b"%d" % self.contents, topic)
         self.hint(TopicChanged(topic, self.clock.wall_seconds()))
 
     def push(self, body: bytes, topic: str = FEED) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from attrs import evolve
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import capturedLogs
@@ -11,10 +13,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.delivery.attempt import Attempt
-from rsscloud_broker.delivery.attempts import (
-    SOON,
-    Attempts,
-)
+from rsscloud_broker.delivery.attempts import SOON, Attempts
 from rsscloud_broker.delivery.breakers import FIRST_PAUSE, THRESHOLD, Breakers
 from rsscloud_broker.delivery.contents import UNDER_WAY, Contents
 from rsscloud_broker.delivery.dispatch import Dispatcher
@@ -71,13 +70,15 @@ class AttemptsTestCase(SynchronousTestCase):
             jitter=lambda: self.jitter,
         )
 
-    def submit(self, wanted: Subscription | None = None, *, changed: bool = True) -> Attempt:
-        wanted = wanted or subscription()
+    def submit(
+        self, wanted: Subscription | None = None, *, changed: bool = True, **carried: Any
+    ) -> Attempt:
         return self.attempts.submit(
-            wanted,
+            wanted or subscription(),
             self.delivered.append,
             changed=changed,
             began=lambda attempt: self.began.append(attempt.subscription.id),
+            **carried,
         )
 
     def outcome(self, outcome: Outcome, attempts: int | None = None) -> Delivery:
@@ -98,6 +99,10 @@ class AttemptsTestCase(SynchronousTestCase):
         patched: MonkeyPatcher = self.patch(self.notifier, "notify", broken)
         return patched
 
+    def ended(self, outcome: str) -> float:
+        """How many notifications are counted as having ended in this way."""
+        return self.count("notifications_total", protocol="http-post", outcome=outcome)
+
     def count(self, name: str, **labels: str) -> float:
         return self.counters.registry.get_sample_value(f"rsscloud_{name}", labels) or 0.0
 
@@ -108,15 +113,13 @@ class OutcomeTests(AttemptsTestCase):
         self.assertEqual(self.delivered, [Delivery(subscription(), Outcome(True), NOW, 3, 1)])
         self.assertEqual((attempt.over, self.began), (True, [1]))
         self.assertEqual(self.attempts.under_way, [])
-        self.assertEqual(
-            self.count("notifications_total", protocol="http-post", outcome="delivered"), 1
-        )
+        self.assertEqual(self.ended("delivered"), 1)
 
     def test_subscriber_is_told_the_topic_as_it_wrote_it(self) -> None:
         written = "HTTP://Feeds.example/rss.xml"
         self.submit(evolve(subscription(), written=written))
         self.submit(evolve(subscription(), written=written, ended="it is gone"))
-        self.assertEqual(self.notifier.topics, [written])
+        self.assertEqual([one.topic for one in self.notifier.notifications], [written])
         self.assertEqual([denial.topic for denial in self.notifier.denials], [written])
 
     def test_failure_waits_as_the_schedule_says(self) -> None:
@@ -124,9 +127,7 @@ class OutcomeTests(AttemptsTestCase):
             delivery = self.outcome(REFUSED, tried)
             expected = (REFUSED, (tried or 0) + 1, NOW + pause)
             self.assertEqual((delivery.outcome, delivery.attempts, delivery.retry_at), expected)
-        self.assertEqual(
-            self.count("notifications_total", protocol="http-post", outcome="failed"), 4
-        )
+        self.assertEqual(self.ended("failed"), 4)
         self.assertEqual(self.count("notification_retries_total"), 2)
         self.assertEqual(self.count("notifications_given_up_total", protocol="http-post"), 0)
 
@@ -164,7 +165,7 @@ class OutcomeTests(AttemptsTestCase):
         gone = Outcome(False, "status 410", gone=True)
         delivery = self.outcome(gone)
         self.assertEqual((delivery.outcome, delivery.retry_at), (gone, None))
-        self.assertEqual(self.count("notifications_total", protocol="http-post", outcome="gone"), 1)
+        self.assertEqual(self.ended("gone"), 1)
 
     def test_any_answer_is_one_for_the_host(self) -> None:
         self.breakers.restore([HostState(HOST, THRESHOLD, NOW)])
@@ -174,9 +175,8 @@ class OutcomeTests(AttemptsTestCase):
     def test_no_answer_is_none_for_the_host(self) -> None:
         for _ in range(THRESHOLD):
             self.outcome(NO_ANSWER)
-        self.assertEqual(
-            self.breakers.take_changes(), [HostState(HOST, THRESHOLD, NOW + FIRST_PAUSE)]
-        )
+        found_dead = HostState(HOST, THRESHOLD, NOW + FIRST_PAUSE)
+        self.assertEqual(self.breakers.take_changes(), [found_dead])
 
     def test_broker_that_cannot_call_says_nothing_of_anybody(self) -> None:
         self.break_notifier(Unavailable("too many open files"))
@@ -185,8 +185,7 @@ class OutcomeTests(AttemptsTestCase):
         put_off = Delivery(subscription(), None, NOW, None, 0, NOW + SOON)
         self.assertEqual(self.delivered, [put_off] * 2 * THRESHOLD)
         self.assertEqual(self.breakers.take_changes(), [])
-        labels = {"protocol": subscription().callback.protocol, "outcome": "unavailable"}
-        self.assertEqual(self.count("notifications_total", **labels), 2 * THRESHOLD)
+        self.assertEqual(self.ended("unavailable"), 2 * THRESHOLD)
 
     def test_broker_that_cannot_call_takes_no_slot_of_a_host(self) -> None:
         """Nor does it earn one: as many begin at once as before."""
@@ -327,11 +326,11 @@ class DirectTests(AttemptsTestCase):
         large = [Content(bytes([number]) * UNDER_WAY) for number in range(2)]
         for number, content in enumerate(large):
             eager = evolve(subscription(number, f"host{number}"), wants_content=True)
-            self.attempts.submit(eager, self.delivered.append, changed=True, content=content)
+            self.submit(eager, content=content)
         self.assertEqual([one.outcome for one in self.delivered], [None])
         self.direct.under_way[0](Outcome(True))
         eager = evolve(subscription(3), wants_content=True)
-        self.attempts.submit(eager, self.delivered.append, changed=True, content=large[1])
+        self.submit(eager, content=large[1])
         self.assertEqual(len(self.direct.under_way), 2)
 
 
@@ -347,9 +346,7 @@ class PutOffTests(AttemptsTestCase):
         self.submit()
         self.assertEqual(self.delivered, [self.put_off(7 * (1 + JITTER))])
         self.assertEqual((self.notifier.calls, self.began), ([], [1]))
-        self.assertEqual(
-            self.count("notifications_total", protocol="http-post", outcome="put_off"), 1
-        )
+        self.assertEqual(self.ended("put_off"), 1)
 
     def test_one_tries_when_the_pause_is_over(self) -> None:
         self.breakers.restore([HostState(HOST, THRESHOLD, NOW)])
@@ -437,32 +434,14 @@ class PutOffTests(AttemptsTestCase):
 class LeftTests(AttemptsTestCase):
     """A topic changes while a notification of an earlier change is pending."""
 
-    def change(
-        self,
-        attempts: int,
-        *,
-        wants_content: bool = False,
-        content_id: int | None = None,
-        failing_since: float | None = None,
-    ) -> Delivery:
-        waiting = evolve(
-            subscription(),
-            attempts=attempts,
-            wants_content=wants_content,
-            failing_since=failing_since,
-        )
-        self.attempts.submit(
-            waiting,
-            self.delivered.append,
-            changed=True,
-            content=Content(b"news"),
-            content_id=content_id,
-        )
+    def change(self, attempts: int, content_id: int | None = None, **fields: Any) -> Delivery:
+        waiting = evolve(subscription(), attempts=attempts, **fields)
+        self.submit(waiting, content=Content(b"news"), content_id=content_id)
         return self.delivered[-1]
 
     def test_one_that_failed_is_told_by_it(self) -> None:
         for wants_content, content_id in ((False, None), (False, 7), (True, None)):
-            left = self.change(1, wants_content=wants_content, content_id=content_id)
+            left = self.change(1, content_id, wants_content=wants_content)
             self.assertEqual((left.outcome, left.pause, left.content_id), (None, RETRIES[0], None))
             self.assertEqual((left.attempts, left.retry_at), (0, NOW))
         left = self.change(0, failing_since=NOW)  # its schedule has begun anew
@@ -475,7 +454,7 @@ class LeftTests(AttemptsTestCase):
 
     def test_what_was_handed_in_waits_for_what_was_before_it(self) -> None:
         for attempts in (0, 2):
-            waits = self.change(attempts, wants_content=True, content_id=7)
+            waits = self.change(attempts, 7, wants_content=True)
             self.assertEqual((waits.outcome, waits.content_id, waits.retry_at), (None, 7, NOW))
         self.assertEqual(self.notifier.calls, [])
 
@@ -483,9 +462,7 @@ class LeftTests(AttemptsTestCase):
         self.hold()
         eager = evolve(subscription(), wants_content=True)
         for key in (7, 8):
-            self.attempts.submit(
-                eager, self.delivered.append, changed=True, content=Content(b"news"), content_id=key
-            )
+            self.submit(eager, content=Content(b"news"), content_id=key)
         (waits,) = self.delivered
         self.assertEqual((waits.content_id, waits.retry_at), (8, NOW + 1.0))
         self.notifier.end()
@@ -505,12 +482,9 @@ class SameSubscriptionTests(AttemptsTestCase):
         self.assertEqual((self.began, self.delivered), ([1] * 4, []))
         self.clock.advance(1)
         self.notifier.end()
-        again, *nothing = self.delivered
         at = NOW + 1
-        self.assertEqual(
-            again, Delivery(subscription(), Outcome(True), at, 3, attempts=0, retry_at=at)
-        )
-        self.assertEqual(nothing, [evolve(self.nothing, at=at)] * 3)
+        again = Delivery(subscription(), Outcome(True), at, 3, attempts=0, retry_at=at)
+        self.assertEqual(self.delivered, [again, *[evolve(self.nothing, at=at)] * 3])
         self.assertTrue(all(follower.over for follower in followers))
         self.assertEqual((len(self.notifier.calls), self.attempts.under_way), (1, []))
 

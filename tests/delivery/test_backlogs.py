@@ -12,8 +12,7 @@ class BacklogTests(EngineTestCase):
         """Have notifications wait that are due now; nothing runs."""
         urls = self.subscribe_many(count, host=host)
         self.notifier.outcomes = dict.fromkeys(urls, REFUSED)
-        self.start()
-        self.change()
+        self.start_walk()
         self.stop()
         self.notifier.outcomes.clear()
         self.notifier.calls.clear()
@@ -65,8 +64,7 @@ class BacklogTests(EngineTestCase):
         quick = self.subscribe_many(300)
         self.notifier.outcomes = dict.fromkeys(quick, REFUSED)
         self.notifier.holds = {"slow.example"}
-        self.start()
-        self.change()
+        self.start_walk()
         self.advance(4)
         self.assertEqual(len(self.notifier.held), 4)
         self.notifier.outcomes.clear()
@@ -91,8 +89,7 @@ class BacklogTests(EngineTestCase):
         well = "http://well.example/"
         self.subscribe(well)
         self.notifier.outcomes[well] = REFUSED
-        self.start()
-        self.change()
+        self.start_walk()
         for _ in range(5):
             self.advance(10, 0.5)  # that is how long the slow ones take
             self.notifier.end()
@@ -105,8 +102,7 @@ class BacklogTests(EngineTestCase):
         for host in ("slow.example", "slower.example"):
             self.subscribe_many(100, host=host)
         self.notifier.holds = {"slow.example", "slower.example"}
-        self.start()
-        self.change()
+        self.start_walk()
         for _ in range(60):
             self.advance(2, 0.5)
             held = [url for url, _ in self.notifier.held if "//slow." in url]

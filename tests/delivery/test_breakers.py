@@ -176,8 +176,7 @@ class PortTests(BreakersTestCase):
     def test_both_may_be_open(self) -> None:
         name = f"{HOST}:8000"
         self.call(THRESHOLD, name, REFUSED)
-        for _ in range(THRESHOLD):
-            self.call(1, f"{HOST}:9000")
+        self.call(THRESHOLD, f"{HOST}:9000")
         self.assertEqual(self.open_hosts(), 2)
         self.clock.advance(FIRST_PAUSE)
         self.assertEqual(self.pause(name, self), 0.0)

@@ -6,8 +6,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.delivery.contents import OF_WALKS, SMALL, ContentsUnderWay
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.events import TopicChanged
-from rsscloud_broker.model import Content, FetchResult
+from rsscloud_broker.model import Content
 from tests.delivery.engine import EngineTestCase
 
 LARGE = SMALL + 1
@@ -60,30 +59,21 @@ class UnderWayTests(SynchronousTestCase):
 class DistributionTests(EngineTestCase):
     """Topics with large contents, whose subscribers are silent."""
 
-    def setUp(self) -> None:
-        super().setUp()
-        self.feeds = [f"http://feeds.example/{number}" for number in range(40)]
-        self.silent = [f"http://silent{number}.example/" for number in range(40)]
-
-    def change_all(self, size: int) -> None:
-        for number, feed in enumerate(self.feeds):
-            content = Content(b"%2d" % number * (size // 2))
-            reading = FetchResult(feed, content.digest, size, self.clock.wall_seconds(), content)
-            self.successResultOf(self.store.record_fetch(reading, None))
-            self.hint(TopicChanged(feed, self.clock.wall_seconds()))
-
     def test_everybody_gets_its_content_in_the_end(self) -> None:
-        for feed, url in zip(self.feeds, self.silent, strict=True):
+        feeds = [f"http://feeds.example/{number}" for number in range(40)]
+        silent = [f"http://silent{number}.example/" for number in range(40)]
+        for feed, url in zip(feeds, silent, strict=True):
             self.subscribe(url, feed, content=True)
-        self.notifier.holds.update(self.silent)
+        self.notifier.holds.update(silent)
         self.start()
-        self.change_all(OF_WALKS // 10)
+        for number, feed in enumerate(feeds):
+            self.change(feed, b"%2d" % number * (OF_WALKS // 20))
         self.advance(2)
         self.assertLess(len(self.notifier.calls), 20)
         for _ in range(20):
             self.notifier.end()
             self.advance(6)
-        self.assertEqual(set(self.called()), set(self.silent))
+        self.assertEqual(set(self.called()), set(silent))
         self.assertEqual(self.walks(), [])
-        for feed in self.feeds:
+        for feed in feeds:
             self.assertEqual(self.waiting(feed), {})

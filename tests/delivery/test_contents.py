@@ -8,7 +8,7 @@ from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.delivery.contents import Contents
-from rsscloud_broker.events import ContentFetched, ContentRequested, Event, SubscriptionStored
+from rsscloud_broker.events import ContentFetched, ContentRequested, Event
 from rsscloud_broker.model import Content, Denial, FetchResult, Outcome
 from rsscloud_broker.model.work import Bounds
 from rsscloud_broker.storage import deliveries
@@ -33,7 +33,7 @@ class CarriedTests(EngineTestCase):
     def test_content_for_those_who_want_it(self) -> None:
         self.change()
         self.assertEqual(self.called(), [READER, THIN])
-        self.assertEqual(self.notifier.contents, [b"1", None])
+        self.assertEqual(self.notifier.contents(), [b"1", None])
         self.assertIsNone(self.newest_content(), "all is done, so it is not kept")
 
     def test_who_was_down_gets_the_newest_and_no_pile(self) -> None:
@@ -41,11 +41,11 @@ class CarriedTests(EngineTestCase):
         for _ in range(3):
             self.change()
         self.assertEqual(self.newest_content(), b"3")
-        del self.notifier.contents[:], self.notifier.calls[:]
+        self.notifier.forget()
         self.notifier.outcomes.clear()
         self.advance(7200, 60.0)
         self.assertEqual(self.called(), [READER])
-        self.assertEqual(self.notifier.contents, [b"3"])
+        self.assertEqual(self.notifier.contents(), [b"3"])
         self.assertEqual(self.waiting(), {})
         self.assertIsNone(self.newest_content())
 
@@ -53,15 +53,9 @@ class CarriedTests(EngineTestCase):
         self.notifier.holds.add(READER)
         self.change()
         self.change()
-        self.notifier.holds.clear()
-        self.notifier.end()
+        self.notifier.release()
         self.advance(10)
-        told = [
-            content
-            for (url, _), content in zip(self.notifier.calls, self.notifier.contents, strict=True)
-            if url == READER
-        ]
-        self.assertEqual(told, [b"1", b"2"])
+        self.assertEqual(self.notifier.contents(READER), [b"1", b"2"])
         self.assertIsNone(self.newest_content())
 
     def test_walk_that_is_resumed_carries_its_content(self) -> None:
@@ -69,10 +63,10 @@ class CarriedTests(EngineTestCase):
         self.change()
         self.crash()
         self.notifier.holds.clear()
-        del self.notifier.contents[:]
+        self.notifier.forget()
         self.start()
         self.advance(1)
-        self.assertIn(b"1", self.notifier.contents)
+        self.assertIn(b"1", self.notifier.contents())
         self.assertIsNone(self.newest_content())
 
     def test_content_that_is_not_there_yet(self) -> None:
@@ -82,16 +76,14 @@ class CarriedTests(EngineTestCase):
         reading = FetchResult(FEED, b"1" * 32, 1, NOW)
         self.successResultOf(self.store.record_fetch(reading, None))
         self.advance(1)
-        del self.notifier.calls[:], self.notifier.contents[:]
+        self.notifier.forget()
         self.successResultOf(self.store.put_subscription(subscription, known))
         self.distribution._retries.wake_at(self.clock.wall_seconds())
         self.advance(1)
         self.assertEqual(self.called(), [])
-        content = Content(b"here it is")
-        again = FetchResult(FEED, content.digest, 10, NOW + 2, content)
-        self.successResultOf(self.store.record_fetch(again, None))
+        self.record_fetch(b"here it is")
         self.advance(10)
-        self.assertEqual(self.notifier.contents, [b"here it is"])
+        self.assertEqual(self.notifier.contents(), [b"here it is"])
         self.assertEqual(self.waiting(), {})
 
 
@@ -99,16 +91,14 @@ class WithoutContentTests(EngineTestCase):
     def test_who_came_after_the_change_is_not_told_of_it(self) -> None:
         self.subscribe(THIN)
         self.notifier.holds.add(THIN)
-        self.start(slice_size=1)
-        self.change()
+        self.start_walk(slice_size=1)
         self.subscribe(READER, content=True)
-        self.notifier.holds.clear()
-        self.notifier.end()
+        self.notifier.release()
         self.advance(1)
         self.assertEqual((self.called(), self.waiting(), self.walks()), ([THIN], {}, []))
         self.change()
         self.advance(1)
-        self.assertEqual(self.notifier.contents, [None, None, b"2"])
+        self.assertEqual(self.notifier.contents(), [None, None, b"2"])
 
 
 class LaterTests(EngineTestCase):
@@ -125,10 +115,7 @@ class LaterTests(EngineTestCase):
     def read_again(self) -> None:
         """Fetch the topic, now that the store has room."""
         self.store._bounds = Bounds()
-        content = Content(b"%d" % self.contents, "text/plain")
-        reading = FetchResult(FEED, content.digest, 1, self.clock.wall_seconds(), content)
-        record = self.successResultOf(self.store.record_fetch(reading, None))
-        if record.content_awaited:
+        if self.record_fetch(b"%d" % self.contents).content_awaited:
             self.hint(ContentFetched(FEED))
 
     def test_others_are_told_at_once(self) -> None:
@@ -158,14 +145,14 @@ class LaterTests(EngineTestCase):
         self._watch("make_due_for_content")
         self.change()
         self.advance(7200, 60.0)
-        del self.notifier.contents[:]
+        self.notifier.forget()
         self.unavailable.add("make_due_for_content")
         self.read_again()
         self.advance(2)
-        self.assertEqual(self.notifier.contents, [])
+        self.assertEqual(self.notifier.contents(), [])
         self.unavailable.clear()
         self.advance(11)
-        self.assertEqual(self.notifier.contents, [b"1", b"1"])
+        self.assertEqual(self.notifier.contents(), [b"1", b"1"])
 
     def test_content_that_is_there_before_the_walk_is_over(self) -> None:
         self.notifier.holds.add(THIN)
@@ -174,7 +161,7 @@ class LaterTests(EngineTestCase):
         self.read_again()
         self.notifier.end()
         self.advance(10)
-        self.assertEqual(self.notifier.contents, [None, b"1", b"1"])
+        self.assertEqual(self.notifier.contents(), [None, b"1", b"1"])
         self.assertEqual((self.waiting(), self.newest_content()), ({}, None))
 
     def test_content_that_gave_way_is_asked_for_when_it_is_due(self) -> None:
@@ -192,16 +179,11 @@ class LaterTests(EngineTestCase):
         self.contents = 1
         self.read_again()
         self.advance(600)
-        self.assertEqual(self.notifier.contents[-2:], [b"1", b"1"])
+        self.assertEqual(self.notifier.contents()[-2:], [b"1", b"1"])
         self.assertEqual(self.waiting(), {})
 
 
 class PushedTests(EngineTestCase):
-    def carried_to(self, url: str) -> list[bytes | None]:
-        """The contents that a callback received, in order."""
-        calls = zip(self.notifier.calls, self.notifier.contents, strict=True)
-        return [content for (called, _), content in calls if called == url]
-
     def test_each_waits_for_those_before_it(self) -> None:
         self.subscribe(READER, content=True)
         self.subscribe(THIN)
@@ -209,11 +191,11 @@ class PushedTests(EngineTestCase):
         self.notifier.outcomes = {READER: REFUSED, THIN: REFUSED}
         for body in (b"a", b"b", b"c"):
             self.push(body)
-        self.assertEqual(self.carried_to(READER), [b"a"])
+        self.assertEqual(self.notifier.contents(READER), [b"a"])
         self.notifier.outcomes.clear()
         self.advance(10)
-        self.assertEqual(self.carried_to(READER), [b"a", b"a", b"b", b"c"])
-        self.assertEqual(self.carried_to(THIN), [None, None])
+        self.assertEqual(self.notifier.contents(READER), [b"a", b"a", b"b", b"c"])
+        self.assertEqual(self.notifier.contents(THIN), [None, None])
         self.assertEqual((self.waiting(), self.walks()), ({}, []))
         self.assertIsNone(self.newest_content())
 
@@ -228,14 +210,14 @@ class PushedTests(EngineTestCase):
             for body in bodies[start : start + 3]:
                 self.push(body)
                 self.advance(1)
-            self.assertEqual(self.carried_to(OTHER), bodies[: start + 3])
+            self.assertEqual(self.notifier.contents(OTHER), bodies[: start + 3])
             self.advance(3)
             self.notifier.end()
         while self.waiting():
             self.advance(6)
             self.notifier.end()
             self.advance(1)
-        self.assertEqual(self.carried_to(READER), bodies)
+        self.assertEqual(self.notifier.contents(READER), bodies)
         self.assertEqual((self.waiting(), self.walks()), ({}, []))
         self.assertIsNone(self.newest_content())
 
@@ -247,11 +229,9 @@ class PushedTests(EngineTestCase):
         for body in bodies:
             self.push(body)
             self.advance(1)
-        self.crash()
-        self.notifier.holds.clear()
-        self.start()
+        self.restart()
         self.advance(5)
-        self.assertEqual(self.carried_to(READER), [b"a", *bodies])
+        self.assertEqual(self.notifier.contents(READER), [b"a", *bodies])
         self.assertEqual((self.waiting(), self.walks()), ({}, []))
 
     def assert_renewal_loses_nothing(
@@ -276,12 +256,10 @@ class PushedTests(EngineTestCase):
         self.notifier.holds.add(OTHER)
         for body in pushed:
             self.push(body)
-        renewed = evolve(self.subscriptions()[-1], options={"secret": "new"})
-        self.hint(SubscriptionStored(self.successResultOf(self.store.put_subscription(renewed))))
-        self.notifier.holds.clear()
-        self.notifier.end()
+        self.put(evolve(self.subscriptions()[-1], options={"secret": "new"}))
+        self.notifier.release()
         self.advance(10)
-        self.assertEqual(self.carried_to(url), carried)
+        self.assertEqual(self.notifier.contents(url), carried)
         self.assertEqual((self.waiting(), self.walks()), ({}, []))
         self.assertIsNone(self.newest_content())
 
@@ -302,14 +280,14 @@ class PushedTests(EngineTestCase):
         with capturedLogs() as logs:
             for number in range(13):
                 self.push(b"%d" % number)
-        told = [formatEvent(event) or "" for event in logs]
         self.assertEqual(self.count("dropped_contents_total"), 2)
-        self.assertEqual(
-            len([line for line in told if f"{READER} misses a pushed content" in line]), 2
-        )
+        missed = f"{READER} misses a pushed content"
+        self.assertEqual([missed in str(formatEvent(event)) for event in logs].count(True), 2)
         self.notifier.outcomes.clear()
         self.advance(120)
-        self.assertEqual(self.carried_to(READER)[1:], [b"%d" % number for number in range(11)])
+        self.assertEqual(
+            self.notifier.contents(READER)[1:], [b"%d" % number for number in range(11)]
+        )
         self.assertEqual(self.waiting(), {})
 
 
@@ -327,7 +305,7 @@ class EndedTests(EngineTestCase):
         self.assertIn(
             Denial(FEED, self.notifier.denials[0].callback, "it is gone"), self.notifier.denials
         )
-        self.assertEqual(self.notifier.contents, [], "nobody is notified")
+        self.assertEqual(self.notifier.contents(), [], "nobody is notified")
         self.assertEqual((self.subscriptions(), self.walks()), ([], []))
 
     def test_who_was_down_is_told_later(self) -> None:

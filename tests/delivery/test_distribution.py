@@ -71,8 +71,7 @@ class WalkTests(DistributionTestCase):
         """The store may be read as it was before the walk's end was written."""
         urls = self.subscribe_many(2)
         self.notifier.holds = set(urls)
-        self.start()
-        self.change()
+        self.start_walk()
         seen = self.walks()
         reading: Deferred[list[Fanout]] = Deferred()
         self.patch(self.store, "fanouts", lambda limit: reading)
@@ -165,8 +164,7 @@ class StopTests(DistributionTestCase):
         self.notifier.holds = set(self.urls)
 
     def test_waits_for_those_in_flight(self) -> None:
-        self.start(in_flight=2, max_slow=0)
-        self.change()
+        self.start_walk(in_flight=2, max_slow=0)
         stopped = self.distribution.stopService()
         self.notifier.end(self.urls[0])
         self.assertNoResult(stopped)
@@ -182,8 +180,7 @@ class StopTests(DistributionTestCase):
 
     def test_gives_up_after_its_patience(self) -> None:
         """What it gave up is done after the next start."""
-        self.start(in_flight=2, max_slow=0)
-        self.change()
+        self.start_walk(in_flight=2, max_slow=0)
         stopped = self.distribution.stopService()
         self.clock.advance(STOP_TIMEOUT - 0.1)
         self.assertNoResult(stopped)
@@ -213,8 +210,7 @@ class StopTests(DistributionTestCase):
                     gates.append(Deferred())
 
         self.patch(self.notifier, "notify", stubborn)
-        self.start()
-        self.change()
+        self.start_walk()
         stopped = self.distribution.stopService()
         self.clock.advance(STOP_TIMEOUT)
         self.successResultOf(stopped)
@@ -226,8 +222,7 @@ class StopTests(DistributionTestCase):
         self.notifier.retries = (5.0,)
         self.notifier.holds.clear()
         self.notifier.outcomes = dict.fromkeys(self.urls, REFUSED)
-        self.start(in_flight=2, max_slow=0)
-        self.change()
+        self.start_walk(in_flight=2, max_slow=0)
         self.notifier.holds = set(self.urls)
         self.advance(7)
         self.assertEqual(len(self.called()), 6)  # two of the four have begun

@@ -7,13 +7,12 @@ from typing import Any
 
 from attrs import evolve
 from sqlalchemy import Connection, update
-from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.defer import fail, succeed
 
 from rsscloud_broker.delivery.attempt import merged_change
 from rsscloud_broker.delivery.distribution import SAVE_AGAIN
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import ClaimsLost, NodesCounted, WorkHinted
-from rsscloud_broker.model import Content, FetchResult
 from rsscloud_broker.model.work import Delivery, HostState
 from rsscloud_broker.storage.deliveries import record_deliveries
 from rsscloud_broker.storage.nodes import leave
@@ -22,12 +21,6 @@ from tests.delivery.engine import FEED, NO_ANSWER, NOW, REFUSED, EngineTestCase
 
 
 class OtherNodesTests(EngineTestCase):
-    def change_elsewhere(self) -> None:
-        """Another node records a change of the topic."""
-        content = Content(b"new", "text/plain")
-        reading = FetchResult(FEED, content.digest, 3, self.clock.wall_seconds(), content)
-        self.successResultOf(self.store.record_fetch(reading, None))
-
     def free_claims(self) -> None:
         """Remove the row of this node, as another does that takes it for dead."""
         node: Any = self.store.node
@@ -36,7 +29,7 @@ class OtherNodesTests(EngineTestCase):
     def test_fanout_of_another_node_is_walked(self) -> None:
         urls = self.subscribe_many(3)
         self.start()
-        self.change_elsewhere()
+        self.record_fetch(b"new")  # by another node
         self.assertEqual(self.called(), [])
         self.hint(WorkHinted("fanout"))
         self.assertEqual(self.called(), urls)
@@ -44,7 +37,7 @@ class OtherNodesTests(EngineTestCase):
     def test_fanout_that_another_node_has_just_claimed_is_left_to_it(self) -> None:
         self.subscribe_many(3)
         self.start()
-        self.change_elsewhere()
+        self.record_fetch(b"new")  # by another node
 
         def claim(conn: Connection) -> None:
             conn.execute(update(fanout).values(node_id=0))
@@ -57,8 +50,7 @@ class OtherNodesTests(EngineTestCase):
     def test_notifications_of_a_dead_node_are_made_soon(self) -> None:
         (url,) = self.subscribe_many(1)
         self.notifier.holds = {url}
-        self.start()
-        self.change()
+        self.start_walk()
         self.advance(1)
         self.crash()
         self.start()
@@ -83,8 +75,7 @@ class OtherNodesTests(EngineTestCase):
         (url,) = self.subscribe_many(1, host="dead.example")
         state = HostState("dead.example", 5, NOW + 60)
         self.successResultOf(self.store.record_hosts([state]))
-        self.start()
-        self.change()
+        self.start_walk()
         self.assertEqual(self.called(), [])
         self.successResultOf(self.store.record_hosts([evolve(state, failures=0)]))
         now = self.clock.wall_seconds()
@@ -143,16 +134,14 @@ class OtherNodesTests(EngineTestCase):
         self.hint(NodesCounted(2))
         self.change()
         self.assertEqual(len(self.called()), 2)
-        self.notifier.holds.clear()
-        self.notifier.end()
+        self.notifier.release()
         self.advance(2)
         self.assertEqual((sorted(self.called()), self.waiting()), (sorted(urls), {}))
 
     def test_nothing_is_begun_or_recorded_after_the_claims_are_lost(self) -> None:
         urls = self.subscribe_many(6)
         self.notifier.holds = set(urls)
-        self.start(in_flight=2, max_slow=0)
-        self.change()
+        self.start_walk(in_flight=2, max_slow=0)
         self.assertEqual(len(self.called()), 2)
         self.free_claims()
         self.patch(self.store, "claim_fanouts", lambda keys: succeed([]))  # others are quicker
@@ -185,25 +174,11 @@ class OtherNodesTests(EngineTestCase):
         self.fail_all(urls)
         self.notifier.outcomes.clear()
         before = len(self.called())
-        claim, late = self.store.claim_due, list[Deferred[Any]]()
-
-        def claimed(*args: Any) -> Deferred[Any]:
-            """The database claims, but the result comes after the process stood still."""
-            due = self.successResultOf(claim(*args))
-            if not due:
-                return succeed(due)
-            late.append(Deferred())
-            return late[-1].addCallback(lambda nothing: due)
-
-        self.patch(self.store, "claim_due", claimed)
-        self.advance(6)
-        self.patch(self.store, "claim_due", claim)
-        self.assertEqual(len(late), 1)
+        release = self.hold_a_claim(6)  # and the process stands still meanwhile
         self.free_claims()
         self.hint(ClaimsLost())
         self.store.register()
-        for result in late:
-            result.callback(None)
+        release()
         self.assertEqual(len(self.called()), before, "another node may have claimed them")
         self.advance(2)
         self.assertEqual(sorted(self.called()[before:]), sorted(urls))
@@ -218,8 +193,7 @@ class OtherNodesTests(EngineTestCase):
     def test_change_of_which_another_node_could_not_notify_meanwhile(self) -> None:
         (url,) = self.subscribe_many(1)
         self.notifier.holds = {url}
-        self.start()
-        self.change()
+        self.start_walk()
         self.advance(1)
         self.assertEqual(self.waiting(), {url: 0})
         (one,) = self.subscriptions()
@@ -229,8 +203,7 @@ class OtherNodesTests(EngineTestCase):
         self.successResultOf(self.store._database.write(record))
         self.advance(6)
         self.assertEqual(self.called(), [url])
-        self.notifier.holds.clear()
-        self.notifier.end()
+        self.notifier.release()
         self.advance(10)
         self.assertEqual((self.called(), self.waiting()), ([url] * 2, {}))
 
@@ -248,15 +221,13 @@ class OtherNodesTests(EngineTestCase):
         self.successResultOf(self.store._database.write(record))
         self.advance(seconds)
         self.assertEqual(self.called(), urls * 2)
-        self.notifier.holds.clear()
-        self.notifier.end()
+        self.notifier.release()
         self.advance(10)
         self.assertEqual((self.called(), self.waiting()), (urls * 3, {}))
 
     def fail_all(self, urls: list[str]) -> None:
         """Let all notifications of a change fail, so that they are tried again in 5 s."""
         self.notifier.outcomes = dict.fromkeys(urls, REFUSED)
-        self.start(in_flight=2, max_slow=0)
-        self.change()
+        self.start_walk(in_flight=2, max_slow=0)
         self.advance(1)
         self.assertEqual(len(self.waiting()), len(urls))

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from functools import partial
+from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
 from attrs import evolve
-from twisted.internet.defer import Deferred, succeed
 
 from rsscloud_broker.delivery.breakers import FIRST_PAUSE, THRESHOLD
-from rsscloud_broker.events import SubscriptionRemoved, SubscriptionStored
-from rsscloud_broker.model import Lease, Notification, Outcome, SubscriptionOptions
+from rsscloud_broker.model import Lease, Outcome
 from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE
 from tests.delivery.engine import FEED, NO_ANSWER, REFUSED, EngineTestCase
 
@@ -24,15 +20,12 @@ class RetriesTestCase(EngineTestCase):
         """Notify the one subscriber of a change, which it refuses."""
         self.subscribe_many(1)
         self.notifier.outcomes[URL] = REFUSED
-        self.start()
-        self.change()
+        self.start_walk()
 
     def renew(self, topic: str = FEED) -> None:
         """Have the one subscriber of a topic subscribe anew."""
         (found,) = self.subscriptions(topic)
-        renewed = evolve(found, lease=Lease(self.clock.wall_seconds(), 90_000))
-        stored = self.successResultOf(self.store.put_subscription(renewed))
-        self.hint(SubscriptionStored(stored))
+        self.put(evolve(found, lease=Lease(self.clock.wall_seconds(), 90_000)))
 
 
 class ScheduleTests(RetriesTestCase):
@@ -76,28 +69,13 @@ class ScheduleTests(RetriesTestCase):
         """
         self.refuse_a_change()
         self.advance(self.retries[0] - 1)
-        claim, held = self.store.claim_due, []
-
-        def claimed(*args: Any) -> Deferred[Any]:
-            due = self.successResultOf(claim(*args))
-            result: Deferred[Any] = Deferred()
-            if not due:
-                return succeed(due)
-            held.append(partial(result.callback, due))
-            return result
-
-        patched = self.patch(self.store, "claim_due", claimed)
-        self.advance(2)
-        patched.restore()
+        release = self.hold_a_claim(2)
         self.notifier.outcomes.clear()
-        (release,) = held
         return release
 
     def test_who_leaves_while_it_is_claimed_is_told_no_more(self) -> None:
         release = self.claim_late()
-        (found,) = self.subscriptions()
-        self.successResultOf(self.store.remove_subscription(found.topic, found.callback))
-        self.hint(SubscriptionRemoved(found.topic, found.callback))
+        self.leave(*self.subscriptions())
         release()
         self.advance(60)
         self.assertEqual(len(self.notifier.calls), 1)
@@ -105,19 +83,11 @@ class ScheduleTests(RetriesTestCase):
     def test_who_asks_something_else_while_it_is_claimed_gets_that(self) -> None:
         release = self.claim_late()
         (found,) = self.subscriptions()
-        renewed = evolve(found, options={"secret": "new"})
-        stored = self.successResultOf(self.store.put_subscription(renewed))
-        self.hint(SubscriptionStored(stored))
-        options: list[SubscriptionOptions] = []
-        works = self.notifier.notify
-
-        def noted(notification: Notification) -> Coroutine[Deferred[object], object, Outcome]:
-            options.append(notification.options)
-            return works(notification)
-
-        self.patch(self.notifier, "notify", noted)
+        self.put(evolve(found, options={"secret": "new"}))
+        self.notifier.forget()
         release()
         self.advance(60)
+        options = [notification.options for notification in self.notifier.notifications]
         self.assertEqual((options, self.waiting()), ([{"secret": "new"}], {}))
 
     def test_restart_goes_on_with_the_schedule(self) -> None:
@@ -141,10 +111,8 @@ class ScheduleTests(RetriesTestCase):
 
 class CoalescingTests(RetriesTestCase):
     def test_changes_while_one_waits_make_no_second(self) -> None:
-        self.subscribe_many(1)
-        self.notifier.outcomes[URL] = REFUSED
-        self.start()
-        for _ in range(3):
+        self.refuse_a_change()
+        for _ in range(2):
             self.change()
         self.assertEqual((self.waiting(), self.walks()), ({URL: 0}, []))
         self.notifier.outcomes.clear()
@@ -155,8 +123,7 @@ class CoalescingTests(RetriesTestCase):
     def test_who_subscribes_anew_is_told_at_once(self) -> None:
         self.subscribe(URL)
         self.notifier.outcomes[URL] = Outcome(False, "status 503", retry_after=3600.0)
-        self.start()
-        self.change()
+        self.start_walk()
         self.notifier.outcomes.clear()
         self.advance(10)
         self.renew()
@@ -186,14 +153,12 @@ class CoalescingTests(RetriesTestCase):
             self.notifier.retries = (5.0, 600.0)
             self.subscribe(url, feed)
             self.notifier.outcomes[url] = REFUSED
-            self.start()
-            self.change(feed)
+            self.start_walk(feed)
             self.notifier.holds = {url}
             self.advance(6)
             self.renew(feed)
             self.notifier.outcomes[url] = outcome
-            self.notifier.holds.clear()
-            self.notifier.end()
+            self.notifier.release()
             self.notifier.outcomes.clear()
             self.advance(10)
             found = [(one.attempts, one.consecutive_errors) for one in self.subscriptions(feed)]
@@ -225,8 +190,7 @@ class CoalescingTests(RetriesTestCase):
         self.change()
         self.advance(10)
         self.assertEqual(self.count("notifications_given_up_total", protocol="http-post"), 1)
-        times = self.times(URL)
-        pauses = [after - before for before, after in pairwise(times)]
+        pauses = [after - before for before, after in pairwise(self.times(URL))]
         self.assertGreater(min(pauses), 4.9)
         self.assertEqual(self.subscriptions()[0].consecutive_errors, 1)
 
@@ -257,8 +221,7 @@ class ClosedHostTests(RetriesTestCase):
     def test_put_off_and_made_when_it_answers_again(self) -> None:
         urls = self.subscribe_many(50, host="dead.example")
         self.notifier.outcomes["dead.example"] = NO_ANSWER
-        self.start(slice_size=10)
-        self.change()
+        self.start_walk(slice_size=10)
         self.advance(FIRST_PAUSE - 1)
         self.assertEqual(len(self.notifier.calls), THRESHOLD)
         self.assertEqual(self.count("open_breakers"), 1)
@@ -278,8 +241,7 @@ class ClosedHostTests(RetriesTestCase):
             self.jitter = 1.0
             urls = self.subscribe_many(6, topic, host)
             self.notifier.outcomes[host] = outcome
-            self.start()
-            self.change(topic)
+            self.start_walk(topic)
             self.advance(10)
             self.assertEqual(len(self.notifier.calls), THRESHOLD)
             self.notifier.outcomes.clear()
@@ -293,8 +255,7 @@ class ClosedHostTests(RetriesTestCase):
         """After a crash, and after a stop, which stores what is not stored yet."""
         self.subscribe_many(20, host="dead.example")
         self.notifier.outcomes["dead.example"] = NO_ANSWER
-        self.start()
-        self.change()
+        self.start_walk()
         self.advance(2)
         self.crash()
         self.start()
@@ -312,8 +273,7 @@ class ClosedHostTests(RetriesTestCase):
     def test_black_hole_costs_a_probe_now_and_then(self) -> None:
         self.subscribe_many(50, host="dead.example")
         self.notifier.outcomes["dead.example"] = NO_ANSWER
-        self.start()
-        self.change()
+        self.start_walk()
         self.advance(4 * 3600, 30)
         # Five at first; then after 1, 2, 4, 8, 16, 32 and 60 minutes, and a bit more each time.
         self.assertLessEqual(len(self.notifier.calls), THRESHOLD + 10)
@@ -327,9 +287,7 @@ class CrashTests(RetriesTestCase):
         self.notifier.holds, self.notifier.outcomes = {URL}, {}
         self.advance(6)
         self.assertEqual(len(self.notifier.calls), 2)
-        self.crash()
-        self.notifier.holds.clear()
-        self.start()
+        self.restart()
         self.advance(2)
         self.assert_times(URL, [0, 5, 6], delta=2)
         self.assertEqual(self.waiting(), {})
@@ -391,10 +349,6 @@ class UnavailableTests(RetriesTestCase):
         self.change()
         self.advance(6)
         self.notifier.outcomes.clear()
-        self.slow = set()
-        late, self._late = self._late, []
-        self.patch(self.store, "next_due", self.store.next_due)
-        for operation in late:
-            operation()
+        self.hurry()
         self.advance(2)
         self.assertEqual((len(self.called()), self.waiting()), (4, {}))

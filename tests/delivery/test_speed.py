@@ -40,8 +40,7 @@ class KillTests(EngineTestCase):
         self.assertEqual((set(self.called()), self.waiting()), (set(self.urls), {}))
 
     def test_few_are_told_twice_whenever_the_broker_is_killed(self) -> None:
-        self.start()
-        self.change()
+        self.start_walk()
         twice = 0
         for moment in (0.01, 0.04, 0.09, 0.12, 0.16, 0.23, 0.31, 0.4):
             self.advance(moment, STEP)
@@ -54,8 +53,7 @@ class KillTests(EngineTestCase):
     def test_few_are_told_twice_among_those_that_fail(self) -> None:
         outcomes = self.notifier.outcomes
         outcomes.update(dict.fromkeys(self.urls[::2], REFUSED))
-        self.start()
-        self.change()
+        self.start_walk()
         self.advance(0.6, STEP)
         outcomes.clear()
         self.kill()

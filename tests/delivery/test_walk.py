@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from gc import collect
 
 from attrs import evolve
@@ -19,15 +18,7 @@ from rsscloud_broker.delivery.walk import (
     SETTLE_SECONDS,
 )
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.events import SubscriptionRemoved, SubscriptionStored
-from rsscloud_broker.model import (
-    Callback,
-    Lease,
-    Notification,
-    Outcome,
-    Subscription,
-    SubscriptionOptions,
-)
+from rsscloud_broker.model import Callback, Lease, Outcome, Subscription, SubscriptionOptions
 from tests.delivery.engine import FEED, NOW, REFUSED, EngineTestCase
 
 OTHER_FEED = "http://feeds.example/other.xml"
@@ -40,8 +31,7 @@ class SettleTests(EngineTestCase):
         self.notifier.holds = {self.urls[1]}
 
     def test_walk_ends_without_those_who_take_long(self) -> None:
-        self.start()
-        self.change()
+        self.start_walk()
         self.advance(SETTLE_SECONDS - 0.1)
         (walk,) = self.walks()
         self.assertEqual((walk.cursor, walk.outstanding, self.waiting()), (3, (2,), {}))
@@ -51,8 +41,7 @@ class SettleTests(EngineTestCase):
         self.assertEqual(self.called(), self.urls)  # this process still works on it
 
     def test_walk_ends_at_once_when_all_have_answered(self) -> None:
-        self.start()
-        self.change()
+        self.start_walk()
         self.advance(0.1)
         self.notifier.end()
         self.assertEqual((self.walks(), self.waiting()), ([], {}))
@@ -61,11 +50,9 @@ class SettleTests(EngineTestCase):
 
     def test_who_fails_late_is_tried_again(self) -> None:
         self.notifier.outcomes[self.urls[1]] = REFUSED
-        self.start()
-        self.change()
+        self.start_walk()
         self.advance(SETTLE_SECONDS)
-        self.notifier.holds.clear()
-        self.notifier.end()
+        self.notifier.release()
         self.assertEqual(self.waiting(), {self.urls[1]: 1})
         self.notifier.outcomes.clear()
         self.advance(6)
@@ -73,8 +60,7 @@ class SettleTests(EngineTestCase):
 
     def test_who_finishes_while_the_slice_is_being_saved(self) -> None:
         self.slow = {"record_slice"}
-        self.start()
-        self.change()
+        self.start_walk()
         self.advance(SETTLE_SECONDS)
         self.notifier.end()
         self.assertNotIn("record_deliveries", self.asked)  # the walk would overwrite it
@@ -99,23 +85,19 @@ class SettleTests(EngineTestCase):
         self.assertEqual((len(self.times(self.urls[1])), self.walks()), (1, []))
 
     def test_process_that_ends_after_such_a_change(self) -> None:
-        self.start()
-        self.change()
+        self.start_walk()
         self.advance(1)
         self.change()
         self.advance(1)
         self.assertEqual(self.walks(), [])
-        self.crash()
-        self.notifier.holds.clear()
-        self.start()
+        self.restart()
         self.advance(2)
         self.assertEqual((len(self.times(self.urls[1])), self.waiting()), (2, {}))
 
     def test_late_success_that_is_saved_late_takes_nothing_away(self) -> None:
         """The success must not delete the pending notification of the next change."""
         late = self.urls[1]
-        self.start()
-        self.change()
+        self.start_walk()
         self.advance(SETTLE_SECONDS)
         self.slow = {"record_deliveries"}
         self.notifier.holds.clear()
@@ -134,15 +116,12 @@ class SavingTests(EngineTestCase):
     def test_kill_repeats_only_those_whose_outcome_was_not_saved(self) -> None:
         urls = self.subscribe_many(6)
         self.notifier.holds = {urls[1], urls[3]}
-        self.start(slice_size=2)
-        self.change()
+        self.start_walk(slice_size=2)
         self.advance(2 * SAVE_WITHIN_SECONDS)
         self.notifier.end(urls[1])
         self.assertEqual([(one.cursor, one.outstanding) for one in self.walks()], [(6, (2, 4))])
-        self.crash()
         self.notifier.calls.clear()
-        self.notifier.holds.clear()
-        self.start()
+        self.restart()
         self.advance(2)
         self.assertEqual(
             (self.called(), self.walks(), self.waiting()), ([urls[1], urls[3]], [], {})
@@ -151,8 +130,7 @@ class SavingTests(EngineTestCase):
     def test_those_who_are_left_and_leave_are_not_told(self) -> None:
         urls = self.subscribe_many(4)
         self.notifier.holds = {urls[1], urls[2]}
-        self.start()
-        self.change()
+        self.start_walk()
         self.advance(2 * SAVE_WITHIN_SECONDS)
         self.crash()
         leaving = self.subscriptions()[1]
@@ -165,8 +143,7 @@ class SavingTests(EngineTestCase):
     def test_outcomes_are_saved_while_the_walk_waits_for_a_place(self) -> None:
         urls = self.subscribe_many(10)
         self.notifier.holds = {urls[5]}
-        self.start(in_flight=1, max_slow=0)
-        self.change()
+        self.start_walk(in_flight=1, max_slow=0)
         self.assertEqual(self.walks()[0].cursor, 0)
         self.advance(2 * SAVE_WITHIN_SECONDS)
         self.assertEqual(self.walks()[0].outstanding, (6, 7, 8, 9, 10))
@@ -176,8 +153,7 @@ class SavingTests(EngineTestCase):
         """Otherwise a kill would repeat more notifications than may be unsaved."""
         urls = self.subscribe_many(2000)
         self.slow = {"record_slice"}
-        self.start()
-        self.change()
+        self.start_walk()
         self.advance(2)
         self.assertTrue(MAX_UNSAVED < len(self.called()) <= MAX_UNSAVED + BATCH_SIZE)
         self.hurry()
@@ -191,8 +167,7 @@ class SavingTests(EngineTestCase):
         self.successResultOf(self.store.record_deliveries([waits]))
         self.notifier.outcomes[url] = Outcome(False, "busy", retry_after=60)
         self.slow = {"record_slice"}
-        self.start()
-        self.change()
+        self.start_walk()
         self.advance(1)
         self.hurry()
         self.advance(1)
@@ -209,8 +184,7 @@ class SavingTests(EngineTestCase):
 
         works = self.store.record_slice
         self.patch(self.store, "record_slice", broken)
-        self.start()
-        self.change()
+        self.start_walk()
         self.advance(1)
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
         self.assertLessEqual(len(self.called()), MAX_UNSAVED + BATCH_SIZE)
@@ -236,8 +210,7 @@ class SavingTests(EngineTestCase):
 
         self.patch(self.store, "subscriptions", once)
         self.unavailable = {"record_slice"}
-        self.start(slice_size=2, in_flight=1, max_slow=0)
-        self.change()
+        self.start_walk(slice_size=2, in_flight=1, max_slow=0)
         self.advance(0.5)
         self.stop()
         collect()
@@ -249,13 +222,11 @@ class BusyTests(EngineTestCase):
         slow = self.subscribe_many(20, host="slow.example")
         quick = self.subscribe_many(20)
         self.notifier.holds = {"slow.example"}
-        self.start(slice_size=10)
-        self.change()
+        self.start_walk(slice_size=10)
         self.advance(2 * SETTLE_SECONDS + 0.1)
         self.assertEqual(self.called(), slow[:4] + quick)
         self.assertEqual((self.walks(), set(self.waiting())), ([], set(slow)))
-        self.notifier.holds.clear()
-        self.notifier.end()
+        self.notifier.release()
         self.advance(SOON + 1)
         self.assertEqual((len(self.called()), set(self.called())), (40, {*slow, *quick}))
         self.assertEqual(self.waiting(), {})
@@ -263,8 +234,7 @@ class BusyTests(EngineTestCase):
     def test_those_who_wait_for_a_place_are_waited_for(self) -> None:
         urls = self.subscribe_many(10)
         self.notifier.holds = set(urls)
-        self.start(in_flight=1, max_slow=0)
-        self.change()
+        self.start_walk(in_flight=1, max_slow=0)
         for told in range(10):
             self.advance(3 * SETTLE_SECONDS)
             self.assertEqual(self.called(), urls[: told + 1])
@@ -280,14 +250,12 @@ class FairnessTests(EngineTestCase):
         for url in small:
             self.subscribe(url, OTHER_FEED)
         self.notifier.holds = {*large, *small}
-        self.start(in_flight=10)
-        self.change()
+        self.start_walk(in_flight=10)
         self.change(OTHER_FEED)
         while not set(small) <= set(self.called()):
             self.notifier.end()
             self.assertLess(len(self.called()), 600)  # it has waited for one slice
-        self.notifier.holds.clear()
-        self.notifier.end()
+        self.notifier.release()
         self.assertEqual((len(self.called()), self.walks()), (3003, []))
 
     def test_small_topic_is_told_though_more_large_ones_wait_than_are_walked(self) -> None:
@@ -309,15 +277,13 @@ class FairnessTests(EngineTestCase):
             self.assertTrue(self.notifier.held)
             self.notifier.end()
         self.assertLessEqual(len(self.called()), 3 * 10 * turn)  # it had to be read first
-        self.notifier.holds.clear()
-        self.notifier.end()
+        self.notifier.release()
         self.assertEqual(sorted(self.called()), sorted(set(self.called())), "nobody twice")
         self.assertEqual((len(self.called()), self.walks()), (451, []))
 
     def test_walk_stays_while_nobody_waits(self) -> None:
         urls = self.subscribe_many(100)
-        self.start(max_walks=1, slice_size=5)
-        self.change()
+        self.start_walk(max_walks=1, slice_size=5)
         self.assertEqual((self.called(), self.asked.count("fanouts")), (urls, 3))
 
     def test_black_holes_hold_up_nobody(self) -> None:
@@ -327,8 +293,7 @@ class FairnessTests(EngineTestCase):
             self.subscribe(url)
         self.subscribe("http://last.example/")
         self.notifier.holds = set(holes)
-        self.start(in_flight=2, max_slow=2000, slice_size=10)
-        self.change()
+        self.start_walk(in_flight=2, max_slow=2000, slice_size=10)
         self.advance(4)
         self.assertTrue({*urls, "http://last.example/"} <= set(self.called()))
         self.assertEqual(self.walks(), [])
@@ -344,8 +309,7 @@ class LatencyTests(EngineTestCase):
         urls = self.subscribe_many(3)
         self.notifier.outcomes[urls[0]] = REFUSED
         self.notifier.holds = set(urls)
-        self.start()
-        self.change()
+        self.start_walk()
         self.advance(0.1, 0.1)
         self.notifier.end(urls[0])
         self.assertEqual(self.latency("first")[0], 0)
@@ -361,8 +325,7 @@ class LatencyTests(EngineTestCase):
     def test_late_success_may_be_the_first(self) -> None:
         urls = self.subscribe_many(1)
         self.notifier.holds = set(urls)
-        self.start()
-        self.change()
+        self.start_walk()
         self.advance(2)
         self.notifier.end()
         self.assertEqual(self.latency("first"), (1, 2.0))
@@ -370,19 +333,15 @@ class LatencyTests(EngineTestCase):
     def test_walk_that_goes_on_after_a_start_had_its_first_before(self) -> None:
         urls = self.subscribe_many(4)
         self.notifier.holds = {urls[2]}
-        self.start()
-        self.change()
+        self.start_walk()
         self.advance(2 * SAVE_WITHIN_SECONDS)
         self.assertEqual((self.latency("first")[0], self.walks()[0].cursor), (1, 4))
-        self.crash()
-        self.notifier.holds.clear()
-        self.start()
+        self.restart()
         self.assertEqual((self.latency("first")[0], self.latency("last")[0]), (0, 1))
 
     def test_walk_that_is_stopped_has_no_end(self) -> None:
         self.notifier.holds = set(self.subscribe_many(4))
-        self.start(in_flight=2, max_slow=0)
-        self.change()
+        self.start_walk(in_flight=2, max_slow=0)
         self.stop()
         self.assertEqual((len(self.walks()), self.latency("last")[0]), (1, 0))
 
@@ -392,8 +351,7 @@ class RemovedTests(EngineTestCase):
         """Begin to notify subscribers, of whom the first does not answer; their URLs."""
         urls = self.subscribe_many(count)
         self.notifier.holds = {urls[0]}
-        self.start(slice_size=slice_size, in_flight=1, max_slow=0)
-        self.change()
+        self.start_walk(slice_size=slice_size, in_flight=1, max_slow=0)
         return urls
 
     def test_who_leaves_before_its_slice_is_read_is_not_told(self) -> None:
@@ -402,13 +360,6 @@ class RemovedTests(EngineTestCase):
         self.successResultOf(self.store.remove_subscription(FEED, leaving.callback))
         self.notifier.end()
         self.assertEqual((self.called(), self.walks()), (urls[:7], []))
-
-    def leave(self, leaving: Subscription) -> None:
-        callback = leaving.callback
-        self.assertTrue(
-            self.successResultOf(self.store.remove_subscription(leaving.topic, callback))
-        )
-        self.hint(SubscriptionRemoved(leaving.topic, callback))
 
     def test_who_leaves_after_its_slice_was_read_is_not_told(self) -> None:
         urls = self.start_with_one_under_way(6)
@@ -419,9 +370,7 @@ class RemovedTests(EngineTestCase):
 
     def test_who_renews_and_then_leaves_after_its_slice_was_read_is_not_told(self) -> None:
         urls = self.start_with_one_under_way(6)
-        renewed = self.successResultOf(self.store.put_subscription(self.subscriptions()[3]))
-        self.hint(SubscriptionStored(renewed))
-        self.leave(renewed)
+        self.leave(self.put(self.subscriptions()[3]))
         self.notifier.end()
         self.assertEqual((self.called(), self.walks()), (urls[:3] + urls[4:], []))
 
@@ -429,8 +378,7 @@ class RemovedTests(EngineTestCase):
         """Attempts are submitted in batches, and the next slice is in memory meanwhile."""
         urls = self.subscribe_many(3 * BATCH_SIZE + 4)
         self.notifier.holds = {urls[0], urls[BATCH_SIZE + 1], urls[2 * BATCH_SIZE + 1]}
-        self.start(slice_size=3 * BATCH_SIZE, in_flight=1, max_slow=0)
-        self.change()
+        self.start_walk(slice_size=3 * BATCH_SIZE, in_flight=1, max_slow=0)
         leaving = self.subscriptions()
         for number in (-2, 2 * BATCH_SIZE + 50):
             self.leave(leaving[number])
@@ -444,8 +392,7 @@ class RemovedTests(EngineTestCase):
         """A new process reads the next slice before it submits the attempts left by the last."""
         urls = self.subscribe_many(6)
         self.notifier.holds = {urls[1]}
-        self.start(slice_size=2, in_flight=1, max_slow=0)
-        self.change()
+        self.start_walk(slice_size=2, in_flight=1, max_slow=0)
         self.advance(1)
         self.crash()
         self.slow.add("subscriptions_of")
@@ -460,8 +407,7 @@ class RemovedTests(EngineTestCase):
         """At its first attempt, or at a retry."""
         urls = self.subscribe_many(4, host="slow.example")
         self.notifier.holds = {"slow.example"}
-        self.start(per_host=1)
-        self.change()
+        self.start_walk(per_host=1)
         self.leave(self.subscriptions()[1])
         self.advance(SOON + 2)  # two were put off, and wait again
         self.leave(self.subscriptions()[1])
@@ -476,11 +422,9 @@ class RemovedTests(EngineTestCase):
         twin = Subscription(FEED, Callback(second, "http-post", "other"), Lease(NOW, 90_000))
         self.successResultOf(self.store.put_subscription(twin))
         self.notifier.holds = {"slow.example"}
-        self.start(per_host=1)
-        self.change()
+        self.start_walk(per_host=1)
         self.leave(self.subscriptions()[1])
-        self.notifier.holds.clear()
-        self.notifier.end()
+        self.notifier.release()
         self.advance(SOON + 1)
         self.assertEqual((self.called(), self.waiting()), ([first, second], {}))
 
@@ -490,14 +434,14 @@ class RemovedTests(EngineTestCase):
         twin = Subscription(FEED, Callback(urls[2], "http-post", "other"), Lease(NOW, 90_000))
         twin = self.successResultOf(self.store.put_subscription(twin))
         self.notifier.holds = {urls[0]}
-        self.start(slice_size=2, in_flight=1, max_slow=0)
-        self.change()
+        self.start_walk(slice_size=2, in_flight=1, max_slow=0)
         self.leave(self.subscriptions()[2])
-        self.hint(SubscriptionStored(self.successResultOf(self.store.put_subscription(twin))))
+        self.put(twin)
         self.notifier.end()
         self.advance(1)
         self.assertEqual((self.called(), self.walks()), (urls, []))
-        self.assertEqual([one.procedure for one in self.notifier.callbacks], ["", "", "other"])
+        procedures = [one.callback.procedure for one in self.notifier.notifications]
+        self.assertEqual(procedures, ["", "", "other"])
 
 
 class RenewedTests(EngineTestCase):
@@ -505,35 +449,19 @@ class RenewedTests(EngineTestCase):
 
     def renew(self, number: int, **options: str) -> Subscription:
         """Replace one of the subscriptions, counted from 0."""
-        renewed = evolve(self.subscriptions()[number], options=options)
-        stored: Subscription = self.successResultOf(self.store.put_subscription(renewed))
-        self.hint(SubscriptionStored(stored))
-        return stored
+        return self.put(evolve(self.subscriptions()[number], options=options))
 
     def told(self) -> list[SubscriptionOptions]:
-        return [notification.options for notification in self.notified]
-
-    def setUp(self) -> None:
-        super().setUp()
-        self.notified: list[Notification] = []
-        works = self.notifier.notify
-
-        def noted(notification: Notification) -> Coroutine[Deferred[object], object, Outcome]:
-            self.notified.append(notification)
-            return works(notification)
-
-        self.patch(self.notifier, "notify", noted)
+        return [notification.options for notification in self.notifier.notifications]
 
     def test_while_it_waits_in_the_queue(self) -> None:
         """A renewal with the same terms puts nothing off."""
         self.subscribe_many(3, host="slow.example")
         self.notifier.holds = {"slow.example"}
-        self.start(per_host=1)
-        self.change()
+        self.start_walk(per_host=1)
         self.renew(1)
         self.renew(2, secret="new")
-        self.notifier.holds.clear()
-        self.notifier.end()
+        self.notifier.release()
         self.assertEqual(self.told(), [{}, {}])
         self.advance(1)
         self.assertEqual((self.told(), self.waiting()), ([{}, {}, {"secret": "new"}], {}))
@@ -541,11 +469,9 @@ class RenewedTests(EngineTestCase):
     def test_after_its_slice_was_read(self) -> None:
         urls = self.subscribe_many(3)
         self.notifier.holds = {urls[0]}
-        self.start(slice_size=1, in_flight=1, max_slow=0)
-        self.change()
+        self.start_walk(slice_size=1, in_flight=1, max_slow=0)
         self.renew(2, secret="new")
-        self.notifier.holds.clear()
-        self.notifier.end()
+        self.notifier.release()
         self.advance(1)
         self.assertEqual((self.told(), self.waiting()), ([{}, {}, {"secret": "new"}], {}))
 
@@ -556,11 +482,9 @@ class RenewedTests(EngineTestCase):
         self.advance(90_000 - 20, 600.0)
         self.change()
         lease = Lease(self.clock.wall_seconds(), 90_000)
-        renewed = evolve(self.subscriptions()[2], lease=lease)
-        self.hint(SubscriptionStored(self.successResultOf(self.store.put_subscription(renewed))))
+        self.put(evolve(self.subscriptions()[2], lease=lease))
         self.advance(25)
-        self.notifier.holds.clear()
-        self.notifier.end()
+        self.notifier.release()
         self.advance(1)
         self.assertEqual((self.called(), self.waiting()), (urls, {}))
 
@@ -583,9 +507,7 @@ class MovedTests(EngineTestCase):
         self.assertTrue(self.successResultOf(moved))
         self.notifier.end(urls[3])
         self.advance(2 * SAVE_WITHIN_SECONDS)
-        self.crash()
-        self.notifier.holds.clear()
         self.notifier.calls.clear()
-        self.start()
+        self.restart()
         self.advance(1)
         self.assertEqual((sorted(self.called()), self.walks()), (urls, []))

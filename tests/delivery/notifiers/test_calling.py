@@ -6,12 +6,8 @@ from attrs import evolve
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.delivery.notifiers import (
-    HttpPostNotifier,
-    SoapNotifier,
-    XMLRPCNotifier,
-)
-from rsscloud_broker.delivery.notifiers.calling import call
+from rsscloud_broker.delivery.notifiers import HttpPostNotifier, SoapNotifier, XMLRPCNotifier
+from rsscloud_broker.delivery.notifiers.calling import Accept, call
 from rsscloud_broker.errors import AddressRefused, Interrupted, OutboundError
 from rsscloud_broker.interfaces import INotifier, OutboundReply, OutboundRequest
 from rsscloud_broker.model import Callback, Notification, Outcome
@@ -22,13 +18,22 @@ URL = "http://reader.example/notify"
 
 
 class CallTests(SynchronousTestCase):
-    def outcome_of(self, answer: OutboundReply | Exception) -> Outcome:
+    def outcome_of(
+        self, answer: OutboundReply | Exception, accept: Accept | None = None
+    ) -> Outcome:
         outbound = FakeOutbound(otherwise=answer)
-        calling = call(outbound, OutboundRequest("POST", URL))
+        calling = call(outbound, OutboundRequest("POST", URL), accept)
         return self.successResultOf(Deferred.fromCoroutine(calling))
 
     def test_success(self) -> None:
-        self.assertEqual(self.outcome_of(reply(204)), Outcome(True))
+        for status in (200, 201, 202, 204, 299):
+            self.assertEqual(self.outcome_of(reply(status, b"whatever")), Outcome(True))
+
+    def test_status_counts_more_than_the_body(self) -> None:
+        """Which is not looked at then: it may be a fault, or have the challenge in it."""
+        for status in (302, 404, 500):
+            outcome = self.outcome_of(reply(status, b"a fault"), self.fail)
+            self.assertEqual(outcome.reason, f"the callback answered with status {status}")
 
     def test_any_status_is_an_answer(self) -> None:
         for status in (302, 400, 404, 500, 503):
@@ -96,8 +101,6 @@ class RetryAfterTests(SynchronousTestCase):
         at_half_past = "Wed, 21 Oct 2026 07:30:00 GMT"
         for date, seconds in (
             ("Wed, 21 Oct 2026 07:28:00 GMT", 120.0),
-            ("Wednesday, 21-Oct-26 07:28:00 GMT", 120.0),
-            ("Wed Oct 21 07:28:00 2026", 120.0),
             ("Wed, 21 Oct 2026 07:30:01 GMT", 0.0),
             ("Wed, 21 Oct 1998 07:30:00 GMT", MAX_RETRY_AFTER),
             ("yesterday", None),

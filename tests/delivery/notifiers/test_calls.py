@@ -116,12 +116,6 @@ class XMLRPCTests(CallTestCase):
         for body in (b"", b"thanks", b"<html/>", b"<methodResponse>", xmlrpc.encode_call("a", [])):
             self.assertEqual(self.outcome_of(200, body), Outcome(True), body)
 
-    def test_status_counts_more_than_the_body(self) -> None:
-        self.assertEqual(
-            self.outcome_of(500, XMLRPC_ACCEPTED.body),
-            Outcome(False, "the callback answered with status 500"),
-        )
-
 
 class SoapTests(CallTestCase):
     kind = SoapNotifier
@@ -181,12 +175,6 @@ class SoapTests(CallTestCase):
         self.assertFalse(outcome.success)
         self.assertIn("answered with a fault", outcome.reason)
         self.assertIn("No such procedure", outcome.reason)
-
-    def test_fault_with_its_status(self) -> None:
-        self.assertEqual(
-            self.outcome_of(500, soap.encode_fault("Server", "No such procedure")),
-            Outcome(False, "the callback answered with status 500"),
-        )
 
     def test_what_else_a_2xx_says_is_ignored(self) -> None:
         for body in (b"thanks", b"<html>", b"<html/>", XMLRPC_ACCEPTED.body):

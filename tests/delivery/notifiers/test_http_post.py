@@ -74,11 +74,6 @@ class NotifyTests(HttpPostTestCase):
             self.notify(url)
             self.assertEqual(self.outbound.requests[-1].url, url)
 
-    def test_any_2xx_accepts(self) -> None:
-        for status in (200, 201, 202, 204, 299):
-            self.outbound.otherwise = reply(status, b"whatever")
-            self.assertEqual(self.notify(), Outcome(True))
-
     def test_reasons_are_one_short_line(self) -> None:
         self.outbound.otherwise = OutboundError("a\nb\x00c" + "x" * 5000)
         outcome = self.notify()
@@ -128,8 +123,3 @@ class VerifyTests(HttpPostTestCase):
             self.assertEqual(self.verify(challenge=True), refusal)
         self.outbound.otherwise = lambda request: reply(200, challenge_of(request)[:-1].encode())
         self.assertEqual(self.verify(challenge=True), refusal)
-
-    def test_challenge_on_an_error_page(self) -> None:
-        self.outbound.otherwise = lambda request: reply(404, challenge_of(request).encode())
-        outcome = self.verify(challenge=True)
-        self.assertEqual(outcome, Outcome(False, "the callback answered with status 404"))
