@@ -1,4 +1,4 @@
-"""Servers that send given bytes as their answers, and a test case with such servers."""
+"""Servers that send given bytes as their answers, and test cases for both outbound clients."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.python.failure import Failure
+from twisted.trial.unittest import TestCase
 
-from rsscloud_broker.interfaces import OutboundReply
-from tests.outbound.client_case import OutboundTestCase
-from tests.outbound.servers import Client, listen, make_callback_client
+from rsscloud_broker.errors import OutboundError
+from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
+from tests.outbound.servers import Client, Pages, listen, make_callback_client, make_client, serve
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 
@@ -72,6 +73,45 @@ class RawFactory(ScriptedFactory):
                 connection.transport.loseConnection()
         if not self.spoken_to.called:
             self.spoken_to.callback(None)
+
+
+class OutboundTestCase(TestCase):
+    def begin(self, client: Client, url: str, **request: Any) -> Deferred[OutboundReply]:
+        """Begin a request, without waiting for the answer."""
+        method = request.pop("method", "GET")
+        call: Any = client.outbound.request(OutboundRequest(method, url, **request))
+        return Deferred.fromCoroutine(call)
+
+    async def refusal(self, asking: Deferred[OutboundReply]) -> str:
+        error = await self.assertFailure(asking, OutboundError)
+        return str(error)
+
+
+class ClientTestCase(OutboundTestCase):
+    """Tests the client for topics; a subclass may use the other client."""
+
+    make_client: Callable[..., Client] = staticmethod(make_client)
+
+    def setUp(self) -> None:
+        self.pages = Pages({})
+        self.port = serve(self, self.pages)
+        self.base = f"http://127.0.0.1:{self.port}"
+
+    async def ask(self, path: str = "/", client: Client | None = None, **request: Any) -> Any:
+        return await self.begin(client or self.make_client(), self.base + path, **request)
+
+    async def refused(self, path: str = "/", client: Client | None = None, **request: Any) -> str:
+        return await self.refusal(
+            self.begin(client or self.make_client(), self.base + path, **request)
+        )
+
+    def begin_raw(
+        self, says: bytes, closes: bool = True, **request: Any
+    ) -> Deferred[OutboundReply]:
+        """Begin a request to a server that sends given bytes."""
+        self.raw = RawFactory(says, closes)
+        url = f"http://127.0.0.1:{listen(self, self.raw)}/"
+        return self.begin(self.make_client(), url, **request)
 
 
 class CallbackClientTestCase(OutboundTestCase):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from ipaddress import ip_network
 from socket import socket
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from attrs import define, field, frozen
 from twisted.internet import reactor, tcp
@@ -15,6 +15,7 @@ from twisted.internet.interfaces import IReactorSSL, IReactorTCP
 from twisted.internet.protocol import connectionDone
 from twisted.internet.ssl import Certificate
 from twisted.internet.task import deferLater
+from twisted.internet.testing import StringTransport
 from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
 from twisted.python.failure import Failure
 from twisted.trial.unittest import TestCase
@@ -22,8 +23,9 @@ from twisted.web.http_headers import Headers
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request, Site
 
-from rsscloud_broker.interfaces import IOutbound
 from rsscloud_broker.outbound import AddressGuard, CallbackClient, TLSContext, TopicClient
+from rsscloud_broker.outbound.bodies import TruncatingBody
+from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.http1 import Http1, HTTPAnswer, Message
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.util.twisted_overrides.uvloop_reactor import ConnectionAttempt, UvloopReactor
@@ -195,7 +197,7 @@ class Client:
     :ivar clock: the clock of deadlines and idle connections.
     """
 
-    outbound: IOutbound
+    outbound: CallbackClient | TopicClient
     clock: Clock
     names: Names
 
@@ -269,3 +271,19 @@ def answer_to(connection: Http1, message: Message) -> Deferred[HTTPAnswer]:
 
     connection.request(message, done)
     return answered
+
+
+def connected(
+    request: Message, budget: AnswerBudget, limit: int
+) -> tuple[Http1, StringTransport, Deferred[HTTPAnswer]]:
+    """A connection over which a request was sent, without a network; and its answer.
+
+    :param limit: how many bytes are kept of the answer's body.
+    """
+    make_body = partial(TruncatingBody, limit=limit)
+    connection = Http1((False, "127.0.0.1", 80), None, make_body, budget)
+    connection.attempt = cast(Any, None)  # no longer needed
+    answered = answer_to(connection, request)
+    transport = StringTransport()
+    connection.makeConnection(transport)
+    return connection, transport, answered

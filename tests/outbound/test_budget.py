@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred, execute
 from twisted.internet.testing import StringTransport
@@ -15,7 +14,7 @@ from rsscloud_broker.outbound.bodies import TruncatingBody, WholeBody
 from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.http1 import Http1, HTTPAnswer, message
 from rsscloud_broker.outbound.urls import target_of
-from tests.outbound.servers import answer_to
+from tests.outbound.servers import connected
 from tests.policy.test_memory_budget import Arriving
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n"
@@ -94,13 +93,8 @@ class ConnectionTests(SynchronousTestCase):
         self.budget = AnswerBudget(limit=5000, small=1000)
 
     def ask(self) -> tuple[Http1, StringTransport, Deferred[HTTPAnswer]]:
-        make_body = partial(TruncatingBody, limit=5000)
-        connection = Http1((False, "127.0.0.1", 80), None, make_body, self.budget)
-        connection.attempt = cast(Any, None)  # no longer needed
-        answered = answer_to(connection, message("GET", target_of("http://127.0.0.1/"), {}, b""))
-        transport = StringTransport()
-        connection.makeConnection(transport)
-        return connection, transport, answered
+        request = message("GET", target_of("http://127.0.0.1/"), {}, b"")
+        return connected(request, self.budget, 5000)
 
     def test_slow_one_makes_room_for_a_fast_one(self) -> None:
         slow, transport, given_up = self.ask()

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.web.server import Request
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.interfaces import IOutbound
-from tests.outbound.client_case import ClientTestCase
-from tests.outbound.scripted import RawFactory
-from tests.outbound.servers import listen, make_callback_client, page, serve
+from tests.outbound.scripted import ClientTestCase
+from tests.outbound.servers import make_callback_client, page, serve
 
 
 class RequestTests(ClientTestCase):
@@ -35,7 +33,7 @@ class RequestTests(ClientTestCase):
 
     async def test_requests_and_idle_connections_are_counted(self) -> None:
         client = self.make_client()
-        outbound: Any = client.outbound
+        outbound = client.outbound
         asking = self.begin(client, f"{self.base}/a")
         self.assertEqual((outbound.under_way, outbound.idle), (1, 0))
         await asking
@@ -82,11 +80,8 @@ class RequestTests(ClientTestCase):
     async def test_answers_without_a_body_are_not_waited_for(self) -> None:
         """The connection stays open, and no body follows."""
         for method, status in (("GET", b"204 A"), ("GET", b"304 B"), ("HEAD", b"200 C")):
-            raw = RawFactory(
-                b"HTTP/1.1 " + status + b"\r\nContent-Length: 99\r\n\r\n", closes=False
-            )
-            url = f"http://127.0.0.1:{listen(self, raw)}/"
-            answer = await self.begin(self.make_client(), url, method=method)
+            head = b"HTTP/1.1 " + status + b"\r\nContent-Length: 99\r\n\r\n"
+            answer = await self.begin_raw(head, closes=False, method=method)
             self.assertEqual((answer.status, answer.body), (int(status[:3]), b""))
 
     async def test_conditional_requests_share_a_connection(self) -> None:
@@ -109,8 +104,7 @@ class RequestTests(ClientTestCase):
         the connection ends (RFC 9112, 6.3).
         """
         for head in (b"HTTP/1.0 200 OK\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\n"):
-            raw = RawFactory(head + b"X-A: 1\r\nX-A: 2\r\n\r\nto the end")
-            answer = await self.begin(self.make_client(), f"http://127.0.0.1:{listen(self, raw)}/")
+            answer = await self.begin_raw(head + b"X-A: 1\r\nX-A: 2\r\n\r\nto the end")
             self.assertEqual((answer.body, answer.headers["x-a"]), (b"to the end", "2"))
 
     async def test_ipv6(self) -> None:
@@ -146,11 +140,8 @@ class BodyTests(ClientTestCase):
         self.assertEqual(answer.body, b"x" * 20_000)
 
     async def test_compressed(self) -> None:
-        for coding, encoded in (
-            ("gzip", gzip.compress(b"hello")),
-            ("deflate", zlib.compress(b"hello")),
-        ):
-            self.pages.answers["/"] = page(200, encoded, content_encoding=coding)
+        for coding, pack in (("gzip", gzip.compress), ("deflate", zlib.compress)):
+            self.pages.answers["/"] = page(200, pack(b"hello"), content_encoding=coding)
             answer = await self.ask()
             self.assertEqual((answer.body, answer.compressed), (b"hello", True))
             asked = self.pages.seen[-1].headers.getRawHeaders("accept-encoding")
@@ -163,9 +154,8 @@ class BodyTests(ClientTestCase):
 
     async def test_breaks_off(self) -> None:
         for head in (b"Content-Length: 1000\r\n", b"Transfer-Encoding: chunked\r\n"):
-            raw = RawFactory(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n5\r\nhello")
-            url = f"http://127.0.0.1:{listen(self, raw)}/"
-            self.assertTrue(await self.refusal(self.begin(self.make_client(), url)))
+            asking = self.begin_raw(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n5\r\nhello")
+            self.assertTrue(await self.refusal(asking))
 
 
 class LeanRequestTests(RequestTests):

@@ -9,8 +9,7 @@ from twisted.web.server import Request
 
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import OutboundReply
-from tests.outbound.client_case import ClientTestCase
-from tests.outbound.scripted import RawFactory
+from tests.outbound.scripted import ClientTestCase, RawFactory
 from tests.outbound.servers import (
     Answer,
     Client,
@@ -49,31 +48,21 @@ class FailureTests(ClientTestCase):
             await function(*args, **kwargs)
 
     async def test_garbage(self) -> None:
-        for says in (
-            b"220 mail.example ESMTP\r\n",
-            b"\x00\xff" * 50,
-            b"HTTP/1.1 what\r\n\r\n",
-            b"",
-        ):
-            url = f"http://127.0.0.1:{listen(self, RawFactory(says or b' '))}/"
-            reason = await self.refusal(self.begin(self.make_client(), url))
+        for says in (b"220 mail.example ESMTP\r\n", b"\0\xff" * 50, b"HTTP/1.1 what\r\n\r\n", b" "):
+            reason = await self.refusal(self.begin_raw(says))
             self.assertTrue(reason)
             self.assertNotIn("\n", reason)
 
     async def test_closed_without_an_answer(self) -> None:
-        raw = RawFactory()
-        port = listen(self, raw)
-        asking = self.begin(self.make_client(), f"http://127.0.0.1:{port}/")
-        await raw.spoken_to
-        raw.connections[0].transport.loseConnection()
+        asking = self.begin_raw(b"")
+        await self.raw.spoken_to
+        self.raw.connections[0].transport.loseConnection()
         self.assertTrue(await self.refusal(asking))
 
     async def test_headers_without_end(self) -> None:
         flood = b"HTTP/1.1 200 OK\r\n" + b"".join(b"X-%d: x\r\n" % n for n in range(20_000))
-        raw = RawFactory(flood, closes=False)
-        url = f"http://127.0.0.1:{listen(self, raw)}/"
-        self.assertTrue(await self.refusal(self.begin(self.make_client(), url)))
-        await raw.connections[0].lost
+        self.assertTrue(await self.refusal(self.begin_raw(flood, closes=False)))
+        await self.raw.connections[0].lost
 
 
 class DeadlineTests(ClientTestCase):

@@ -58,6 +58,16 @@ class Threads:
 class BodyDecoderTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.budget = AnswerBudget(limit=AT_A_TIME * 1_000_000, small=100)
+        self.threads = Threads()
+        self.decoder = BodyDecoder(1_000_000, self.budget, self.threads)
+        self.encoded = answer(gzip.compress(LARGE), b"gzip")
+
+    def begin(self, count: int) -> list[Deferred[bytes]]:
+        """Begin to decompress a large body, this many times."""
+        return [Deferred.fromCoroutine(self.decoder.decode(self.encoded)) for _ in range(count)]
+
+    def assert_nothing_held(self) -> None:
+        self.assertEqual((self.budget.encoded, self.budget.contents.held), (0, 0))
 
     def ask(self, answer: HTTPAnswer, limit: int = 1_000_000, threads: Any = execute) -> bytes:
         decoder = BodyDecoder(limit, self.budget, threads)
@@ -67,7 +77,7 @@ class BodyDecoderTests(SynchronousTestCase):
         decoder = BodyDecoder(limit, self.budget, execute)
         asking = Deferred.fromCoroutine(decoder.decode(answer))
         error = self.failureResultOf(asking, kind).value
-        self.assertEqual((self.budget.encoded, self.budget.contents.held), (0, 0))
+        self.assert_nothing_held()
         return str(error)
 
     def test_codings(self) -> None:
@@ -92,76 +102,64 @@ class BodyDecoderTests(SynchronousTestCase):
 
     def test_large_ones_have_turns(self) -> None:
         """However many wait, only few decompressed bodies are in memory at the same time."""
-        threads = Threads()
-        decoder = BodyDecoder(1_000_000, self.budget, threads)
-        encoded = answer(gzip.compress(LARGE), b"gzip")
-        asked = [Deferred.fromCoroutine(decoder.decode(encoded)) for _ in range(10)]
-        self.assertEqual(self.budget.encoded, 10 * len(encoded.body))
+        asked = self.begin(10)
+        self.assertEqual(self.budget.encoded, 10 * len(self.encoded.body))
         for count, one in enumerate(asked, 1):
-            self.assertEqual(len(threads.given), min(AT_A_TIME, 11 - count))
-            threads.work()
+            self.assertEqual(len(self.threads.given), min(AT_A_TIME, 11 - count))
+            self.threads.work()
             self.assertEqual(self.successResultOf(one), LARGE)
-        self.assertEqual((self.budget.encoded, self.budget.contents.held), (0, 0))
+        self.assert_nothing_held()
 
     def test_who_gives_up(self) -> None:
         """Waiting work is dropped; a running thread keeps its turn and its budget."""
-        threads = Threads()
-        decoder = BodyDecoder(1_000_000, self.budget, threads)
-        encoded = answer(gzip.compress(LARGE), b"gzip")
-        asked = [Deferred.fromCoroutine(decoder.decode(encoded)) for _ in range(10)]
+        asked = self.begin(10)
         for one in asked[:-1]:
             one.cancel()
             self.failureResultOf(one, CancelledError)
-        self.assertEqual(len(threads.given), AT_A_TIME)
+        self.assertEqual(len(self.threads.given), AT_A_TIME)
         self.assertEqual(self.budget.contents.held, AT_A_TIME * 1_000_000)
-        self.assertEqual(self.budget.encoded, (AT_A_TIME + 1) * len(encoded.body))
+        self.assertEqual(self.budget.encoded, (AT_A_TIME + 1) * len(self.encoded.body))
         for _ in range(AT_A_TIME + 1):
-            threads.work()
+            self.threads.work()
         self.assertEqual(self.successResultOf(asked[-1]), LARGE)
-        self.assertEqual(
-            (self.budget.encoded, self.budget.contents.held, threads.given), (0, 0, [])
-        )
+        self.assert_nothing_held()
+        self.assertEqual(self.threads.given, [])
 
     def test_much_that_becomes_nothing_needs_a_thread(self) -> None:
         """To decompress it takes as long, although the result is empty."""
-        threads = Threads()
-        decoder = BodyDecoder(1_000_000, self.budget, threads)
         packing = zlib.compressobj(wbits=-zlib.MAX_WBITS)
         nothing = b"".join(packing.flush(zlib.Z_FULL_FLUSH) for _ in range(10))
         while len(nothing) <= ENCODED_AT_ONCE:
             nothing += nothing
-        encoded = answer(nothing + packing.flush(), b"deflate")
-        asked = Deferred.fromCoroutine(decoder.decode(encoded))
-        threads.work()
+        self.encoded = answer(nothing + packing.flush(), b"deflate")
+        (asked,) = self.begin(1)
+        self.threads.work()
         self.assertEqual(self.successResultOf(asked), b"")
 
     def test_large_ones_wait_for_room(self) -> None:
-        encoded = answer(gzip.compress(LARGE), b"gzip")
         content = Content(b"x" * AT_A_TIME * 900_000)
         self.budget.keep(content)
-        decoder = BodyDecoder(1_000_000, self.budget, execute)
-        asked = Deferred.fromCoroutine(decoder.decode(encoded))
-        self.assertNoResult(asked)
+        (asked,) = self.begin(1)
+        self.assertEqual(self.threads.given, [])
         del content
+        self.threads.work()
         self.assertEqual(self.successResultOf(asked), LARGE)
-        self.assertEqual((self.budget.encoded, self.budget.contents.held), (0, 0))
+        self.assert_nothing_held()
 
     def test_no_room_for_those_that_wait(self) -> None:
-        threads = Threads()
         self.budget = AnswerBudget(limit=1000, small=100)
-        decoder = BodyDecoder(1_000_000, self.budget, threads)
-        encoded = answer(gzip.compress(LARGE), b"gzip")
-        held = len(encoded.body)
+        self.decoder = BodyDecoder(1_000_000, self.budget, self.threads)
+        held = len(self.encoded.body)
         fit = 1000 // held or 1
-        asked = [Deferred.fromCoroutine(decoder.decode(encoded)) for _ in range(fit + 1)]
+        asked = self.begin(fit + 1)
         error = self.failureResultOf(asked.pop(), OutboundError)
         self.assertEqual((str(error.value), self.budget.encoded), (NO_MEMORY, fit * held))
         for _ in asked:
-            threads.work()
+            self.threads.work()
         self.assertEqual(self.budget.encoded, 0)
 
     def test_what_is_in_a_thread_may_be_broken(self) -> None:
-        encoded = gzip.compress(LARGE)
+        encoded = self.encoded.body
         for broken, why in (
             (encoded[:-10], "the answer breaks off"),
             (encoded[:-8] + b"\xff" * 8, "the answer cannot be decompressed"),

@@ -15,15 +15,8 @@ from rsscloud_broker.outbound import Resolver
 from rsscloud_broker.util.twisted_overrides.uvloop_reactor import ConnectionAttempt
 from tests.name_server import NameServer
 from tests.outbound.authority import authority
-from tests.outbound.client_case import ClientTestCase
-from tests.outbound.scripted import RawFactory
-from tests.outbound.servers import (
-    Client,
-    Names,
-    listen,
-    make_callback_client,
-    serve,
-)
+from tests.outbound.scripted import ClientTestCase, RawFactory
+from tests.outbound.servers import Client, Names, listen, make_callback_client, serve
 
 
 class GuardTests(ClientTestCase):

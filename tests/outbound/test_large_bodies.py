@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, cast
 
-from twisted.internet.testing import StringTransport
-
-from rsscloud_broker.outbound.bodies import TruncatingBody
 from rsscloud_broker.outbound.budget import AnswerBudget
-from rsscloud_broker.outbound.http1 import PIECE, Http1, message
+from rsscloud_broker.outbound.http1 import PIECE, message
 from rsscloud_broker.outbound.urls import target_of
 from tests.outbound.authority import authority
 from tests.outbound.scripted import OK, CallbackClientTestCase
-from tests.outbound.servers import Names, Pages, answer_to, make_callback_client, serve
+from tests.outbound.servers import Names, Pages, connected, make_callback_client, serve
 
 
 class LargeBodyTests(CallbackClientTestCase):
@@ -33,14 +29,8 @@ class LargeBodyTests(CallbackClientTestCase):
 
     def test_who_does_not_read_a_large_body_is_sent_no_more_of_it(self) -> None:
         """Otherwise many servers that do not read would fill the memory with copies."""
-        connection = Http1(
-            (False, "127.0.0.1", 80), None, partial(TruncatingBody, limit=1000), AnswerBudget()
-        )
-        connection.attempt = cast(Any, None)  # no longer needed
-        body = b"x" * 5_000_000
-        answered = answer_to(connection, message("POST", target_of("http://127.0.0.1/"), {}, body))
-        transport = StringTransport()
-        connection.makeConnection(transport)
+        request = message("POST", target_of("http://127.0.0.1/"), {}, b"x" * 5_000_000)
+        connection, transport, answered = connected(request, AnswerBudget(), 1000)
         head = len(transport.value())
         self.assertLess(head, 1000)
         cast(Any, transport.producer).resumeProducing()

@@ -51,7 +51,7 @@ class KeptConnectionTests(CallbackClientTestCase):
     async def test_not_used_again_when_the_guard_has_changed(self) -> None:
         """Neither one that waited, nor one that was in use."""
         self.serve()
-        outbound: Any = self.client.outbound
+        outbound = self.client.outbound
         await self.ask()
         outbound.allow(NETWORKS)
         await self.server.connections[0].lost
@@ -91,8 +91,7 @@ class KeptConnectionTests(CallbackClientTestCase):
     async def test_service_that_stops_closes_them(self) -> None:
         self.serve()
         await self.ask()
-        outbound: Any = self.client.outbound
-        outbound.stopService()
+        self.client.outbound.stopService()
         await self.server.connections[0].lost
         self.assertEqual(self.client.clock.getDelayedCalls(), [])
 
@@ -101,8 +100,7 @@ class KeptConnectionTests(CallbackClientTestCase):
         self.serve(spoken_to.callback)
         asking = self.begin(self.client)
         await spoken_to
-        outbound: Any = self.client.outbound
-        outbound.stopService()
+        self.client.outbound.stopService()
         self.failureResultOf(asking, CancelledError)
 
     async def test_other_side_closes_it_or_says_something_while_it_waits(self) -> None:
@@ -258,7 +256,7 @@ class SessionTests(CallbackClientTestCase):
         before, forgetful = self.port, authority().server("a.example", enableSessionTickets=True)
         self.serve(self.CLOSE, tls=forgetful)
         self.server.protocol = Resumable
-        context: Any = self.client.outbound._exchanger.tls  # type: ignore[attr-defined] # it has one
+        context: Any = self.client.outbound._exchanger.tls
         session = context._sessions.pop(("a.example", before), None)
         self.assertIsNotNone(session)
         context._sessions["a.example", self.port] = session

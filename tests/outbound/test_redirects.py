@@ -9,7 +9,7 @@ from twisted.web.server import Request
 from rsscloud_broker.core import Blocks
 from rsscloud_broker.errors import AddressRefused
 from rsscloud_broker.model.administration import Block
-from tests.outbound.client_case import ClientTestCase
+from tests.outbound.scripted import ClientTestCase
 from tests.outbound.servers import Names, make_callback_client, page
 
 
@@ -21,11 +21,7 @@ class RedirectTests(ClientTestCase):
         """Beyond that the redirect is the answer."""
         for number in range(6):
             self.redirect(f"/{number}", f"/{number + 1}")
-        for redirects, status, body in (
-            (6, 200, b"hello"),
-            (5, 302, b"moved"),
-            (0, 302, b"moved"),
-        ):
+        for redirects, status, body in ((6, 200, b"hello"), (5, 302, b"moved"), (0, 302, b"moved")):
             self.pages.seen.clear()
             answer = await self.ask("/0", redirects=redirects)
             self.assertEqual((answer.status, answer.body), (status, body))
@@ -42,10 +38,8 @@ class RedirectTests(ClientTestCase):
         self.assertEqual((await self.ask("/a", client, redirects=1)).url, spam)
         self.pages.seen.clear()
         blocks.change([Block("host", "spam.example", "it sends spam", "alice", 1.0)])
-        for asking in (
-            self.begin(client, spam),
-            self.begin(client, f"{self.base}/a", redirects=1),
-        ):
+        followed = self.begin(client, f"{self.base}/a", redirects=1)
+        for asking in (followed, self.begin(client, spam)):
             error = await self.assertFailure(asking, AddressRefused)
             self.assertEqual(str(error), "the host is blocked here: it sends spam")
         self.assertEqual([seen.uri for seen in self.pages.seen], ["/a"])

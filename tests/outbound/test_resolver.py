@@ -11,6 +11,8 @@ from unittest import mock
 from pycares import AresError, Channel, errno
 from twisted.internet import reactor
 from twisted.internet.defer import CancelledError, Deferred, DeferredList
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThread
 from twisted.python.threadable import isInIOThread
 from twisted.trial.unittest import SynchronousTestCase, TestCase
@@ -184,10 +186,7 @@ class ResolverTests(TestCase):
         self.assertEqual(await looking, ["192.0.2.3"])
 
     async def turn(self) -> None:
-        turned: Deferred[None] = Deferred()
-        any_reactor: Any = reactor
-        any_reactor.callLater(0.001, turned.callback, None)
-        await turned
+        await deferLater(IReactorTime(reactor), 0.001)
 
     async def test_no_server(self) -> None:
         gone = NameServer({})

@@ -101,10 +101,8 @@ class AnswerTests(FetcherTestCase):
     def test_no_content(self) -> None:
         gone = "its server answered that it is gone for good (status 410)"
         without = "an XML redirect without a URL is there"
-        many, five = (
-            "its server redirects more than 5 times",
-            [(301, f"{NEW}/{n}") for n in range(5)],
-        )
+        many = "its server redirects more than 5 times"
+        five = [(301, f"{NEW}/{n}") for n in range(5)]
         for answer, reason in (
             (reply(410, b"<rss/>"), gone),
             (after(reply(410), (301, NEW), (308, OTHER)), gone),
@@ -138,9 +136,6 @@ class AnswerTests(FetcherTestCase):
             (reply(200, cache_control="max-age=600"), 600.0),
             (reply(304, cache_control="max-age=600"), 600.0),
             (reply(200, expires="Sat, 21 Nov 2026 08:34:20 GMT"), 60.0),
-            (reply(200, expires="Sun, 99 Sep 2001"), 0.0),
-            (reply(200, cache_control="max-age=-5"), None),
-            (reply(200, cache_control="max-age=999999999999999"), 2.0**31),
         ):
             expected = None if seconds is None else About(seconds)
             self.assertEqual(self.fetched(answer).fresh_seconds, expected, answer)

@@ -9,13 +9,7 @@ from hypothesis.strategies import from_regex
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.errors import AddressRefused, OutboundError
-from rsscloud_broker.outbound.urls import (
-    REFUSED_PORTS,
-    Target,
-    check_url,
-    redirected,
-    target_of,
-)
+from rsscloud_broker.outbound.urls import REFUSED_PORTS, Target, check_url, redirected, target_of
 
 
 class URLTests(SynchronousTestCase):

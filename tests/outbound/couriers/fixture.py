@@ -8,6 +8,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from msgspec import msgpack
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import deferLater
@@ -23,7 +24,7 @@ from rsscloud_broker.outbound.couriers.crew import Crew
 from rsscloud_broker.outbound.couriers.fork_server import COURIER as ORDER
 from rsscloud_broker.outbound.couriers.fork_server import Forked, ForkServer
 from rsscloud_broker.outbound.couriers.link import Link
-from rsscloud_broker.outbound.couriers.messages import Setup
+from rsscloud_broker.outbound.couriers.messages import Setup, TopicRules
 from rsscloud_broker.outbound.couriers.spawning import COMMAND, Limits, StandardError
 from rsscloud_broker.testing import Clock
 
@@ -73,6 +74,18 @@ class Callback(Resource):
         return self.bodies.get(request.path or b"", b"\xff\0 body")
 
 
+def framed(*messages: Any) -> bytes:
+    """A frame with some messages, as it goes through a link."""
+    frame = msgpack.encode(messages)
+    return len(frame).to_bytes(4, "big") + frame
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let the reactor run until a condition holds."""
+    while not condition():
+        await deferLater(REACTOR, 0.01)
+
+
 def parent_of(pid: int) -> int:
     stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
     return int(stat.rpartition(")")[2].split()[1])
@@ -110,10 +123,14 @@ class CrewTestCase(TestCase):
     """A crew of one courier whose timers the test moves, and a callback.
 
     :cvar command: what the courier runs.
+    :cvar allowed: the networks that callbacks may be in, beside public ones.
+    :cvar rules: how topics are read.
     :cvar fork_server: makes the fork server of a crew.
     """
 
     command: Sequence[str] = COMMAND
+    allowed: Sequence[str] = ("127.0.0.0/8",)
+    rules = TopicRules()
     fork_server: Callable[..., ForkServer] = staticmethod(lasting_fork_server)
 
     def setUp(self) -> None:
@@ -130,7 +147,7 @@ class CrewTestCase(TestCase):
         setup = Setup("tests/1.0", [], [("127.0.0.1", OWN_PORT)], 15.0, 65_536)
         self.forks = self.fork_server(REACTOR, self.command)
         self.addCleanup(self.forks.stopService)
-        crew = Crew(REACTOR, self.clock, self.forks, processes, setup, ["127.0.0.0/8"])
+        crew = Crew(REACTOR, self.clock, self.forks, processes, setup, self.allowed, self.rules)
         crew.startService()
         self.addCleanup(lambda: crew.running and crew.stopService())
         return crew
@@ -177,18 +194,15 @@ class CrewTestCase(TestCase):
 
     async def pid(self) -> int:
         """The number of the courier's process, which has started then, and has loaded nothing."""
-        while (pid := self.courier._process.pid) is None:
-            await deferLater(REACTOR, 0.01)
-        assert isinstance(pid, int)
-        return pid
+        await until(lambda: self.courier._process.pid is not None)
+        return int(self.courier._process.pid)
 
     async def until_ended(self, courier: Courier | None = None) -> None:
         """Wait until a process has ended and the next one waits for its start.
 
         :param courier: by default the first one of the crew.
         """
-        while (courier or self.courier)._next_start is None:
-            await deferLater(REACTOR, 0.01)
+        await until(lambda: (courier or self.courier)._next_start is not None)
 
 
 class StrangeProgramTestCase(CrewTestCase):

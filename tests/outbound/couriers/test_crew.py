@@ -15,7 +15,6 @@ from urllib.parse import urlencode
 from attrs import evolve
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.error import ProcessExitedAlready
-from twisted.internet.task import deferLater
 from twisted.logger import capturedLogs, formatEvent
 
 from rsscloud_broker.errors import (
@@ -36,7 +35,7 @@ from rsscloud_broker.outbound.couriers.spawning import COMMAND, megabytes
 from rsscloud_broker.util.deferreds import BreakOff
 from rsscloud_broker.wire.websub import sign
 from tests.outbound.couriers.crashing import ANSWER
-from tests.outbound.couriers.fixture import LIMITS, OWN_PORT, REACTOR, CrewTestCase
+from tests.outbound.couriers.fixture import LIMITS, OWN_PORT, REACTOR, CrewTestCase, until
 from tests.processes import files_of
 
 
@@ -176,8 +175,7 @@ class NotifyTests(CrewTestCase):
         return self.crew.notify(Notification(TOPIC, callback, **more), self.ends.append)
 
     async def until_over(self, count: int = 1) -> None:
-        while len(self.ends) < count:
-            await deferLater(REACTOR, 0.01)
+        await until(lambda: len(self.ends) >= count)
 
     async def test_answer(self) -> None:
         self.begin()

@@ -29,6 +29,7 @@ from rsscloud_broker.outbound.couriers.messages import (
     Said,
 )
 from rsscloud_broker.testing import Clock
+from tests.outbound.couriers.fixture import framed
 
 
 class LinkTests(SynchronousTestCase):
@@ -69,8 +70,8 @@ class LinkTests(SynchronousTestCase):
             self.link.send(call)
         self.assertEqual(self.frames(), [])
         self.clock.advance(0)
-        (frame,) = self.frames()
-        self.link.dataReceived(len(frame).to_bytes(4, "big") + frame)
+        self.assertEqual(self.frames(), [msgpack.encode(calls)])
+        self.link.dataReceived(framed(*calls))
         self.assertEqual(self.taken, [calls])
 
     def test_before_it_is_connected(self) -> None:
@@ -103,17 +104,14 @@ class LinkTests(SynchronousTestCase):
         self.assertIn("surrogates not allowed", why)
 
     def test_garbage(self) -> None:
-        for frame, said in (
-            (b"\xc1", "cannot be read"),
-            (msgpack.encode([["Call", 1]]), "cannot be read"),
-            (msgpack.encode([Failed(1, "", "")]), "cannot be read"),  # of the other direction
-        ):
+        of_the_other_direction = framed(Failed(1, "", ""))
+        for sent in (b"\0\0\0\1\xc1", framed(["Call", 1]), of_the_other_direction):
             self.setUp()
-            self.link.dataReceived(len(frame).to_bytes(4, "big") + frame)
+            self.link.dataReceived(sent)
             self.assertTrue(self.transport.disconnecting)
             self.link.connectionLost()
             self.assertEqual(self.taken, [])
-            self.assertIn(said, self.lost[0])
+            self.assertIn("cannot be read", self.lost[0])
 
     def test_values_that_the_store_cannot_hold(self) -> None:
         """A courier that sends them has been broken into."""
@@ -127,8 +125,7 @@ class LinkTests(SynchronousTestCase):
         ]
         for changes in ({}, *bad):
             self.setUp(FromCourier)
-            frame = msgpack.encode([replace(good, **changes)])
-            self.link.dataReceived(len(frame).to_bytes(4, "big") + frame)
+            self.link.dataReceived(framed(replace(good, **changes)))
             self.assertEqual(self.taken, [] if changes else [[good]], changes)
             self.assertEqual(self.transport.disconnecting, bool(changes))
 
@@ -138,12 +135,10 @@ class LinkTests(SynchronousTestCase):
         for number in range(most + 1):
             self.link.send(Forget(number))
         self.clock.advance(0)
-        first, second = self.frames()
-        for frame in (first, second):
-            self.link.dataReceived(len(frame).to_bytes(4, "big") + frame)
+        for frame in self.frames():
+            self.link.dataReceived(framed(*msgpack.decode(frame)))
         self.assertEqual([len(batch) for batch in self.taken], [most, 1])
-        frame = msgpack.encode([Forget(1)] * (most + 1))
-        self.link.dataReceived(len(frame).to_bytes(4, "big") + frame)
+        self.link.dataReceived(framed(*[Forget(1)] * (most + 1)))
         self.assertEqual(len(self.taken), 2)
         self.assertTrue(self.transport.disconnecting)
 
@@ -185,8 +180,7 @@ class LinkTests(SynchronousTestCase):
     def test_large_frame_in_pieces(self) -> None:
         """What the pieces cost does not grow with what has come before them."""
         body = Body(1, bytes(40 * 1024 * 1024))
-        frame = msgpack.encode([body])
-        sent = len(frame).to_bytes(4, "big") + frame
+        sent = framed(body)
         before = process_time()
         for start in range(0, len(sent), 65_536):
             self.link.dataReceived(sent[start : start + 65_536])
@@ -196,8 +190,7 @@ class LinkTests(SynchronousTestCase):
 
     def test_frames_in_any_pieces(self) -> None:
         """Of several frames, of which some bytes come at a time."""
-        frames = [msgpack.encode([Forget(number)] * number) for number in range(20)]
-        sent = b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)
+        sent = b"".join(framed(*[Forget(number)] * number) for number in range(20))
         for size in (1, 3, 7, 50, len(sent)):
             self.taken.clear()
             for start in range(0, len(sent), size):
@@ -205,10 +198,8 @@ class LinkTests(SynchronousTestCase):
             self.assertEqual(self.taken, [[Forget(number)] * number for number in range(20)])
 
     def test_nothing_is_taken_after_garbage(self) -> None:
-        good = msgpack.encode([Forget(1)])
-        sent = b"".join(len(one).to_bytes(4, "big") + one for one in (b"\xc1", good))
-        self.link.dataReceived(sent)
-        self.link.dataReceived(sent)
+        for _ in range(2):
+            self.link.dataReceived(b"\0\0\0\1\xc1" + framed(Forget(1)))
         self.assertEqual(self.taken, [])
 
     def test_who_reads_slowly(self) -> None:

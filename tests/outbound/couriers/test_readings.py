@@ -4,35 +4,27 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Sequence
 from pathlib import Path
 from traceback import walk_tb
 from typing import Any
 
-from twisted.internet import reactor
 from twisted.internet.defer import Deferred
-from twisted.internet.task import deferLater
 from twisted.logger import capturedLogs, formatEvent
-from twisted.trial.unittest import TestCase
 
-from rsscloud_broker.errors import EndedTopic, TopicUnreadable, Unavailable
-from rsscloud_broker.interfaces import OutboundRequest
+from rsscloud_broker.errors import AddressRefused, EndedTopic, TopicUnreadable, Unavailable
 from rsscloud_broker.model import NO_VALIDATORS, Content, Need, Validators
 from rsscloud_broker.model.administration import Block
 from rsscloud_broker.model.fetching import EVERYTHING, Fetched, Wanted
 from rsscloud_broker.outbound import AnswerBudget
 from rsscloud_broker.outbound.budget import NO_MEMORY
 from rsscloud_broker.outbound.couriers import crew
-from rsscloud_broker.outbound.couriers.crew import CourierFetcher, Crew
+from rsscloud_broker.outbound.couriers.crew import CourierFetcher
 from rsscloud_broker.outbound.couriers.link import BESIDES_LAST_BODY
-from rsscloud_broker.outbound.couriers.messages import ReadDone, Setup, TopicRules
+from rsscloud_broker.outbound.couriers.messages import ReadDone, TopicRules
 from rsscloud_broker.outbound.couriers.spawning import COMMAND
-from rsscloud_broker.testing import Clock
 from tests.outbound.couriers.crashing import READING
-from tests.outbound.couriers.fixture import lasting_fork_server
+from tests.outbound.couriers.fixture import REACTOR, CrewTestCase, until
 from tests.outbound.servers import Pages, half, page, serve, silence
-
-_reactor: Any = reactor
 
 RSS = b"<rss version='2.0'><channel><title>One</title></channel></rss>"
 LIMIT = 1024 * 1024
@@ -40,31 +32,18 @@ TYPE = {"content-type": "text/xml"}
 DIGEST, SIZE = Content(RSS).digest, len(RSS)
 
 
-class ReadingTestCase(TestCase):
-    """A crew of one courier, and a server.
+class ReadingTestCase(CrewTestCase):
+    """A crew of one courier, and a server of topics."""
 
-    :cvar command: what the courier runs.
-    """
-
-    timeout = 120
-    command: Sequence[str] = COMMAND
+    allowed = ()
+    rules = TopicRules("tests/1.0", "http://b.example", 30.0, LIMIT, ["127.0.0.0/8"])
 
     def setUp(self) -> None:
-        self.clock = Clock()
+        super().setUp()
         self.pages = Pages({"/feed": page(200, RSS, **TYPE)})
-        self.port = serve(self, self.pages)
-        setup = Setup("tests/1.0", [], [("127.0.0.1", 5337)], 15.0, 65_536)
-        rules = TopicRules("tests/1.0", "http://b.example", 30.0, LIMIT, ["127.0.0.0/8"])
-        forks = lasting_fork_server(_reactor, self.command)
-        self.addCleanup(forks.stopService)
-        self.crew = Crew(_reactor, self.clock, forks, 1, setup, [], rules)
-        self.crew.startService()
-        self.addCleanup(lambda: self.crew.running and self.crew.stopService())
-        self.budget = AnswerBudget.of_topics(LIMIT, _reactor.callFromThread)
+        self.base = f"http://127.0.0.1:{serve(self, self.pages)}"
+        self.budget = AnswerBudget.of_topics(LIMIT, REACTOR.callFromThread)
         self.fetcher = CourierFetcher(self.crew, self.budget)
-
-    def url(self, path: str = "/feed", host: str = "127.0.0.1") -> str:
-        return f"http://{host}:{self.port}{path}"
 
     def fetch(
         self,
@@ -73,9 +52,8 @@ class ReadingTestCase(TestCase):
         wanted: Wanted = EVERYTHING,
         subscribers: int = 0,
     ) -> Deferred[Fetched]:
-        return Deferred.fromCoroutine(
-            self.fetcher.fetch(self.url(path), known, subscribers, wanted)
-        )
+        fetching = self.fetcher.fetch(self.base + path, known, subscribers, wanted)
+        return Deferred.fromCoroutine(fetching)
 
     async def refused(self, path: str) -> TopicUnreadable:
         error = await self.assertFailure(self.fetch(path), TopicUnreadable)
@@ -154,12 +132,12 @@ class WantedTests(ReadingTestCase):
 class RuleTests(ReadingTestCase):
     async def test_moves_and_ends(self) -> None:
         self.pages.answers |= {
-            "/moved": page(301, location=self.url()),
+            "/moved": page(301, location=f"{self.base}/feed"),
             "/gone": page(410),
             "/not": page(404),
             "/broken": page(503, retry_after="3600"),
         }
-        self.assertEqual((await self.fetch("/moved")).moved_to, self.url())
+        self.assertEqual((await self.fetch("/moved")).moved_to, f"{self.base}/feed")
         self.assertIsInstance(await self.refused("/gone"), EndedTopic)
         self.assertTrue((await self.refused("/not")).lasting)
         broken = await self.refused("/broken")
@@ -178,26 +156,23 @@ class RuleTests(ReadingTestCase):
         largest = 5 * LIMIT
         self.pages.answers["/large"] = page(200, b"x" * largest, **TYPE)
         self.crew.change_rules(TopicRules(body_limit=largest, allowed=["127.0.0.0/8"]))
-        (courier,) = self.crew.couriers
-        self.assertEqual(courier._limits().frame, largest + BESIDES_LAST_BODY)
+        self.assertEqual(self.courier._limits().frame, largest + BESIDES_LAST_BODY)
         readings = [self.fetch("/large") for _ in range(3)]
         for reading in readings:
             fetched = await reading
             self.assertEqual(fetched.content, Content(b"x" * largest, "text/xml"))
         self.crew.change_rules(TopicRules(body_limit=LIMIT, allowed=["127.0.0.0/8"]))
-        self.assertEqual(courier._limits().frame, largest + BESIDES_LAST_BODY)
+        self.assertEqual(self.courier._limits().frame, largest + BESIDES_LAST_BODY)
 
     async def test_networks_are_those_of_topics(self) -> None:
         """Callbacks may call none beside public ones here."""
-        await self.assertFailure(
-            Deferred.fromCoroutine(self.crew.request(OutboundRequest("GET", self.url()))), Exception
-        )
+        await self.assertFailure(self.request(), AddressRefused)
         self.crew.change_rules(TopicRules(body_limit=LIMIT, allowed=[]))
         self.assertTrue((await self.refused("/feed")).refused)
 
     async def test_blocked_topics_and_hosts(self) -> None:
         for block in (
-            Block("topic", self.url(), "spam", "alice", 0.0),
+            Block("topic", f"{self.base}/feed", "spam", "alice", 0.0),
             Block("host", "127.0.0.1", "spam", "alice", 0.0),
         ):
             self.crew.block([block, Block("source", "10.0.0.0/8", "spam", "alice", 0.0)])
@@ -248,7 +223,7 @@ class BadInputTests(ReadingTestCase):
         self.pages.answers["/half"] = half
         dripping = [self.fetch(f"/half?{number}") for number in range(10)]
         await self.fetch()
-        wanted, pid = Wanted(Need.CHANGES), self.crew.couriers[0]._process.pid
+        wanted, pid = Wanted(Need.CHANGES), self.courier._process.pid
 
         async def read_all() -> list[str]:
             fetching = [
@@ -263,9 +238,9 @@ class BadInputTests(ReadingTestCase):
         for _ in range(3):
             results = await read_all()
         self.assertLess(_memory() - before, 8 * LIMIT)
-        while self.budget.contents.held:  # the last content is counted after it is gone
-            await deferLater(_reactor, 0)
-        self.assertEqual(self.crew.couriers[0]._process.pid, pid)
+        # The last content is counted after it is gone.
+        await until(lambda: not self.budget.contents.held)
+        self.assertEqual(self.courier._process.pid, pid)
         self.assertIn("too large to be read", results[0])
         for each in dripping:
             each.addErrback(lambda _: None)

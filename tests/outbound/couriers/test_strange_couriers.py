@@ -7,7 +7,6 @@ import socket
 from subprocess import Popen
 
 from attrs import evolve
-from msgspec import msgpack
 from twisted.internet.task import deferLater
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import TestCase
@@ -26,7 +25,14 @@ from rsscloud_broker.outbound.couriers.messages import (
     Setup,
 )
 from rsscloud_broker.outbound.couriers.spawning import megabytes
-from tests.outbound.couriers.fixture import COURIER, LIMITS, REACTOR, StrangeProgramTestCase
+from tests.outbound.couriers.fixture import (
+    COURIER,
+    LIMITS,
+    REACTOR,
+    StrangeProgramTestCase,
+    framed,
+    until,
+)
 
 
 class StrangeProgramTests(StrangeProgramTestCase):
@@ -36,12 +42,11 @@ class StrangeProgramTests(StrangeProgramTestCase):
         """Also a frame that is longer than any content, and what only the broker sends."""
         longest = self.crew._limits().frame
         self.assertLess(longest, 8 * 1024 * 1024)  # by default, five of them are for a content
-        of_the_broker = msgpack.encode([Forget(1)])
         for sent, expected in (
             (b"GET / HTTP/1.1", "a frame of 1,195,725,856"),
             (b"\0\0\0\3abc", "cannot be read"),
             ((longest + 1).to_bytes(4, "big"), f"{longest + 1:,} bytes; {longest:,} are"),
-            (len(of_the_broker).to_bytes(4, "big") + of_the_broker, "cannot be read"),
+            (framed(Forget(1)), "cannot be read"),
         ):
             courier = self.with_program(f"s.sendall({sent!r}); time.sleep(60)")
             with capturedLogs() as events:
@@ -54,28 +59,21 @@ class StrangeProgramTests(StrangeProgramTestCase):
 
     async def test_what_nobody_asked_for(self) -> None:
         """Answers to other requests change nothing, and long lines are cut."""
-        sent = [
-            Answered(99, OutboundReply(200, {}, b"", "")),
-            Failed(98, "Nonsense", ""),
-            Said("x" * 10**6),
-        ]
-        frame = msgpack.encode(sent)
+        others = Answered(99, OutboundReply(200, {}, b"", "")), Failed(98, "Nonsense", "")
+        sent = framed(*others, Said("x" * 10**6))
         courier = self.with_program(
-            f"s.sendall(({len(frame)}).to_bytes(4, 'big') + {frame[: -(10**6)]!r} + b'x' * 10**6);"
-            "time.sleep(60)"
+            f"s.sendall({sent[: -(10**6)]!r} + b'x' * 10**6); time.sleep(60)"
         )
         with capturedLogs() as events:
             courier.start()
             answer = self.request().addErrback(lambda failure: failure.trap(Unavailable))
-            while not events:
-                await deferLater(REACTOR, 0.01)
+            await until(lambda: events)
         self.assertNoResult(answer)
         self.assertEqual(formatEvent(events[0]), f"Courier 0: {'x' * 1000}")
 
     async def test_answers_nothing_but_beats(self) -> None:
         """It is replaced when a request has waited for too many beats, and not before."""
-        frame = msgpack.encode([Alive(0)])
-        sent = len(frame).to_bytes(4, "big") + frame
+        sent = framed(Alive(0))
         courier = self.with_program(f"[s.sendall({sent!r}) for _ in iter(lambda: s.recv(99), b'')]")
         courier._limits = lambda: evolve(LIMITS, answer=10 * module.BEAT)
         with capturedLogs() as events:
@@ -83,8 +81,7 @@ class StrangeProgramTests(StrangeProgramTestCase):
             answer = self.request()
             for _ in range(10):
                 self.clock.advance(module.BEAT)
-                while courier._unanswered:
-                    await deferLater(REACTOR, 0.01)
+                await until(lambda: not courier._unanswered)
             self.assertNoResult(answer)
             self.clock.advance(module.BEAT)
             await self.assertFailure(answer, Interrupted)
@@ -92,14 +89,11 @@ class StrangeProgramTests(StrangeProgramTestCase):
 
     async def test_says_too_much(self) -> None:
         """The log has a few lines of it in each beat, without control characters."""
-        frame = msgpack.encode([Said("\x1b[2Jone\ntwo")] * 1000 + [Alive(7)])
-        courier = self.with_program(
-            f"s.sendall(({len(frame)}).to_bytes(4, 'big') + {frame!r}); time.sleep(60)"
-        )
+        sent = framed(*[Said("\x1b[2Jone\ntwo")] * 1000, Alive(7))
+        courier = self.with_program(f"s.sendall({sent!r}); time.sleep(60)")
         with capturedLogs() as events:
             courier.start()
-            while courier.idle != 7:
-                await deferLater(REACTOR, 0.01)
+            await until(lambda: courier.idle == 7)
         lines = [formatEvent(event) for event in events if "said" in event]
         self.assertEqual(lines[:-1], ["Courier 0: [2Jone two"] * (module.MAX_LINES - 1))
         self.assertIn("left out", str(lines[-1]))
@@ -168,7 +162,6 @@ class GarbledBatchTests(TestCase):
     def test_rules_that_cannot_be_followed(self) -> None:
         """Without them, the courier might call what it must not."""
         setup = Setup("tests/1.0", [], [], 15.0, 65_536)
-        frame = msgpack.encode([setup, Networks(["no network"]), Beat()])
-        answers = self.sent_to_a_courier(len(frame).to_bytes(4, "big") + frame)
+        answers = self.sent_to_a_courier(framed(setup, Networks(["no network"]), Beat()))
         self.assertIn(b"Networks failed, so it ends: ValueError", answers)
         self.assertNotIn(b"Alive", answers)
