@@ -173,30 +173,24 @@ class ChannelTests(SynchronousTestCase):
         self.assertEqual(answered.count(b"HTTP/1.1 400"), 1)
         self.assertIn(b"The only Transfer-Encoding of a request is chunked", answered)
 
-    def assert_one_answer(self, request: bytes, status: int) -> None:
-        """Check that there is one answer to a request, however long its client stays."""
+    def test_one_answer_however_long_the_client_stays(self) -> None:
         self.patch(limits, "REQUEST_TIMEOUT", 1.0)
         self.house = House(self, http=Http(body_limit=1000))
-        for pieces in ([request], [bytes([byte]) for byte in request]):
-            exchange = self.house.connect()
-            for piece in pieces:
-                exchange.send(piece)
-            self.house.clock.advance(1.5)
-            self.assertTrue(exchange.open)
-            self.assertEqual([answer.status for answer in exchange.answers()], [status])
-            self.house.clock.advance(2.0)
-            self.assertFalse(exchange.open)
-
-    def test_one_answer_to_a_coding_and_a_large_body(self) -> None:
-        coding = POST + b"Transfer-Encoding: identity\r\nContent-Length: 2000\r\n\r\n"
-        self.assert_one_answer(coding, 400)
-
-    def test_one_answer_to_two_bad_headers(self) -> None:
-        headers = b"X: a\rb\r\nY: c\r\nZ: %s\r\n\r\n" % (b"z" * 20_000)
-        self.assert_one_answer(POST + headers, 400)
-
-    def test_one_answer_though_the_request_does_not_end_in_time(self) -> None:
-        self.assert_one_answer(POST + b"X: a\rb\r\nY: c\r\n", 400)
+        for why, headers in {
+            "coding and length": b"Transfer-Encoding: identity\r\nContent-Length: 2000\r\n\r\n",
+            "two bad headers": b"X: a\rb\r\nY: c\r\nZ: %s\r\n\r\n" % (b"z" * 20_000),
+            "it does not end in time": b"X: a\rb\r\nY: c\r\n",
+        }.items():
+            request = POST + headers
+            for pieces in ([request], [bytes([byte]) for byte in request]):
+                exchange = self.house.connect()
+                for piece in pieces:
+                    exchange.send(piece)
+                self.house.clock.advance(1.5)
+                self.assertTrue(exchange.open, why)
+                self.assertEqual([answer.status for answer in exchange.answers()], [400], why)
+                self.house.clock.advance(2.0)
+                self.assertFalse(exchange.open, why)
 
     def test_one_after_the_other(self) -> None:
         """Requests of every kind may follow one another."""

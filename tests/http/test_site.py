@@ -299,21 +299,11 @@ class FailuresTests(SynchronousTestCase):
         self.assertEqual(house.fault("trouble.make"), (4, text))
         self.assertEqual(house.soap_fault(house.soap("make", {})), ("Client", text))
 
-    def test_an_unavailable_store(self) -> None:
-        house = self.serve(errors.Unavailable("the disk is full"))
-        calls = [{"methodName": "trouble.make", "params": []}]
-        several = dumps((calls,), "system.multicall").encode()
-        for answer in (
-            house.get("/page"),
-            house.ask("POST", "/RPC2", TROUBLE),
-            house.ask("POST", "/RPC2", several),
-            house.soap("make", {}),
-        ):
-            self.assert_unavailable(answer)
-
     def test_what_is_unavailable(self) -> None:
         """Callers are notified what it is, in the form of the protocol, but not what the log
         says."""
+        calls = [{"methodName": "trouble.make", "params": []}]
+        several = dumps((calls,), "system.multicall").encode()
         for error, told in (
             (errors.StoreUnavailable("/var/lib/secret"), "its database"),
             (errors.DiskFull("/var/lib/secret"), "The disk of this server is nearly full"),
@@ -323,8 +313,9 @@ class FailuresTests(SynchronousTestCase):
         ):
             house = self.serve(error)
             by_xmlrpc, by_soap = house.ask("POST", "/RPC2", TROUBLE), house.soap("make", {})
-            for answer in (house.get("/page"), by_xmlrpc, by_soap):
-                self.assert_unavailable(answer, 503)
+            by_multicall = house.ask("POST", "/RPC2", several)
+            for answer in (house.get("/page"), by_xmlrpc, by_multicall, by_soap):
+                self.assert_unavailable(answer)
                 self.assertIn(told, answer.text)
                 self.assertNotIn("secret", answer.text)
             text = f"{error.public_text} Please try again later."
@@ -364,8 +355,8 @@ class FailuresTests(SynchronousTestCase):
         self.assertEqual(house.answers(503), len(answers))
         self.assertEqual(self.flushLoggedErrors(), [])
 
-    def assert_unavailable(self, answer: Answer, status: int = 503) -> None:
-        self.assertEqual((answer.status, answer.headers["retry-after"]), (status, str(RETRY_AFTER)))
+    def assert_unavailable(self, answer: Answer) -> None:
+        self.assertEqual((answer.status, answer.headers["retry-after"]), (503, str(RETRY_AFTER)))
         self.assertIn("Please try again later.", answer.text)
 
     def test_pages_that_need_no_store_are_still_there(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
 from collections.abc import Sequence
 from http.client import HTTPSConnection
@@ -24,13 +23,7 @@ from tests.processes import free_port
 
 def served_certificate(port: int) -> bytes:
     """The certificate that a new connection gets, in DER."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    with (
-        socket.create_connection(("127.0.0.1", port), timeout=30) as connection,
-        context.wrap_socket(connection) as secure,
-    ):
-        return secure.getpeercert(binary_form=True) or b""
+    return ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(("127.0.0.1", port), timeout=30))
 
 
 def status_over_tls(port: int, protocols: Sequence[str]) -> int:
