@@ -127,7 +127,6 @@ LONG = frozenset(
         "tests.core.test_intents.AcceptTests.test_many_are_loaded_in_portions",
         "tests.policy.test_limiter.ShareTests",
         "tests.database.test_files",
-        "tests.delivery.test_retries.ClosedHostTests.test_black_hole_costs_a_probe_now_and_then",
         "tests.storage.test_exchange",
         "tests.storage.test_store",
         "tests.storage.test_store_machine",

@@ -348,16 +348,6 @@ class PutOffTests(AttemptsTestCase):
         self.assertEqual((self.notifier.calls, self.began), ([], [1]))
         self.assertEqual(self.ended("put_off"), 1)
 
-    def test_one_tries_when_the_pause_is_over(self) -> None:
-        self.breakers.restore([HostState(HOST, THRESHOLD, NOW)])
-        self.hold()
-        for number in (1, 2, 3):
-            self.submit(subscription(number))
-        self.assertEqual(len(self.notifier.calls), 1)
-        self.notifier.end()
-        self.submit(subscription(4))
-        self.assertEqual(len(self.notifier.calls), 2)
-
     def test_one_that_could_not_try_is_followed_by_another(self) -> None:
         self.breakers.restore([HostState(HOST, THRESHOLD, NOW)])
         broken = self.break_notifier(Unavailable("too many open files"))

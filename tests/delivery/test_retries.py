@@ -270,16 +270,6 @@ class ClosedHostTests(RetriesTestCase):
         states = {one.host: one.failures for one in self.successResultOf(self.store.hosts())}
         self.assertEqual(states, dict.fromkeys(("dead.example", "other.example"), THRESHOLD))
 
-    def test_black_hole_costs_a_probe_now_and_then(self) -> None:
-        self.subscribe_many(50, host="dead.example")
-        self.notifier.outcomes["dead.example"] = NO_ANSWER
-        self.start_walk()
-        self.advance(4 * 3600, 30)
-        # Five at first; then after 1, 2, 4, 8, 16, 32 and 60 minutes, and a bit more each time.
-        self.assertLessEqual(len(self.notifier.calls), THRESHOLD + 10)
-        given_up = sum(one.consecutive_errors for one in self.subscriptions())
-        self.assertEqual(len(self.waiting()) + given_up, 50)
-
 
 class CrashTests(RetriesTestCase):
     def test_claims_come_up_again(self) -> None:

@@ -61,11 +61,6 @@ class _LimitsTests(SynchronousTestCase):
 
 
 class BodyTests(_LimitsTests):
-    def test_at_the_limit(self) -> None:
-        body = b"url=" + b"x" * 996
-        answer = self.house.ask("POST", "/rsscloud/ping", body, {"Content-Type": FORM})
-        self.assertEqual(answer.status, 200)
-
     def test_the_limit_can_change(self) -> None:
         exchange = self.house.connect()
         self.house.limits.change(Http(body_limit=LIMIT))
@@ -74,10 +69,6 @@ class BodyTests(_LimitsTests):
         exchange.send(b"x" * 5000)
         self.assertNotEqual(exchange.answer().status, 413)
         self.assertTrue(self.house.limits.bodies.take(LIMIT, "192.0.2.1"))  # of two such bodies
-
-    def test_length_over_the_limit_is_refused_before_the_body_comes(self) -> None:
-        exchange = self.begin(b"Content-Length: 1001\r\n\r\n")
-        self.assert_refused(exchange, 413, TOO_LARGE)
 
     def test_chunks_over_the_limit_are_refused_as_they_come(self) -> None:
         exchange = self.begin(b"Transfer-Encoding: chunked\r\n\r\n")
@@ -103,8 +94,9 @@ class BodyTests(_LimitsTests):
         self.advance(2.0 + 1)
         self.assertFalse(exchange.open)
 
-    def test_nothing_is_asked_for_after_the_refusal(self) -> None:
-        exchange = self.begin(b"Content-Length: 5000\r\nExpect: 100-continue\r\n\r\n")
+    def test_length_over_the_limit_is_refused_before_the_body_comes(self) -> None:
+        """And nothing is asked for after the refusal."""
+        exchange = self.begin(b"Content-Length: 1001\r\nExpect: 100-continue\r\n\r\n")
         self.assert_refused(exchange, 413, TOO_LARGE)
 
     def test_what_may_be_sent_is_asked_for(self) -> None:
@@ -151,9 +143,8 @@ class CompressedTests(_LimitsTests):
     def test_others(self) -> None:
         for coding in ("br", "gzip, gzip", "compress"):
             answer = self.ping(coding, b"x")
-            self.assertEqual(
-                (answer.status, answer.headers["accept-encoding"]), (415, "gzip, deflate")
-            )
+            self.assertEqual(answer.status, 415)
+            self.assertEqual(answer.headers["accept-encoding"], "gzip, deflate")
         self.assertEqual(self.house.pings(), [])
 
     def test_what_is_not_what_it_says(self) -> None:

@@ -100,6 +100,8 @@ class AnswerTests(CallbackClientTestCase):
             (b"220 mail.example ESMTP\r\n", "the answer is not HTTP"),
             (b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", "not HTTP"),
             (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n", "not HTTP"),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", "not HTTP"),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: 0x6\r\n\r\n", "not HTTP"),
             (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 20_000, "headers have more than 500 fields"),
             (b"HTTP/1.1 200 OK\r\nX: " + b"y" * 80_000, "headers are larger than 65536"),
             (b"HTTP/1.1 100 Continue\r\n\r\n" * 5_000, "headers are larger than 65536"),

@@ -106,12 +106,15 @@ class AddressGuardTests(SynchronousTestCase):
         self.assert_refused(guard, "10.1.1.1")  # the broker itself is refused all the same
 
     def test_blocked_addresses(self) -> None:
+        """A blocked address is refused even if its network is allowed."""
         blocks = Blocks()
-        guard = AddressGuard(blocks=blocks)
+        guard = AddressGuard([ip_network("127.0.0.0/8")], blocks=blocks)
         blocks.change(
-            Block("host", host, "it sends spam", "alice", 1.0) for host in ("1.1.1.1", "2400::1")
+            Block("host", host, "it sends spam", "alice", 1.0)
+            for host in ("1.1.1.1", "2400::1", "127.0.0.1")
         )
-        for address in ("1.1.1.1", "::ffff:1.1.1.1", "64:ff9b::1.1.1.1", "2400:0::1"):
+        spellings = ("1.1.1.1", "::ffff:1.1.1.1", "64:ff9b::1.1.1.1", "2400:0::1")
+        for address in (*spellings, "127.0.0.1", "::ffff:127.0.0.1"):
             error = self.assertRaises(AddressRefused, guard.check, address, 80)
             self.assertIn("is blocked here: it sends spam", str(error))
         guard.check("1.1.1.2", 80)

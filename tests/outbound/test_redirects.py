@@ -44,17 +44,6 @@ class RedirectTests(ClientTestCase):
             self.assertEqual(str(error), "the host is blocked here: it sends spam")
         self.assertEqual([seen.uri for seen in self.pages.seen], ["/a"])
 
-    async def test_a_blocked_address_is_not_called(self) -> None:
-        """Neither in another spelling nor by a name that leads to it."""
-        blocks = Blocks()
-        blocks.change([Block("host", "127.0.0.1", "it sends spam", "alice", 1.0)])
-        client = self.make_client(Names({"spam.example": ["127.0.0.1"]}), blocks=blocks)
-        for host in ("spam.example", "127.0.0.1", "2130706433", "[::ffff:127.0.0.1]"):
-            asking = self.begin(client, f"http://{host}:{self.port}/")
-            error = await self.assertFailure(asking, AddressRefused)
-            self.assertIn("blocked here: it sends spam", str(error))
-        self.assertEqual(self.pages.seen, [])
-
     async def test_a_blocked_topic_is_not_fetched(self) -> None:
         """A redirect must not lead to it either; callbacks are not topics."""
         blocks = Blocks()
