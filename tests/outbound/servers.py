@@ -50,24 +50,29 @@ Answer: TypeAlias = Callable[[Request], bytes | int]
 
 
 class Pages(Resource):
-    """Answers requests by their path, and records them."""
+    """Answers requests by their path, and records them.
+
+    :ivar other: answers at all other paths.
+    :ivar asked: fires at the next request whose answer does not end.
+    """
 
     isLeaf = True
 
-    def __init__(self, answers: Mapping[str, Answer]) -> None:
+    def __init__(self, answers: Mapping[str, Answer], other: Answer | None = None) -> None:
         super().__init__()
         self.answers = dict(answers)
+        self.other = other or page(200, b"hello")
         self.seen: list[Seen] = []
-        self.asked: Deferred[None] = Deferred()
+        self.asked: Deferred[Request] = Deferred()
 
     def render(self, request: Request) -> bytes | int:
         body = request.content.read() if request.content else b""
         self.seen.append(
             Seen(request.method.decode(), request.uri.decode(), request.requestHeaders, body)
         )
-        answer = self.answers.get(request.path.decode(), page(200, b"hello"))(request)
-        if not self.asked.called:
-            self.asked.callback(None)
+        answer = self.answers.get(request.path.decode(), self.other)(request)
+        if answer == NOT_DONE_YET and not self.asked.called:
+            self.asked.callback(request)
         return answer
 
 

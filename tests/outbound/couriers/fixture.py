@@ -8,13 +8,10 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from msgspec import msgpack
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import deferLater
 from twisted.trial.unittest import TestCase
-from twisted.web.resource import Resource
-from twisted.web.server import NOT_DONE_YET, Request, Site
 
 from rsscloud_broker.errors import Interrupted, Unavailable
 from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
@@ -27,6 +24,7 @@ from rsscloud_broker.outbound.couriers.link import Link
 from rsscloud_broker.outbound.couriers.messages import Setup, TopicRules
 from rsscloud_broker.outbound.couriers.spawning import COMMAND, Limits, StandardError
 from rsscloud_broker.testing import Clock
+from tests.outbound.servers import Pages, page, serve, silence
 
 OWN_PORT = 5337
 
@@ -41,43 +39,6 @@ COURIER = (
 LIMITS = Limits()
 
 REACTOR: Any = reactor
-
-
-class Callback(Resource):
-    """A callback: answers at once, or when the test says so.
-
-    :ivar got: the method, the headers and the body of each request.
-    :ivar bodies, statuses: the answers at certain paths.
-    :ivar asked: fires at the next request of ``/slow``, which is never answered.
-    """
-
-    isLeaf = True
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.got: list[tuple[bytes, Request, bytes]] = []
-        self.bodies: dict[bytes, bytes] = {}
-        self.statuses: dict[bytes, int] = {}
-        self.asked: Deferred[Request] = Deferred()
-
-    def render(self, request: Request) -> Any:
-        assert request.content is not None
-        self.got.append((request.method, request, request.content.read()))
-        if request.path == b"/slow":
-            self.asked.callback(request)
-            return NOT_DONE_YET
-        if request.path == b"/away":
-            request.redirect(b"/here")
-            return b""
-        request.setHeader(b"X-Seen", b"1")
-        request.setResponseCode(self.statuses.get(request.path or b"", 202))
-        return self.bodies.get(request.path or b"", b"\xff\0 body")
-
-
-def framed(*messages: Any) -> bytes:
-    """A frame with some messages, as it goes through a link."""
-    frame = msgpack.encode(messages)
-    return len(frame).to_bytes(4, "big") + frame
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -135,10 +96,9 @@ class CrewTestCase(TestCase):
 
     def setUp(self) -> None:
         self.clock = Clock()
-        self.callback = Callback()
-        port: Any = REACTOR.listenTCP(0, Site(self.callback), interface="127.0.0.1")
-        self.addCleanup(port.stopListening)
-        self.url = f"http://127.0.0.1:{port.getHost().port}"
+        answers = {"/slow": silence, "/away": page(302, location="/here")}
+        self.callback = Pages(answers, page(202, b"\xff\0 body", x_seen="1"))
+        self.url = f"http://127.0.0.1:{serve(self, self.callback)}"
         self.crew = self.made()
         (self.courier,) = self.crew.couriers
 

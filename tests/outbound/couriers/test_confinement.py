@@ -18,10 +18,8 @@ from typing import Any
 from unittest import mock
 
 from twisted.internet.defer import Deferred
-from twisted.internet.ssl import CertificateOptions
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
-from twisted.web.server import Site
 
 import rsscloud_broker
 from rsscloud_broker.errors import Unavailable
@@ -32,6 +30,7 @@ from rsscloud_broker.outbound.couriers.fork_server import ForkServer
 from rsscloud_broker.outbound.couriers.spawning import COMMAND
 from tests.outbound.authority import authority
 from tests.outbound.couriers.fixture import COURIER, REACTOR, CrewTestCase
+from tests.outbound.servers import serve
 
 ROOMS = Path(rsscloud_broker.__file__).parent
 
@@ -449,10 +448,8 @@ class ConfinedCourierTests(CrewTestCase):
 
     def over_tls(self) -> OutboundRequest:
         """A request of a server of the tests' authority."""
-        options: CertificateOptions = authority().server("localhost")
-        port = REACTOR.listenSSL(0, Site(self.callback), options, interface="127.0.0.1")
-        self.addCleanup(port.stopListening)
-        return OutboundRequest("GET", f"https://localhost:{port.getHost().port}")
+        port = serve(self, self.callback, authority().server("localhost"))
+        return OutboundRequest("GET", f"https://localhost:{port}")
 
     async def assert_trusts(self, command: Sequence[str]) -> None:
         """A courier with a command gets an answer of such a server."""

@@ -36,6 +36,7 @@ from rsscloud_broker.util.deferreds import BreakOff
 from rsscloud_broker.wire.websub import sign
 from tests.outbound.couriers.crashing import ANSWER
 from tests.outbound.couriers.fixture import LIMITS, OWN_PORT, REACTOR, CrewTestCase, until
+from tests.outbound.servers import page
 from tests.processes import files_of
 
 
@@ -52,10 +53,10 @@ class RequestTests(CrewTestCase):
             (reply.status, reply.body, reply.url), (202, b"\xff\0 body", self.url + "/")
         )
         self.assertEqual(reply.headers["x-seen"], "1")
-        ((method, got, sent),) = self.callback.got
-        self.assertEqual((method, sent), (b"POST", body))
-        self.assertEqual(got.getHeader("user-agent"), "tests/1.0")
-        self.assertEqual(got.getHeader(b"x-a"), "é".encode())
+        (seen,) = self.callback.seen
+        self.assertEqual((seen.method, seen.body), ("POST", body))
+        self.assertEqual(seen.headers.getRawHeaders("user-agent"), ["tests/1.0"])
+        self.assertEqual(seen.headers.getRawHeaders(b"x-a"), ["é".encode()])
 
     async def test_redirects(self) -> None:
         reply = await self.request("/away", redirects=1)
@@ -71,14 +72,14 @@ class RequestTests(CrewTestCase):
             await self.request(method="POST", body=body, signing=Signing(secret, method))
         await self.request(method="POST", body=body)
         self.assertEqual(
-            [got[1].getHeader("x-hub-signature") for got in self.callback.got],
+            [seen.headers.getRawHeaders("x-hub-signature") for seen in self.callback.seen],
             [
-                f"{method}={hmac.new(secret.encode(), body, method).hexdigest()}"
+                [f"{method}={hmac.new(secret.encode(), body, method).hexdigest()}"]
                 for secret, method in keys
             ]
             + [None],
         )
-        self.assertEqual([got[2] for got in self.callback.got], [body] * 4)
+        self.assertEqual([seen.body for seen in self.callback.seen], [body] * 4)
         self.assertEqual([type(each).__name__ for each in sent].count("Body"), 1)
         calls = [each for each in sent if isinstance(each, Call)]
         self.assertEqual([bool(each.request.signing) for each in calls], [True, True, True, False])
@@ -174,8 +175,8 @@ class NotifyTests(CrewTestCase):
         self.assertEqual(self.crew.under_way, 1)
         await self.until_over()
         self.assertEqual(self.ends, [Outcome(True)])
-        ((method, _, body),) = self.callback.got
-        self.assertEqual((method, body), (b"POST", urlencode({"url": TOPIC}).encode()))
+        (seen,) = self.callback.seen
+        self.assertEqual((seen.method, seen.body), ("POST", urlencode({"url": TOPIC}).encode()))
         self.assertEqual(self.crew.under_way, 0)
 
     async def test_every_protocol(self) -> None:
@@ -186,10 +187,9 @@ class NotifyTests(CrewTestCase):
             self.begin(protocol=protocol, options=options, content=wanted)
         await self.until_over(5)
         self.assertEqual(self.ends, [Outcome(True)] * 5)
-        ((request, body),) = [got[1:] for got in self.callback.got if len(got[2]) == 5000]
-        self.assertEqual(body, content.body)
-        signed = request.getHeader("X-Hub-Signature")
-        self.assertEqual(signed, sign(content.body, "s", "sha1"))
+        (seen,) = [seen for seen in self.callback.seen if seen.body == content.body]
+        signed = seen.headers.getRawHeaders("X-Hub-Signature")
+        self.assertEqual(signed, [sign(content.body, "s", "sha1")])
 
     async def test_content_that_the_courier_has_not(self) -> None:
         """It is put off, and not delivered without its content."""
@@ -200,7 +200,7 @@ class NotifyTests(CrewTestCase):
         self.assertIsInstance(self.ends[0], Unavailable)
 
     async def test_failure_has_its_facts(self) -> None:
-        self.callback.statuses[b"/gone"] = 410
+        self.callback.answers["/gone"] = page(410)
         self.begin("/gone")
         await self.until_over()
         (outcome,) = self.ends
@@ -307,9 +307,10 @@ class DeathTests(CrewTestCase):
         self.assertEqual((await unread).status, 202)
         (await self.callback.asked).finish()
         await slow
-        paths = [got[1].path for got in self.callback.got]
-        self.assertEqual((paths.count(b"/slow"), paths.count(b"/2"), paths.count(b"/3")), (2, 1, 0))
-        self.assertEqual([got[2] for got in self.callback.got if got[0] == b"POST"], [body] * 3)
+        paths = [seen.uri for seen in self.callback.seen]
+        self.assertEqual([paths.count(path) for path in ("/slow", "/2", "/3")], [2, 1, 0])
+        posted = [seen.body for seen in self.callback.seen if seen.method == "POST"]
+        self.assertEqual(posted, [body] * 3)
         said = [str(line) for line in map(formatEvent, events) if "3 requests" in str(line)]
         self.assertEqual(len(said), 2)
         for line in said:
@@ -350,7 +351,7 @@ class DeathTests(CrewTestCase):
         self.clock.advance(module.FIRST_PAUSE)
         for answer in answers:
             self.assertEqual((await answer).status, 202)
-        self.assertNotIn(b"/7", [request.path for _, request, _ in self.callback.got])
+        self.assertNotIn("/7", [seen.uri for seen in self.callback.seen])
         self.assertEqual(self.crew.under_way, 0)
 
     async def test_stopped_while_requests_wait(self) -> None:
@@ -546,7 +547,7 @@ class DeadlyAnswerTests(CrewTestCase):
         """A callback whose answer ends couriers fails each time; so does what is under way with it,
         and is notified the next time.
         """
-        self.callback.bodies[b"/deadly"] = ANSWER
+        self.callback.answers["/deadly"] = page(202, ANSWER)
         for _ in range(2):
             self.callback.asked = Deferred()
             innocent = self.request("/slow")

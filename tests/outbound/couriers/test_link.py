@@ -29,7 +29,12 @@ from rsscloud_broker.outbound.couriers.messages import (
     Said,
 )
 from rsscloud_broker.testing import Clock
-from tests.outbound.couriers.fixture import framed
+
+
+def framed(*messages: Any) -> bytes:
+    """A frame with some messages, as it goes through a link."""
+    frame = msgpack.encode(messages)
+    return len(frame).to_bytes(4, "big") + frame
 
 
 class LinkTests(SynchronousTestCase):

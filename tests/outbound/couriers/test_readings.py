@@ -24,7 +24,7 @@ from rsscloud_broker.outbound.couriers.messages import ReadDone, TopicRules
 from rsscloud_broker.outbound.couriers.spawning import COMMAND
 from tests.outbound.couriers.crashing import READING
 from tests.outbound.couriers.fixture import REACTOR, CrewTestCase, until
-from tests.outbound.servers import Pages, half, page, serve, silence
+from tests.outbound.servers import half, page
 
 RSS = b"<rss version='2.0'><channel><title>One</title></channel></rss>"
 LIMIT = 1024 * 1024
@@ -40,8 +40,8 @@ class ReadingTestCase(CrewTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.pages = Pages({"/feed": page(200, RSS, **TYPE)})
-        self.base = f"http://127.0.0.1:{serve(self, self.pages)}"
+        self.pages = self.callback
+        self.pages.answers["/feed"] = page(200, RSS, **TYPE)
         self.budget = AnswerBudget.of_topics(LIMIT, REACTOR.callFromThread)
         self.fetcher = CourierFetcher(self.crew, self.budget)
 
@@ -52,7 +52,7 @@ class ReadingTestCase(CrewTestCase):
         wanted: Wanted = EVERYTHING,
         subscribers: int = 0,
     ) -> Deferred[Fetched]:
-        fetching = self.fetcher.fetch(self.base + path, known, subscribers, wanted)
+        fetching = self.fetcher.fetch(self.url + path, known, subscribers, wanted)
         return Deferred.fromCoroutine(fetching)
 
     async def refused(self, path: str) -> TopicUnreadable:
@@ -132,12 +132,12 @@ class WantedTests(ReadingTestCase):
 class RuleTests(ReadingTestCase):
     async def test_moves_and_ends(self) -> None:
         self.pages.answers |= {
-            "/moved": page(301, location=f"{self.base}/feed"),
+            "/moved": page(301, location=f"{self.url}/feed"),
             "/gone": page(410),
             "/not": page(404),
             "/broken": page(503, retry_after="3600"),
         }
-        self.assertEqual((await self.fetch("/moved")).moved_to, f"{self.base}/feed")
+        self.assertEqual((await self.fetch("/moved")).moved_to, f"{self.url}/feed")
         self.assertIsInstance(await self.refused("/gone"), EndedTopic)
         self.assertTrue((await self.refused("/not")).lasting)
         broken = await self.refused("/broken")
@@ -172,7 +172,7 @@ class RuleTests(ReadingTestCase):
 
     async def test_blocked_topics_and_hosts(self) -> None:
         for block in (
-            Block("topic", f"{self.base}/feed", "spam", "alice", 0.0),
+            Block("topic", f"{self.url}/feed", "spam", "alice", 0.0),
             Block("host", "127.0.0.1", "spam", "alice", 0.0),
         ):
             self.crew.block([block, Block("source", "10.0.0.0/8", "spam", "alice", 0.0)])
@@ -181,7 +181,6 @@ class RuleTests(ReadingTestCase):
         self.assertEqual((await self.fetch()).size, SIZE)
 
     async def test_cancelled(self) -> None:
-        self.pages.answers["/slow"] = silence
         fetching = self.fetch("/slow")
         await self.pages.asked
         self.assertEqual((self.crew.readings, self.crew.under_way), (1, 0))
@@ -190,7 +189,6 @@ class RuleTests(ReadingTestCase):
         self.assertEqual((await self.fetch()).size, SIZE)
 
     async def test_stopped(self) -> None:
-        self.pages.answers["/slow"] = silence
         fetching = self.fetch("/slow")
         await self.pages.asked
         await self.crew.stopService()
@@ -211,7 +209,7 @@ class BadInputTests(ReadingTestCase):
         deep = b"<rss version='2.0'><channel>" + b"<item>" * 100_000
         wide = RSS.replace(b"</channel>", b"<item><guid>x</guid></item>" * 30_000 + b"</channel>")
         entities = b"<!DOCTYPE r [" + b"<!ENTITY a 'b'>" * 60_000 + b"]><rss/>"
-        self.pages.answers |= {
+        bad = {
             "/bomb": page(200, bomb, content_encoding="deflate"),
             "/deep": page(200, deep),
             "/wide": page(200, wide),
@@ -219,15 +217,14 @@ class BadInputTests(ReadingTestCase):
             "/garbage": page(200, bomb[: len(bomb) // 2], content_encoding="deflate"),
             "/endless": page(200, b"x" * (2 * LIMIT)),
         }
-        bad = [path for path in self.pages.answers if path != "/feed"]
-        self.pages.answers["/half"] = half
+        self.pages.answers |= {**bad, "/half": half}
         dripping = [self.fetch(f"/half?{number}") for number in range(10)]
         await self.fetch()
         wanted, pid = Wanted(Need.CHANGES), self.courier._process.pid
 
         async def read_all() -> list[str]:
             fetching = [
-                self.fetch(path, wanted=wanted).addCallbacks(_told, _refusal) for path in bad * 3
+                self.fetch(path, wanted=wanted).addCallbacks(_told, _refusal) for path in [*bad] * 3
             ]
             for _ in range(10):
                 self.assertEqual((await self.fetch()).size, SIZE)
@@ -263,7 +260,7 @@ class DeadlyTests(ReadingTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.pages.answers |= {"/deadly": page(200, b"<rss>" + READING), "/slow": silence}
+        self.pages.answers["/deadly"] = page(200, b"<rss>" + READING)
 
     async def test_all_that_was_under_way_has_failed(self) -> None:
         slow = self.fetch("/slow")

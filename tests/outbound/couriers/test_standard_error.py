@@ -13,7 +13,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.outbound.couriers import courier as module
 from rsscloud_broker.outbound.couriers.messages import Alive
 from rsscloud_broker.outbound.couriers.spawning import StandardError
-from tests.outbound.couriers.fixture import REACTOR, StrangeProgramTestCase, framed, until
+from tests.outbound.couriers.fixture import REACTOR, StrangeProgramTestCase, until
+from tests.outbound.couriers.test_link import framed
 
 #: Answers each beat, until the broker closes the connection.
 ANSWER = f"[s.sendall({framed(Alive(7))!r}) for _ in iter(lambda: s.recv(99), b'')]"

@@ -25,14 +25,8 @@ from rsscloud_broker.outbound.couriers.messages import (
     Setup,
 )
 from rsscloud_broker.outbound.couriers.spawning import megabytes
-from tests.outbound.couriers.fixture import (
-    COURIER,
-    LIMITS,
-    REACTOR,
-    StrangeProgramTestCase,
-    framed,
-    until,
-)
+from tests.outbound.couriers.fixture import COURIER, LIMITS, REACTOR, StrangeProgramTestCase, until
+from tests.outbound.couriers.test_link import framed
 
 
 class StrangeProgramTests(StrangeProgramTestCase):
