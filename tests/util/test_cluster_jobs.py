@@ -93,17 +93,17 @@ class PeriodicClusterJobTests(JobsTestCase):
 
     def start(self, *, at_start: bool = False, after: float = 0.0) -> None:
         for jobs in self.jobs:
+            job = self.job_of(jobs.node)
             service = PeriodicClusterJob(
-                self.clock,
-                60.0,
-                self.job_of(jobs.node),
-                jobs,
-                name="job",
-                after=after,
-                at_start=at_start,
+                self.clock, 60.0, job, jobs, name="job", after=after, at_start=at_start
             )
             service.startService()
             self.nodes.append(service)
+
+    def first_run(self) -> None:
+        """Start both nodes, and let the first period come."""
+        self.start()
+        self.clock.advance(50.0)
 
     def job_of(self, node: str):  # type: ignore[no-untyped-def]
         async def job(due_at: float) -> None:
@@ -129,8 +129,7 @@ class PeriodicClusterJobTests(JobsTestCase):
 
     def test_node_that_dies_at_it_is_replaced(self) -> None:
         self.gates["a"] = Deferred()
-        self.start()
-        self.clock.advance(50.0)
+        self.first_run()
         self.clock.pump([PAUSE] * 8)
         self.assertEqual([node for node, _ in self.runs], ["a"])
         self.die("a")
@@ -143,8 +142,7 @@ class PeriodicClusterJobTests(JobsTestCase):
         self.assertEqual(self.row.due_at, 1_000_140.0)
 
     def test_periods_that_nobody_did_are_told(self) -> None:
-        self.start()
-        self.clock.advance(50.0)
+        self.first_run()
         for jobs in self.jobs:
             jobs.failure = Unavailable("the server is down")
         self.clock.pump([60.0] * 3)
@@ -156,29 +154,25 @@ class PeriodicClusterJobTests(JobsTestCase):
     def test_failure_leaves_it_to_the_other(self) -> None:
         self.gates["a"] = Deferred()
         self.gates["a"].errback(OSError("disk full"))
-        self.start()
-        self.clock.advance(50.0)
+        self.first_run()
         self.clock.advance(PAUSE)
         self.assertEqual([node for node, _ in self.runs], ["a", "b"])
 
     def test_lost_claim_is_no_failure(self) -> None:
         self.gates["a"] = Deferred()
-        self.start()
-        self.clock.advance(50.0)
+        self.first_run()
         self.die("a")
         self.gates["a"].errback(ClaimLost())
         self.clock.advance(PAUSE)
         self.assertEqual(len(self.runs), 2)
 
     def test_wanted_soon(self) -> None:
-        self.start()
-        self.clock.advance(50.0)
+        self.first_run()
         self.nodes[1].want(7.0, soon=True)
         self.assertEqual(self.since, [0.0, 7.0])
 
     def test_wanted_in_the_next_period(self) -> None:
-        self.start()
-        self.clock.advance(50.0)
+        self.first_run()
         for since in (8.0, 7.0, 9.0):
             self.nodes[1].want(since)
         self.clock.advance(59.0)
@@ -189,8 +183,7 @@ class PeriodicClusterJobTests(JobsTestCase):
         self.assertEqual(self.since[-1], 1_000_200.0)
 
     def test_what_is_wanted_is_not_forgotten_while_the_store_is_not_there(self) -> None:
-        self.start()
-        self.clock.advance(50.0)
+        self.first_run()
         self.jobs[1].failure = Unavailable("the server is down")
         self.nodes[1].want(7.0, soon=True)
         self.jobs[1].failure = None
@@ -199,8 +192,7 @@ class PeriodicClusterJobTests(JobsTestCase):
 
     def test_wanted_soon_while_it_runs(self) -> None:
         gate = self.gates["a"] = Deferred()
-        self.start()
-        self.clock.advance(50.0)
+        self.first_run()
         self.nodes[0].want(7.0, soon=True)
         self.assertEqual(len(self.runs), 1)
         del self.gates["a"]
@@ -226,8 +218,7 @@ class PeriodicClusterJobTests(JobsTestCase):
 
     def test_stopping_ends_the_timers_and_waits(self) -> None:
         self.gates["a"] = Deferred()
-        self.start()
-        self.clock.advance(50.0)
+        self.first_run()
         stopped = [service.stopService() for service in self.nodes]
         assert stopped[0] is not None
         self.assertNoResult(stopped[0])

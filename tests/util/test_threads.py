@@ -22,10 +22,10 @@ TIMEOUT = 10
 
 
 class WorkersTests(TestCase):
-    def make(self, threads: int = 2) -> Workers:
-        workers = Workers(IReactorFromThreads(reactor), "test work", threads)
+    def make(self, threads: int = 2, counters: Counters | None = None) -> Workers:
+        workers = Workers(IReactorFromThreads(reactor), "test work", threads, counters)
         workers.startService()
-        self.addCleanup(workers.stopService)
+        self.addCleanup(lambda: workers.running and workers.stopService())
         return workers
 
     async def test_result(self) -> None:
@@ -59,9 +59,7 @@ class WorkersTests(TestCase):
 
     async def test_threads_at_work_and_calls_that_wait_are_metrics(self) -> None:
         counters = Counters()
-        workers = Workers(IReactorFromThreads(reactor), "test work", 2, counters)
-        workers.startService()
-        self.addCleanup(workers.stopService)
+        workers = self.make(counters=counters)
         begun, released = threading.Barrier(3), threading.Event()
         self.addCleanup(released.set)
 
@@ -75,17 +73,14 @@ class WorkersTests(TestCase):
             return [value(name, {"pool": "test work"}) for name in names]
 
         self.assertEqual(shown(), [0, 0])
-        working = [workers(work) for _ in range(2)]
+        working: list[Any] = [workers(work) for _ in range(2)]
         begun.wait(TIMEOUT)
-        working += [workers(self.wait, released) for _ in range(3)]
+        working += [workers(released.wait, TIMEOUT) for _ in range(3)]
         self.assertEqual(shown(), [2, 3])
         released.set()
         await gatherResults(working)
         while shown() != [0, 0]:
             await deferLater(IReactorTime(reactor), 0)
-
-    def wait(self, released: threading.Event) -> None:
-        released.wait(TIMEOUT)
 
     async def test_one_kind_does_not_wait_for_another(self) -> None:
         released = threading.Event()
@@ -96,8 +91,7 @@ class WorkersTests(TestCase):
 
     async def test_stopping_waits_for_what_runs(self) -> None:
         begun, done = threading.Event(), []
-        workers = Workers(IReactorFromThreads(reactor), "test work", 1)
-        workers.startService()
+        workers = self.make(threads=1)
 
         def work() -> None:
             begun.set()
