@@ -184,8 +184,6 @@ class PortTests(BreakersTestCase):
         self.breakers.answered(callback(name))
         self.assertEqual((self.open_hosts(), sorted(self.closed)), (0, [(HOST, ""), (HOST, name)]))
 
-
-class LogTests(BreakersTestCase):
     def test_opening_and_closing_are_a_line_each(self) -> None:
         with capturedLogs() as events:
             self.call(THRESHOLD, f"{HOST}:8000", REFUSED)

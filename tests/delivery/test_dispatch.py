@@ -154,6 +154,16 @@ class PlacesTests(DispatchTestCase):
         self.assertEqual(submitted, 10_000)
         self.assert_idle()
 
+    def test_topics_take_turns(self) -> None:
+        self.make(slots=1)
+        for number in range(3):
+            self.submit(f"a{number}", topic="a")
+        self.submit("b0", topic="b")
+        self.submit("c0", topic="c")
+        self.end("a0", "a1", "b0", "c0", "a2")
+        self.assertEqual(self.begun, ["a0", "a1", "b0", "c0", "a2"])
+        self.assert_idle()
+
 
 class WithdrawTests(DispatchTestCase):
     def test_from_the_line_of_all(self) -> None:
@@ -196,18 +206,6 @@ class WithdrawTests(DispatchTestCase):
         for number in range(100):
             self.dispatcher.withdraw(self.submit(str(number), "host"))
         self.assertEqual(self.dispatcher.queued_for("host"), 0)
-
-
-class TurnsTests(DispatchTestCase):
-    def test_topics_take_turns(self) -> None:
-        self.make(slots=1)
-        for number in range(3):
-            self.submit(f"a{number}", topic="a")
-        self.submit("b0", topic="b")
-        self.submit("c0", topic="c")
-        self.end("a0", "a1", "b0", "c0", "a2")
-        self.assertEqual(self.begun, ["a0", "a1", "b0", "c0", "a2"])
-        self.assert_idle()
 
 
 class EarnTests(DispatchTestCase):

@@ -108,6 +108,16 @@ class ScheduleTests(RetriesTestCase):
         self.advance(1)
         self.assert_times(URL, [0, 3600])
 
+    def test_claims_come_up_again(self) -> None:
+        self.refuse_a_change()
+        self.notifier.holds, self.notifier.outcomes = {URL}, {}
+        self.advance(6)
+        self.assertEqual(len(self.notifier.calls), 2)
+        self.restart()
+        self.advance(2)
+        self.assert_times(URL, [0, 5, 6], delta=2)
+        self.assertEqual(self.waiting(), {})
+
 
 class CoalescingTests(RetriesTestCase):
     def test_changes_while_one_waits_make_no_second(self) -> None:
@@ -218,22 +228,6 @@ class CoalescingTests(RetriesTestCase):
 
 
 class ClosedHostTests(RetriesTestCase):
-    def test_put_off_and_made_when_it_answers_again(self) -> None:
-        urls = self.subscribe_many(50, host="dead.example")
-        self.notifier.outcomes["dead.example"] = NO_ANSWER
-        self.start_walk(slice_size=10)
-        self.advance(FIRST_PAUSE - 1)
-        self.assertEqual(len(self.notifier.calls), THRESHOLD)
-        self.assertEqual(self.count("open_breakers"), 1)
-        self.assertEqual(sorted(self.waiting().values()), [0] * (50 - THRESHOLD) + [1] * THRESHOLD)
-        self.advance(FIRST_PAUSE)
-        self.assertEqual(len(self.notifier.calls), THRESHOLD + 1)
-        self.notifier.calls.clear()
-        self.notifier.outcomes.clear()
-        self.advance(4 * FIRST_PAUSE)
-        self.assertEqual(sorted(self.called()), sorted(urls))
-        self.assertEqual((self.waiting(), self.count("open_breakers")), ({}, 0))
-
     def test_all_are_told_as_soon_as_it_answers_again(self) -> None:
         """They do not wait for the ends of their own pauses."""
         for number, outcome in enumerate((NO_ANSWER, evolve(NO_ANSWER, port_only=True))):
@@ -244,6 +238,7 @@ class ClosedHostTests(RetriesTestCase):
             self.start_walk(topic)
             self.advance(10)
             self.assertEqual(len(self.notifier.calls), THRESHOLD)
+            self.assertEqual(sorted(self.waiting(topic).values()), [0] + [1] * THRESHOLD)
             self.notifier.outcomes.clear()
             self.notifier.calls.clear()
             self.advance(65)
@@ -269,18 +264,6 @@ class ClosedHostTests(RetriesTestCase):
         self.stop()
         states = {one.host: one.failures for one in self.successResultOf(self.store.hosts())}
         self.assertEqual(states, dict.fromkeys(("dead.example", "other.example"), THRESHOLD))
-
-
-class CrashTests(RetriesTestCase):
-    def test_claims_come_up_again(self) -> None:
-        self.refuse_a_change()
-        self.notifier.holds, self.notifier.outcomes = {URL}, {}
-        self.advance(6)
-        self.assertEqual(len(self.notifier.calls), 2)
-        self.restart()
-        self.advance(2)
-        self.assert_times(URL, [0, 5, 6], delta=2)
-        self.assertEqual(self.waiting(), {})
 
 
 class UnavailableTests(RetriesTestCase):

@@ -101,17 +101,6 @@ class AccessLogTestCase(SynchronousTestCase):
         return self.counters.registry.get_sample_value(name)
 
 
-class FailureTests(AccessLogTestCase):
-    def test_a_bug_is_not_the_end(self) -> None:
-        self.patch(self.access, "_append", mock.Mock(side_effect=ZeroDivisionError))
-        self.logged(b"/lost")
-        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
-        self.assertEqual(self.lost(), 1)
-        self.patch(self.access, "_append", partial(AccessLog._append, self.access))
-        self.assertEqual(self.line(b"/kept")[4], "GET /kept HTTP/1.1")
-        self.successResultOf(self.access.stopService())
-
-
 class LineTests(AccessLogTestCase):
     def test_combined(self) -> None:
         headers = {b"Referer": b"https://site.example/page", b"User-Agent": b"Agent/1.0 (x; y)"}
@@ -286,3 +275,12 @@ class LossTests(AccessLogTestCase):
     def test_portions_for_a_pipe(self) -> None:
         portions = access_log._join_lines(["x" * 10] * 5, 25)
         self.assertEqual([len(portion) for portion in portions], [22, 22, 11])
+
+    def test_a_bug_is_not_the_end(self) -> None:
+        self.patch(self.access, "_append", mock.Mock(side_effect=ZeroDivisionError))
+        self.logged(b"/lost")
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+        self.assertEqual(self.lost(), 1)
+        self.patch(self.access, "_append", partial(AccessLog._append, self.access))
+        self.assertEqual(self.line(b"/kept")[4], "GET /kept HTTP/1.1")
+        self.successResultOf(self.access.stopService())

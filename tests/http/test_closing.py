@@ -61,9 +61,6 @@ class AnsweringTests(SynchronousTestCase):
         self.protocols.add(client)
         return client
 
-    def test_nothing_to_wait_for(self) -> None:
-        self.successResultOf(self.answering.stopService())
-
     def test_idle_connections_are_closed_after_a_moment(self) -> None:
         client = self.connect()
         stopped = self.answering.stopService()

@@ -12,7 +12,7 @@ from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import Http
-from rsscloud_broker.http.bodies import LIMIT, SMALL
+from rsscloud_broker.http.bodies import LIMIT
 from rsscloud_broker.http.limits import MAX_FIELDS
 from rsscloud_broker.model import Content
 from rsscloud_broker.wire.xmlrpc import encode_call
@@ -241,10 +241,6 @@ class MemoryTests(SynchronousTestCase):
         exchange.send(request_bytes("POST", "/rsscloud/ping", gzip.compress(form), headers))
         self.assert_count(arriving=0, in_use=len(form))
 
-    def test_small_bodies_do_not_count(self) -> None:
-        self.begin(SMALL)
-        self.assertEqual(self.bodies.held, 0)
-
 
 class DeadlineTests(_LimitsTests):
     def test_what_drips(self) -> None:
@@ -363,6 +359,15 @@ class KeepAliveTests(_LimitsTests):
         self.assertEqual(exchange.answer().status, 200)
         self.assertFalse(exchange.open)
 
+    def test_a_client_that_goes_while_the_answer_is_made(self) -> None:
+        self.house.topics.silent = True
+        exchange = self.sent(PING)
+        exchange.transport.loseConnection()
+        self.house.topics.waiting[0].callback(Content(b"<rss/>"))
+        self.assertEqual(exchange.transport.value(), b"")
+        self.assertEqual([ping.url for ping in self.house.pings()], [FEED])
+        self.assertEqual(self.flushLoggedErrors(), [])
+
 
 class ConnectionsTests(_LimitsTests):
     def test_for_each_address(self) -> None:
@@ -469,17 +474,6 @@ class CallerTests(_LimitsTests):
         )
         self.assertEqual(exchange.answer().xml.get("success"), "true")
         self.assertEqual(self.house.subscribers.calls[-1].url, "http://198.51.100.5:80/")
-
-
-class GoneTests(_LimitsTests):
-    def test_a_client_that_goes_while_the_answer_is_made(self) -> None:
-        self.house.topics.silent = True
-        exchange = self.sent(PING)
-        exchange.transport.loseConnection()
-        self.house.topics.waiting[0].callback(Content(b"<rss/>"))
-        self.assertEqual(exchange.transport.value(), b"")
-        self.assertEqual([ping.url for ping in self.house.pings()], [FEED])
-        self.assertEqual(self.flushLoggedErrors(), [])
 
 
 class UnnamedProxyTests(_LimitsTests):

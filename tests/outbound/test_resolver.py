@@ -65,7 +65,10 @@ class ResolverTests(TestCase):
         self.assertEqual(self.server.asked, [])
 
     async def test_addresses_in_disguise(self) -> None:
-        for host in ("127.1", "0x7f.1", "0177.0.0.1", "2130706433", "0x7F000001", "127.0.0.1."):
+        for host in (
+            "127.1", "127.0.1", "0x7f.1", "0x7f.0.0.1", "0177.0.0.1", "017700000001", "2130706433",
+            "0x7F000001", "127.0.0.1.",
+        ):  # fmt: skip
             self.assertEqual(await self.resolve(host), ["127.0.0.1"], host)
         for host in ("256.0.0.1", "1.2.3.4.5", "example.1", "0x", "a.0x7f"):
             self.assertEqual(await self.problem(host), "it is no address", host)

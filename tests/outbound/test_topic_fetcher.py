@@ -172,21 +172,7 @@ class LargeTests(FetcherTestCase):
         )
 
 
-class UserAgentTests(FetcherTestCase):
-    def test_number_of_subscribers(self) -> None:
-        for subscribers, said in (
-            (0, ""),
-            (1, "; 1 subscriber"),
-            (2, "; 2 subscribers"),
-            (10_000, "; 10000 subscribers"),
-            (10_001, "; more than 10,000 subscribers"),
-        ):
-            self.successResultOf(self.fetch(KNOWN, subscribers))
-            expected = f"rsscloud-broker/1.0 (+http://broker.example{said})"
-            self.assertEqual(self.outbound.requests[-1].headers["user-agent"], expected)
-
-
-class ConditionTests(FetcherTestCase):
+class RequestTests(FetcherTestCase):
     def test_as_they_came(self) -> None:
         for known, expected in (
             (Validators(), {}),
@@ -246,6 +232,18 @@ class ConditionTests(FetcherTestCase):
             self.outbound.otherwise = reply(304)
             error = self.failureResultOf(self.fetch(known), TopicUnreadable).value
             self.assertIn("status 304, though it was not asked", error.reason)
+
+    def test_number_of_subscribers(self) -> None:
+        for subscribers, said in (
+            (0, ""),
+            (1, "; 1 subscriber"),
+            (2, "; 2 subscribers"),
+            (10_000, "; 10000 subscribers"),
+            (10_001, "; more than 10,000 subscribers"),
+        ):
+            self.successResultOf(self.fetch(KNOWN, subscribers))
+            expected = f"rsscloud-broker/1.0 (+http://broker.example{said})"
+            self.assertEqual(self.outbound.requests[-1].headers["user-agent"], expected)
 
 
 class MoveTests(FetcherTestCase):

@@ -53,15 +53,6 @@ class HttpPostTestCase(SynchronousTestCase):
         return self.successResultOf(Deferred.fromCoroutine(self.notifier.verify(intent)))
 
 
-class RefusedTests(HttpPostTestCase):
-    def test_an_address_that_is_not_called(self) -> None:
-        self.outbound.otherwise = AddressRefused("the address 10.1.2.3 is not public")
-        for outcome in (self.notify(), self.verify(True), self.verify(False)):
-            self.assertFalse(outcome.success)
-            self.assertTrue(outcome.refused)
-            self.assertEqual(outcome.reason, "the address 10.1.2.3 is not public")
-
-
 class NotifyTests(HttpPostTestCase):
     def test_request(self) -> None:
         self.assertEqual(self.notify(), Outcome(True))
@@ -79,6 +70,13 @@ class NotifyTests(HttpPostTestCase):
         outcome = self.notify()
         self.assertTrue(outcome.reason.startswith("a bcxx"))
         self.assertEqual(len(outcome.reason), 300)
+
+    def test_an_address_that_is_not_called(self) -> None:
+        self.outbound.otherwise = AddressRefused("the address 10.1.2.3 is not public")
+        for outcome in (self.notify(), self.verify(True), self.verify(False)):
+            self.assertFalse(outcome.success)
+            self.assertTrue(outcome.refused)
+            self.assertEqual(outcome.reason, "the address 10.1.2.3 is not public")
 
 
 class VerifyTests(HttpPostTestCase):

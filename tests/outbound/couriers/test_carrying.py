@@ -22,7 +22,7 @@ from rsscloud_broker.outbound.couriers.messages import (
 )
 
 
-class RefusalTests(SynchronousTestCase):
+class CarrierTests(SynchronousTestCase):
     def test_each_request_gets_an_answer(self) -> None:
         """A reason that is not Unicode is shown in ASCII; the broker would wait forever."""
         carrier = Carrier(Mock(), Mock(), Mock(), Mock(), str)
@@ -46,8 +46,6 @@ class RefusalTests(SynchronousTestCase):
         )
         self.assertEqual(len(msgpack.decode(msgpack.encode(sent))), 3)
 
-
-class TrackingTests(SynchronousTestCase):
     def test_request_that_is_over_leaves_nothing_behind(self) -> None:
         """Neither its number nor a Deferred that waits for itself."""
         answer: Deferred[OutboundReply] = Deferred()
