@@ -19,6 +19,10 @@ INTERRUPTED = Outcome(False, "the process has ended", answered=False, interrupte
 REFUSED = Outcome(False, "connection refused", answered=False, port_only=True)
 
 
+#: The host, as it is stored when it was found dead.
+FOUND_DEAD = HostState(HOST, THRESHOLD, NOW + FIRST_PAUSE)
+
+
 def callback(name: str = HOST) -> Callback:
     """A callback at a host, or at a port of one."""
     return Callback(f"http://{name}/notify", "http-post")
@@ -207,8 +211,7 @@ class StoredTests(BreakersTestCase):
         self.assertEqual((self.told, self.breakers.take_changes()), (0, []))
         self.call(THRESHOLD)
         self.assertEqual(self.told, 1)
-        found_dead = HostState(HOST, THRESHOLD, NOW + FIRST_PAUSE)
-        self.assertEqual(self.breakers.take_changes(), [found_dead])
+        self.assertEqual(self.breakers.take_changes(), [FOUND_DEAD])
         self.assertEqual(self.breakers.take_changes(), [])
         self.breakers.answered(callback())
         self.assertEqual(self.told, 2)
@@ -237,8 +240,7 @@ class StoredTests(BreakersTestCase):
     def test_what_other_nodes_have_stored_is_followed(self) -> None:
         """Though the host has failed here only a few times."""
         self.call(THRESHOLD - 1)
-        state = HostState(HOST, THRESHOLD, NOW + FIRST_PAUSE)
-        self.assertFalse(self.breakers.follow([state]))
+        self.assertFalse(self.breakers.follow([FOUND_DEAD]))
         self.assertEqual(self.open_hosts(), 1)
         self.assertTrue(self.breakers.follow([]))
         self.assertEqual((self.open_hosts(), self.told, self.pause()), (0, 0, 0.0))
@@ -252,12 +254,11 @@ class StoredTests(BreakersTestCase):
 
     def test_host_that_was_read_before_its_change_was_stored(self) -> None:
         """The store is read, and meanwhile this process learns more and stores it."""
-        open_state = HostState(HOST, THRESHOLD, NOW + FIRST_PAUSE)
-        self.breakers.follow([open_state])
+        self.breakers.follow([FOUND_DEAD])
         own = self.breakers.own_changes()
         self.breakers.answered(callback())
         self.breakers.saved(self.breakers.take_changes())
-        self.breakers.follow([open_state], own)
+        self.breakers.follow([FOUND_DEAD], own)
         self.assertEqual(self.open_hosts(), 0)
         own = self.breakers.own_changes()
         self.call(THRESHOLD)
@@ -266,16 +267,15 @@ class StoredTests(BreakersTestCase):
         self.assertEqual(self.open_hosts(), 1)
 
     def test_host_whose_change_is_not_stored_yet(self) -> None:
-        before = HostState(HOST, THRESHOLD, NOW + FIRST_PAUSE)
-        self.breakers.follow([before])
+        self.breakers.follow([FOUND_DEAD])
         self.breakers.answered(callback())
-        self.breakers.follow([before], self.breakers.own_changes())
+        self.breakers.follow([FOUND_DEAD], self.breakers.own_changes())
         self.assertEqual(self.open_hosts(), 0, "it waits to be stored")
         changes = self.breakers.take_changes()
-        self.breakers.follow([before], self.breakers.own_changes())
+        self.breakers.follow([FOUND_DEAD], self.breakers.own_changes())
         self.assertEqual(self.open_hosts(), 0, "it is being stored")
         self.breakers.not_saved(changes)
-        self.breakers.follow([before], self.breakers.own_changes())
+        self.breakers.follow([FOUND_DEAD], self.breakers.own_changes())
         self.assertEqual((self.open_hosts(), self.breakers.take_changes()), (0, changes))
         self.breakers.saved(changes)
         self.assertEqual(list(self.breakers.own_changes()), [])

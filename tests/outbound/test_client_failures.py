@@ -4,6 +4,8 @@ time.
 
 from __future__ import annotations
 
+from socket import socket
+
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.web.server import Request
 
@@ -35,17 +37,12 @@ class FailureTests(ClientTestCase):
         self.assertEqual(self.pages.seen, [])
 
     async def test_connection_refused(self) -> None:
-        port = listen(self, RawFactory())
-        await self.doCleanups_of_servers()
-        reason = await self.refusal(self.begin(self.make_client(), f"http://127.0.0.1:{port}/"))
+        with socket() as nobody:
+            nobody.bind(("127.0.0.1", 0))
+            port = nobody.getsockname()[1]
+            reason = await self.refusal(self.begin(self.make_client(), f"http://127.0.0.1:{port}/"))
         self.assertIn(f"no connection to 127.0.0.1 port {port}", reason)
         self.assertIn("refused", reason)
-
-    async def doCleanups_of_servers(self) -> None:
-        """Close the servers of this test now."""
-        while self._cleanups:
-            function, args, kwargs = self._cleanups.pop()
-            await function(*args, **kwargs)
 
     async def test_garbage(self) -> None:
         for says in (b"220 mail.example ESMTP\r\n", b"\0\xff" * 50, b"HTTP/1.1 what\r\n\r\n", b" "):

@@ -34,16 +34,17 @@ class KeptConnectionTests(CallbackClientTestCase):
         self.assertEqual([one.requests for one in self.server.connections], [3])
 
     async def test_not_used_again(self) -> None:
-        for answer in (
-            b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
-            b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n",
-            b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n",
-            OK + b"more",
-            OK + OK,
-            b"HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n" + b"x" * 2000,
+        for answer, method in (
+            (b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", "GET"),
+            (b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n", "GET"),
+            (b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n", "GET"),
+            (OK + b"more", "GET"),
+            (OK + OK, "GET"),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n" + b"x" * 2000, "GET"),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", "HEAD"),
         ):
             self.serve(answer, OK)
-            await self.ask()
+            await self.ask(method=method)
             await self.ask()
             self.assertEqual([one.requests for one in self.server.connections], [1, 1], answer[:60])
             await self.server.connections[0].lost
@@ -62,12 +63,6 @@ class KeptConnectionTests(CallbackClientTestCase):
         self.assertEqual([one.requests for one in self.server.connections], [1, 1, 1])
         outbound.allow([])
         await self.assertFailure(self.begin(self.client), AddressRefused)
-
-    async def test_not_used_again_after_head(self) -> None:
-        self.serve(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", OK)
-        await self.ask(method="HEAD")
-        await self.ask()
-        self.assertEqual([one.requests for one in self.server.connections], [1, 1])
 
     async def test_closed_after_a_while(self) -> None:
         self.serve()

@@ -167,6 +167,10 @@ class AdmissionTestCase(SynchronousTestCase):
         error: TooMany = self.failureResultOf(verification, TooMany).value
         return error
 
+    def ping(self, admission: Admission, times: int, source: str = CALLER) -> None:
+        for _ in range(times):
+            admission.ping(source)
+
     def limited(self, kind: str) -> float:
         """The counter of refusals of one kind."""
         return (
@@ -181,8 +185,7 @@ class PingTests(AdmissionTestCase):
     def test_a_busy_blog_host_is_let_in(self) -> None:
         """The host sends a burst of 1,000, and then 50 a second for an hour."""
         admission = self.admission()
-        for _ in range(1000):
-            admission.ping(CALLER)
+        self.ping(admission, 1000)
         for _ in range(3600 * 10):
             for _ in range(5):
                 admission.ping(CALLER)
@@ -191,8 +194,7 @@ class PingTests(AdmissionTestCase):
 
     def test_too_many(self) -> None:
         admission = self.admission(pings_per_source=2, pings_burst=4)
-        for _ in range(4):
-            admission.ping(CALLER)
+        self.ping(admission, 4)
         said = "more than 2 pings a second came from your address; try again in 1 seconds"
         self.assertEqual(str(self.assertRaises(TooMany, admission.ping, CALLER)), said)
         self.assertEqual(self.limited("pings"), 1)
@@ -202,15 +204,13 @@ class PingTests(AdmissionTestCase):
 
     def test_too_many_in_a_day(self) -> None:
         admission = self.admission(pings_per_source=0, pings_per_day=48)
-        for _ in range(48):
-            admission.ping(CALLER)
+        self.ping(admission, 48)
         said = "more than 48 pings a day came from your address; try again in 3600 seconds"
         self.assertEqual(str(self.assertRaises(TooMany, admission.ping, CALLER)), said)
         self.assertEqual(self.limited("pings of a day"), 1)
         admission.ping(OTHER)
         self.clock.advance(3600)
-        for _ in range(2):  # as many as come back in an hour
-            admission.ping(CALLER)
+        self.ping(admission, 2)  # as many as come back in an hour
         self.assertRaises(TooMany, admission.ping, CALLER)
 
     def test_one_ping_a_day(self) -> None:
@@ -387,11 +387,9 @@ class VerificationTests(AdmissionTestCase):
             )
         )
         self.admit(admission, self.intent(callback=new))
-        for _ in range(2):  # the first ping still counts
-            admission.ping(CALLER)
+        self.ping(admission, 2)  # the first ping still counts
         self.assertRaises(TooMany, admission.ping, CALLER)
-        for _ in range(9):
-            admission.ping(OTHER)
+        self.ping(admission, 9, OTHER)
         admission.change(RateLimitOptions(pings_burst=1))
         self.assertIn("100 pings a second", str(self.assertRaises(TooMany, admission.ping, CALLER)))
 

@@ -125,10 +125,13 @@ class WallClockWatchTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = Clock()
         self.moved: list[float] = []
+        self.error: Exception | None = None
         self.watch = WallClockWatch(self.clock, self.move)
         self.watch.startService()
 
     async def move(self, seconds: float) -> None:
+        if self.error is not None:
+            raise self.error
         self.moved.append(seconds)
 
     def test_times_move_if_it_is_set_back(self) -> None:
@@ -145,12 +148,7 @@ class WallClockWatchTests(SynchronousTestCase):
         self.assertEqual(self.moved, [About(7200.0)])
 
     def test_a_failure_is_logged_and_the_watch_goes_on(self) -> None:
-        async def fail(seconds: float) -> None:
-            raise OSError("disk full")
-
-        self.watch.stopService()
-        self.watch = WallClockWatch(self.clock, fail)
-        self.watch.startService()
+        self.error = OSError("disk full")
         for _ in range(2):
             self.clock.set_wall(-60.0)
             self.clock.pump([1.0] * 3)
@@ -161,11 +159,7 @@ class WallClockWatchTests(SynchronousTestCase):
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
     def test_a_store_that_is_not_there_is_a_line_of_the_log_without_a_traceback(self) -> None:
-        async def fail(seconds: float) -> None:
-            raise Unavailable("no disk space is left")
-
-        watch = WallClockWatch(self.clock, fail)
-        watch.startService()
+        self.error = Unavailable("no disk space is left")
         self.clock.set_wall(-7200)
         with capturedLogs() as logged:
             self.clock.advance(1)
