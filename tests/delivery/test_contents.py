@@ -23,13 +23,17 @@ THIRD = "http://third.example/hook"
 THIN = "http://thin.example/notify"
 
 
-class CarriedTests(EngineTestCase):
+class TwoReadersTestCase(EngineTestCase):
+    """One reader wants contents, and the other one does not."""
+
     def setUp(self) -> None:
         super().setUp()
         self.subscribe(READER, content=True)
         self.subscribe(THIN)
         self.start()
 
+
+class CarriedTests(TwoReadersTestCase):
     def test_content_for_those_who_want_it(self) -> None:
         self.change()
         self.assertEqual(self.called(), [READER, THIN])
@@ -291,13 +295,7 @@ class PushedTests(EngineTestCase):
         self.assertEqual(self.waiting(), {})
 
 
-class EndedTests(EngineTestCase):
-    def setUp(self) -> None:
-        super().setUp()
-        self.subscribe(READER, content=True)
-        self.subscribe(THIN)
-        self.start()
-
+class EndedTests(TwoReadersTestCase):
     def test_everybody_is_told_and_let_go(self) -> None:
         self.end_topic("it is gone")
         denied = {(denial.topic, denial.callback.url) for denial in self.notifier.denials}

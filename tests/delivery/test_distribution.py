@@ -25,9 +25,6 @@ def broken(*args: Any) -> Deferred[Any]:
 class DistributionTestCase(EngineTestCase):
     retries = ()
 
-    def errors(self) -> list[int]:
-        return [subscription.consecutive_errors for subscription in self.subscriptions()]
-
 
 class WalkTests(DistributionTestCase):
     def test_a_bug_does_not_keep_them_waiting_for_ever(self) -> None:
@@ -196,7 +193,8 @@ class StopTests(DistributionTestCase):
         self.distribution.startService()
         self.advance(0.2)
         self.assertEqual(sorted(self.called()), self.urls)
-        self.assertEqual((self.errors(), self.walks()), ([0] * 4, []))
+        errors = [one.consecutive_errors for one in self.subscriptions()]
+        self.assertEqual((errors, self.walks()), ([0] * 4, []))
 
     def test_notifier_that_cannot_be_cancelled(self) -> None:
         gates: list[Deferred[Outcome]] = []

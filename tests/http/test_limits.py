@@ -293,11 +293,9 @@ class DeadlineTests(_LimitsTests):
         self.assertEqual(exchange.answer().status, 200)
 
     def test_the_times_can_change(self) -> None:
-        early = self.house.connect()
-        early.send(PAGE)
+        early = self.sent(PAGE)
         self.house.limits.change(Http(idle_timeout=20.0))
-        late = self.house.connect()
-        late.send(PAGE)
+        late = self.sent(PAGE)
         self.advance(19)
         self.assertEqual((early.open, late.open), (True, True))
         self.advance(1)
@@ -334,10 +332,8 @@ class KeepAliveTests(_LimitsTests):
         self.house.topics.waiting[0].callback(Content(b"<rss/>"))
         answers = exchange.answers()
         self.assertEqual([answer.status for answer in answers], [200, 200, 200, 413])
-        self.assertEqual(
-            [answer.headers.get_content_type() for answer in answers],
-            ["text/xml", "text/css", "text/html", "text/plain"],
-        )
+        types = ["text/xml", "text/css", "text/html", "text/plain"]
+        self.assertEqual([answer.headers.get_content_type() for answer in answers], types)
 
     def test_targets_in_absolute_form(self) -> None:
         """The host in the target replaces the Host header (RFC 9112, section 3.2.2)."""

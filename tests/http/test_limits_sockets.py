@@ -119,10 +119,8 @@ class SocketsTests(SocketsTestCase):
         ):
             client = await self.connect(port, data)
             answer = await client.answered
-            self.assertEqual(
-                (answer.status, answer.text),
-                (413, f"The body must not be larger than {MIB} bytes.\n"),
-            )
+            self.assertEqual(answer.status, 413)
+            self.assertEqual(answer.text, f"The body must not be larger than {MIB} bytes.\n")
 
     async def test_an_answer_that_nobody_reads(self) -> None:
         for connection in ("close", "keep-alive"):

@@ -56,10 +56,8 @@ class CheckedTests(SynchronousTestCase):
             (local, local),
             ("tcp6:5337", r"tcp:5337:interface=\:\:1"),
         ):
-            self.assertEqual(
-                self.refusal(first, second),
-                f"listen: {second!r} is the port at which {first!r} listens already",
-            )
+            said = f"listen: {second!r} is the port at which {first!r} listens already"
+            self.assertEqual(self.refusal(first, second), said)
         other = "tcp:5337:interface=127.0.0.2"
         check_endpoints([local, other, "tcp:5338", "tcp:0", "tcp:0", "unix:a", "unix:b"], reactor)
 
@@ -163,10 +161,8 @@ class TLSFilesTests(SynchronousTestCase):
             self.assertIn(f"the key in {self.key} has a passphrase", self.refusal())
 
     def test_files_that_cannot_be_read(self) -> None:
-        self.assertEqual(
-            self.refusal(f":extraCertChain={self.directory}/no.pem"),
-            f"{self.directory}/no.pem cannot be read: No such file or directory",
-        )
+        said = f"{self.directory}/no.pem cannot be read: No such file or directory"
+        self.assertEqual(self.refusal(f":extraCertChain={self.directory}/no.pem"), said)
         self.key.unlink()
         self.assertIn(f"{self.key} cannot be read: No such file", self.refusal())
         self.certificate.unlink()

@@ -41,20 +41,14 @@ class OffersTests(SynchronousTestCase):
         return str(self.assertRaises(FrontDoorsError, Root, doors, PUBLIC_URL))
 
     def assert_conflict(self, what: str, first: dict[str, Any], second: dict[str, Any]) -> None:
-        self.assertEqual(
-            self.refusal(Door("first", **first), Door("second", **second)),
-            f"the front door 'second' offers {what}, as does 'first'{WAY_OUT}second]",
-        )
-        self.assertEqual(
-            self.refusal(Door("one", **first), Door("one", **second)),
-            f"the front door 'one' offers {what}, as does another of that name{WAY_OUT}one]",
-        )
+        said = f"the front door 'second' offers {what}, as does 'first'{WAY_OUT}second]"
+        self.assertEqual(self.refusal(Door("first", **first), Door("second", **second)), said)
+        said = f"the front door 'one' offers {what}, as does another of that name{WAY_OUT}one]"
+        self.assertEqual(self.refusal(Door("one", **first), Door("one", **second)), said)
 
     def test_one_that_offers_something_twice(self) -> None:
-        self.assertEqual(
-            self.refusal(Door("one", pages=[get("/a"), get("/a")])),
-            "the front door 'one' offers GET /a twice; fix or uninstall it",
-        )
+        said = "the front door 'one' offers GET /a twice; fix or uninstall it"
+        self.assertEqual(self.refusal(Door("one", pages=[get("/a"), get("/a")])), said)
 
     def test_routes(self) -> None:
         same = {"pages": [get("/a")]}

@@ -13,10 +13,8 @@ from rsscloud_broker.http.requests import MAX_BARE, RequestError, fields_of
 
 class FieldsTests(SynchronousTestCase):
     def test_fields(self) -> None:
-        self.assertEqual(
-            fields_of(b"a=1&b=x%20y+z&a=%41&wsdl&c=a;b"),
-            {b"a": [b"1", b"A"], b"b": [b"x y z"], b"wsdl": [b""], b"c": [b"a;b"]},
-        )
+        expected = {b"a": [b"1", b"A"], b"b": [b"x y z"], b"wsdl": [b""], b"c": [b"a;b"]}
+        self.assertEqual(fields_of(b"a=1&b=x%20y+z&a=%41&wsdl&c=a;b"), expected)
 
     @given(binary(max_size=30))
     def test_any_bytes_are_decoded_as_the_standard_library_does(self, text: bytes) -> None:

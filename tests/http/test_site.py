@@ -189,10 +189,8 @@ class RoutesTests(SynchronousTestCase):
         house = self.serve(Door(pages=[get("/a", "x", "y"), get("/a", "x", "y", "z")]))
         for path, needed in (("/a", "?x&y"), ("/a?x=1", "?x&y")):
             answer = house.get(path)
-            self.assertEqual(
-                (answer.status, answer.text),
-                (400, f"This address needs parameters that did not come: {needed}\n"),
-            )
+            said = f"This address needs parameters that did not come: {needed}\n"
+            self.assertEqual((answer.status, answer.text), (400, said))
             self.assertEqual(house.ask("HEAD", path).status, 400)
 
     def test_a_body_at_a_call_path_is_there_for_a_route(self) -> None:

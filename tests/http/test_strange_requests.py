@@ -40,10 +40,8 @@ class MultipartTests(_RequestsTests):
             for body in (part % b"url", part % (b";" * SIZE), part * 10_000, b""):
                 for kind in (MULTIPART, "Multipart/Form-Data", "multipart/form-data;boundary*0*=x"):
                     answer = self.post(path, body, kind)
-                    self.assertEqual(
-                        (answer.status, answer.text),
-                        (415, "Send forms as application/x-www-form-urlencoded, please.\n"),
-                    )
+                    said = "Send forms as application/x-www-form-urlencoded, please.\n"
+                    self.assertEqual((answer.status, answer.text), (415, said))
 
     def test_a_call_is_still_a_call(self) -> None:
         self.assertIn("<boolean>1</boolean>", self.post("/RPC2", HELLO, MULTIPART).text)
@@ -61,10 +59,8 @@ class FormTests(_RequestsTests):
         for path in ("/rsscloud/ping", "/ping", "/pingSiteForm"):
             for field in (b"url=&", b"&"):
                 answer = self.post(path, field * (SIZE // len(field)), FORM)
-                self.assertEqual(
-                    (answer.status, answer.text),
-                    (413, f"A form has at most {MAX_FIELDS} fields.\n"),
-                )
+                self.assertEqual(answer.status, 413)
+                self.assertEqual(answer.text, f"A form has at most {MAX_FIELDS} fields.\n")
                 self.assertEqual(int(answer.headers["content-length"]), len(answer.body))
 
     def test_too_many_parameters(self) -> None:

@@ -78,10 +78,8 @@ class AddressGuardTests(SynchronousTestCase):
     def test_others_are_refused_by_kind(self) -> None:
         for kind, text in REFUSED.items():
             for address in text.split():
-                self.assertEqual(
-                    self.assert_refused(AddressGuard(), address),
-                    f"the address {address} is not public ({kind}), so it is not called",
-                )
+                said = f"the address {address} is not public ({kind}), so it is not called"
+                self.assertEqual(self.assert_refused(AddressGuard(), address), said)
 
     def test_allowed_networks(self) -> None:
         guard = AddressGuard(map(ip_network, ("127.0.0.0/8", "fd00::/8", "10.1.2.3/32")))

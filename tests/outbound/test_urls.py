@@ -51,10 +51,8 @@ class URLTests(SynchronousTestCase):
         for port in (1, 22, 23, 25, 53, 110, 143, 445, 465, 587, 993, 995, 5432, 6379, 11211):
             url = f"http://example.org:{port}/"
             reason = str(self.assertRaises(AddressRefused, check_url, url))
-            self.assertEqual(
-                reason,
-                f"port {port} is for other services ({REFUSED_PORTS[port]}), so it is not called",
-            )
+            said = f"port {port} is for other services ({REFUSED_PORTS[port]}), so it is not called"
+            self.assertEqual(reason, said)
             self.assertEqual(str(self.assertRaises(AddressRefused, target_of, url)), reason)
 
     def test_ports_of_http(self) -> None:

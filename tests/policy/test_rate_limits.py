@@ -173,12 +173,8 @@ class AdmissionTestCase(SynchronousTestCase):
 
     def limited(self, kind: str) -> float:
         """The counter of refusals of one kind."""
-        return (
-            self.counters.registry.get_sample_value(
-                "rsscloud_limited_requests_total", {"kind": kind}
-            )
-            or 0
-        )
+        name = "rsscloud_limited_requests_total"
+        return self.counters.registry.get_sample_value(name, {"kind": kind}) or 0
 
 
 class PingTests(AdmissionTestCase):

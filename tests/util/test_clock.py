@@ -73,10 +73,8 @@ class EachPeriodTests(SynchronousTestCase):
                 self.clock.advance(60.0)
                 self.gate = None
                 self.clock.advance(60.0)
-            self.assertEqual(
-                [formatEvent(each) for each in logged],
-                [f"job: {line}; it is tried again in its next turn.", "job goes on."],
-            )
+            said = [f"job: {line}; it is tried again in its next turn.", "job goes on."]
+            self.assertEqual([formatEvent(each) for each in logged], said)
             service.stopService()
 
     def test_a_long_run_is_not_overtaken(self) -> None:
@@ -163,10 +161,8 @@ class WallClockWatchTests(SynchronousTestCase):
         self.clock.set_wall(-7200)
         with capturedLogs() as logged:
             self.clock.advance(1)
-        self.assertEqual(
-            formatEvent(logged[-1]),
-            "What is stored could not be moved along with the wall clock: no disk space is left",
-        )
+        said = "What is stored could not be moved along with the wall clock: no disk space is left"
+        self.assertEqual(formatEvent(logged[-1]), said)
 
 
 class SystemClockTests(SynchronousTestCase):

@@ -35,10 +35,8 @@ class StoreRetryTests(SynchronousTestCase):
         done = self.begin()
         self.pass_time(60)
         pauses = [b - a for a, b in zip(self.tries, self.tries[1:], strict=False)]
-        self.assertEqual(
-            [round(pause) for pause in pauses[:6]],
-            [1.0, 2, 4, 8, UNAVAILABLE_PAUSE, UNAVAILABLE_PAUSE],
-        )
+        expected = [1.0, 2, 4, 8, UNAVAILABLE_PAUSE, UNAVAILABLE_PAUSE]
+        self.assertEqual([round(pause) for pause in pauses[:6]], expected)
         self.retry.stop()
         self.failureResultOf(done, CancelledError)
 

@@ -125,10 +125,8 @@ class SoapTests(CallTestCase):
         self.assertEqual(self.notify(), Outcome(True))
         (request,) = self.outbound.requests
         self.assertEqual((request.method, request.url, request.redirects), ("POST", URL, 5))
-        self.assertEqual(
-            request.headers,
-            {"content-type": "text/xml; charset=utf-8", "soapaction": '"/RPC2"'},
-        )
+        expected = {"content-type": "text/xml; charset=utf-8", "soapaction": '"/RPC2"'}
+        self.assertEqual(request.headers, expected)
         call = soap.decode_call(request.body)
         self.assertEqual((call.operation, call.namespace), ("feedUpdated", ""))
         self.assertEqual(call.parameters, {"url": TOPIC})

@@ -24,10 +24,8 @@ class EnvironmentTests(SynchronousTestCase):
 
     def test_what_it_keeps(self) -> None:
         given = {"LC_ALL": "C.UTF-8", "TZ": "UTC", "SECRET": "sesame", "PYTHONPATH": "/of/others"}
-        self.assertEqual(
-            self.environment(given, "/checkout"),
-            {"LC_ALL": "C.UTF-8", "TZ": "UTC", "PYTHONPATH": "/checkout"},
-        )
+        kept = {"LC_ALL": "C.UTF-8", "TZ": "UTC", "PYTHONPATH": "/checkout"}
+        self.assertEqual(self.environment(given, "/checkout"), kept)
 
     def test_installed_package(self) -> None:
         """Packages do not come before the standard library."""
