@@ -265,6 +265,32 @@ class ClosedHostTests(RetriesTestCase):
         states = {one.host: one.failures for one in self.successResultOf(self.store.hosts())}
         self.assertEqual(states, dict.fromkeys(("dead.example", "other.example"), THRESHOLD))
 
+    def test_put_off_and_made_when_it_answers_again(self) -> None:
+        urls = self.subscribe_many(50, host="dead.example")
+        self.notifier.outcomes["dead.example"] = NO_ANSWER
+        self.start_walk(slice_size=10)
+        self.advance(FIRST_PAUSE - 1)
+        self.assertEqual(len(self.notifier.calls), THRESHOLD)
+        self.assertEqual(self.count("open_breakers"), 1)
+        self.assertEqual(sorted(self.waiting().values()), [0] * (50 - THRESHOLD) + [1] * THRESHOLD)
+        self.advance(FIRST_PAUSE)
+        self.assertEqual(len(self.notifier.calls), THRESHOLD + 1)
+        self.notifier.calls.clear()
+        self.notifier.outcomes.clear()
+        self.advance(4 * FIRST_PAUSE)
+        self.assertEqual(sorted(self.called()), sorted(urls))
+        self.assertEqual((self.waiting(), self.count("open_breakers")), ({}, 0))
+
+    def test_black_hole_costs_a_probe_now_and_then(self) -> None:
+        self.subscribe_many(50, host="dead.example")
+        self.notifier.outcomes["dead.example"] = NO_ANSWER
+        self.start_walk()
+        self.advance(4 * 3600, 30)
+        # Five at first; then after 1, 2, 4, 8, 16, 32 and 60 minutes, and a bit more each time.
+        self.assertLessEqual(len(self.notifier.calls), THRESHOLD + 10)
+        given_up = sum(one.consecutive_errors for one in self.subscriptions())
+        self.assertEqual(len(self.waiting()) + given_up, 50)
+
 
 class UnavailableTests(RetriesTestCase):
     def setUp(self) -> None:

@@ -308,6 +308,18 @@ class FairnessTests(EngineTestCase):
         self.start_walk(max_walks=1, slice_size=5)
         self.assertEqual((self.called(), self.asked.count("fanouts")), (urls, 3))
 
+    def test_black_holes_hold_up_nobody(self) -> None:
+        holes = [f"http://hole{number}.example/" for number in range(30)]
+        urls = self.subscribe_many(70)
+        for url in holes:
+            self.subscribe(url)
+        self.subscribe("http://last.example/")
+        self.notifier.holds = set(holes)
+        self.start_walk(in_flight=2, max_slow=2000, slice_size=10)
+        self.advance(4)
+        self.assertTrue({*urls, "http://last.example/"} <= set(self.called()))
+        self.assertEqual(self.walks(), [])
+
 
 class LatencyTests(EngineTestCase):
     def latency(self, which: str) -> tuple[float, float]:
