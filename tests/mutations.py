@@ -193,6 +193,10 @@ What was acknowledged is not committed: it is gone after a restart.
 -                for function
 +            with self._engine.connect() as connection:
 +                for function
+Pings are answered only when the next ones come.
+-        self._queued.extend(gathered)
+-        self._has_work.set()
++        self._queued.extend(gathered)
 @@ database/writer.py: storage.test_nodes
 What is claimed as PostgreSQL ends is done by nobody.
 -self.in_doubt += 1

@@ -72,7 +72,7 @@ def plugins() -> Iterator[str]:
     for name, interface in vars(interfaces).items():
         if isinstance(interface, InterfaceClass):
             yield from _interface(name, interface)
-    for module in (events, model):
+    for module in (events, interfaces, model):
         for name, cls in vars(module).items():
             if isinstance(cls, type) and attrs.has(cls):
                 fields = ", ".join(f"{each.name}: {each.type}" for each in attrs.fields(cls))

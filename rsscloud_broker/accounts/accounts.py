@@ -157,7 +157,7 @@ class Accounts:
     async def sign_in(self, attempt: SignIn) -> SignedIn:
         """Begin a session for somebody with a right password, unless the account is disabled."""
         name = attempt.name.strip().lower()
-        stored = await self._check_and_record(name, attempt.password, attempt.source, attempt.mark)
+        stored = await self._check_and_record(name, attempt.password, attempt.source, attempt.known)
         account = stored.account
         if account.disabled:
             raise SignInFailed(account.disabled)

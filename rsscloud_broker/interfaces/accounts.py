@@ -155,7 +155,7 @@ class SignIn:
     :ivar password: the password as it was typed.
     :ivar source: the address of the caller.
     :ivar browser: what the browser calls itself.
-    :ivar mark: the ``SignedIn.mark`` that the browser keeps in a cookie; empty if it has none.
+    :ivar known: the ``SignedIn.known`` that the browser keeps in a cookie; empty if it has none.
     :ivar former: the secret of a session that this one replaces; empty if there is none.
     """
 
@@ -163,7 +163,7 @@ class SignIn:
     password: str = field(repr=False)
     source: str
     browser: str = ""
-    mark: str = field(default="", repr=False)
+    known: str = field(default="", repr=False)
     former: str = field(default="", repr=False)
 
 
@@ -174,13 +174,13 @@ class SignedIn:
     :ivar caller: who has signed in.
     :ivar secret: the secret of the new session.
     :ivar expires_at: when the session ends.
-    :ivar mark: proves later that somebody signed in to this account in this browser.
+    :ivar known: the mark that proves later that somebody signed in to this account in this browser.
     """
 
     caller: Caller
     secret: str = field(repr=False)
     expires_at: float
-    mark: str = field(repr=False)
+    known: str = field(repr=False)
 
 
 @frozen

@@ -156,7 +156,7 @@ def attempt_of(request: Request, cookies: Cookies, name: str = "", password: str
         password=password,
         source=client_address(request),
         browser=header(request, "user-agent"),
-        mark=cookies.get(request, KNOWN),
+        known=cookies.get(request, KNOWN),
         former=cookies.get(request, SESSION),
     )
 
@@ -167,9 +167,9 @@ def begin_session(request: Request, cookies: Cookies, signed_in: SignedIn, now: 
     :param now: the present time, in seconds since the epoch.
     """
     cookies.put(request, SESSION, signed_in.secret, signed_in.expires_at - now)
-    if signed_in.mark:
+    if signed_in.known:
         # A browser keeps it for a year.
-        cookies.put(request, KNOWN, signed_in.mark, 365 * 86_400)
+        cookies.put(request, KNOWN, signed_in.known, 365 * 86_400)
 
 
 def form_token(request: Request, cookies: Cookies) -> str:

@@ -106,7 +106,7 @@ class SigningInTests(AccountsTestCase):
         query, database = select(secret_table), self.house.store._database
         rows = self.successResultOf(database.read(lambda conn: repr(conn.execute(query).all())))
         shown = rows + repr(signed_in) + repr(SignIn("dave", PASSWORD, HOME))
-        for hidden in (signed_in.secret, secret, PASSWORD, signed_in.caller.csrf, signed_in.mark):
+        for hidden in (signed_in.secret, secret, PASSWORD, signed_in.caller.csrf, signed_in.known):
             self.assertNotIn(hidden, shown)
 
     def test_each_sign_in_has_a_session_of_its_own(self) -> None:
@@ -189,13 +189,13 @@ class AttackerTests(AccountsTestCase):
         self.assertEqual(*answers)
 
     def test_owner_signs_in_with_a_known_browser_meanwhile(self) -> None:
-        known = self.sign_in().mark
+        known = self.sign_in().known
         session = self.sign_in(source="192.0.2.8")
         self.guess("dave", 20)
         error = self.refused("dave", PASSWORD, HOME)  # the right one is no way around
         self.assertIsInstance(error, TooMany)
         self.assertIn("for this name", str(error))
-        self.assertEqual(self.sign_in(mark=known).caller.name, "dave")
+        self.assertEqual(self.sign_in(known=known).caller.name, "dave")
         self.assertIsNotNone(self.caller(session.secret))
 
     def test_who_is_over_the_limit_of_a_name_costs_no_read(self) -> None:
@@ -204,16 +204,16 @@ class AttackerTests(AccountsTestCase):
         self.assertIsInstance(self.refused("dave", source=HOME), TooMany)
 
     def test_known_browser_of_somebody_else(self) -> None:
-        known = self.sign_in("anna").mark
+        known = self.sign_in("anna").known
         self.guess("dave")
-        self.assertIsInstance(self.refused("dave", PASSWORD, mark=known), TooMany)
-        self.assertIsInstance(self.refused("dave", PASSWORD, mark="made.up"), TooMany)
+        self.assertIsInstance(self.refused("dave", PASSWORD, known=known), TooMany)
+        self.assertIsInstance(self.refused("dave", PASSWORD, known="made.up"), TooMany)
 
     def test_known_browser_may_not_guess_for_ever_either(self) -> None:
-        known = self.sign_in().mark
+        known = self.sign_in().known
         for number in range(5):
-            self.refused("dave", source=f"192.0.2.{number}", mark=known)
-        self.assertIsInstance(self.refused("dave", source=ATTACKER, mark=known), TooMany)
+            self.refused("dave", source=f"192.0.2.{number}", known=known)
+        self.assertIsInstance(self.refused("dave", source=ATTACKER, known=known), TooMany)
 
     def test_nobody_is_locked_out_for_good(self) -> None:
         self.guess("dave", 50)

@@ -75,7 +75,7 @@ class AccountPartsTests(SynchronousTestCase):
         attempt = SignIn("dave", "whatever", "192.0.2.7")
         signing_in = Deferred.fromCoroutine(accounts.sign_in(attempt))
         signed_in: Any = self.successResultOf(signing_in)
-        self.assertEqual((signed_in.caller.name, signed_in.mark), ("dave", ""))
+        self.assertEqual((signed_in.caller.name, signed_in.known), ("dave", ""))
         attempt = SignIn("anna", "whatever", "192.0.2.7")
         self.failureResultOf(accounts.sign_in(attempt), SignInFailed)
         self.assertTrue(IPasswords.providedBy(self.maker.parts.passwords))

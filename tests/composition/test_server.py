@@ -294,6 +294,12 @@ class ThingsTests(SynchronousTestCase):
         self.assertNotIn("feed_doctor", vars(server))
         self.assertTrue(server.feed_doctor)
 
+    def test_what_forks_processes_stops_after_them(self) -> None:
+        """They end with it: couriers would be started again, and documents be lost."""
+        names = [part.name for part in Server(Config(data=self.mktemp()), reactor).service]
+        for forked in ("couriers", "parsers"):
+            self.assertLess(names.index("fork server"), names.index(forked))
+
     def test_what_a_plugin_does_not_need_is_not_there(self) -> None:
         needs = ("clock", "public_directory", "public_url", "has_hub", "copy_file")
         maker = RecordingMaker(ChangeListsDoor, *needs)

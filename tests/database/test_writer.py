@@ -150,6 +150,27 @@ class WriterTests(TestCase):
         await self.writer.stop()
         self.assertTrue(self.flushLoggedErrors(ZeroDivisionError))
 
+    async def test_a_thread_that_waits_is_woken(self) -> None:
+        """By operations, and by the stop; without files of a database nothing else wakes it."""
+        self.writer._files = None
+        waits: list[float | None] = []
+        wait = self.writer._has_work.wait
+
+        def noted(due: float | None) -> bool:
+            waits.append(due)
+            return wait(due)
+
+        self.patch(self.writer._has_work, "wait", noted)
+        self.writer.start()
+        for name in "abc":
+            await until(lambda: waits)
+            waits.clear()
+            await self.writer.write(add_topic(f"http://{name}.example/"))
+        await until(lambda: waits)
+        await self.writer.stop()
+
+    test_a_thread_that_waits_is_woken.timeout = 20  # type: ignore[attr-defined] # of trial
+
     async def test_stop_stores_what_is_queued_and_takes_no_more(self) -> None:
         queued = [self.writer.write(add_topic(f"http://{n}.example/")) for n in range(3)]
         stopped = self.writer.stop()

@@ -1,4 +1,4 @@
-"""Starts the process of a courier, with nothing of the broker's but one end of a connection."""
+"""Starts the process that forks couriers, with nothing of the broker's but a connection to it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class ServerEnded(str):
     """Why a process has ended, if that was the end of the process which had forked it."""
 
 
-#: The descriptor that a courier gets its end of the connection as.
+#: The descriptor that the process gets its end of the connection as.
 _DESCRIPTOR: Final = 3
 
 #: What a courier needs of the operator's environment: where its time zone, certificates and
