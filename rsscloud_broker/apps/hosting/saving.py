@@ -86,11 +86,13 @@ def save_all(conn: Connection, saves: Sequence[Save]) -> list[bool | NotStored]:
 class _Place:
     """Where a new version belongs.
 
+    :ivar digest: that of its document.
     :ivar known: the row of the file; None if there never was such a file.
     :ivar feed_id: the id of the file; 0 if it is still to be made.
     """
 
     save: Save
+    digest: bytes
     known: Row[Any] | None
     feed_id: int
 
@@ -144,10 +146,11 @@ def _make_place(conn: Connection, wanted: Save, rows: Sequence[Row[Any]]) -> _Pl
     rows = _take_over_deleted(conn, wanted.account, rows)
     known = next((row for row in rows if row.path == wanted.path), None)
     check_condition(wanted.condition, known)
-    new = (document.digest, document.media_type)
+    digest = document.digest  # hashed once: a file may have megabytes
+    new = (digest, document.media_type)
     if known is not None and (known.digest, known.media_type) == new:
         return None
-    place = _Place(wanted, known, 0 if known is None else known.id)
+    place = _Place(wanted, digest, known, 0 if known is None else known.id)
     others = [row for row in rows if row is not known and row.version_id is not None]
     _check_room(others, place)
     _make_room(conn, rows, others, wanted)
@@ -206,7 +209,7 @@ def _version_columns(place: _Place) -> dict[str, object]:
         "modified_at": int(later_second(place.save.at, before)) * MICROSECONDS,
         "size": len(document.body),
         "media_type": document.media_type,
-        "digest": document.digest,
+        "digest": place.digest,
         "body": document.body,
         "packed": document.packed,
     }
