@@ -9,8 +9,8 @@ A stranger in a courier has what its process has.  On Linux that is little:
 - By a filter of system calls it can neither change the mode or the owner of a file, nor start a
   process or a program, make a namespace, or open a socket that is not for the internet: see
   ``system_calls``.
-- It ends when the broker ends, also while it is stopped by a signal.  If the system runs out of
-  memory, it ends before the broker does.
+- It ends when the broker ends, also while it is stopped by a signal: see `end_with_parent`.  If the
+  system runs out of memory, it ends before the broker does.
 
 Landlock's rules are for files that exist.  If another file replaces one of them, as programs do
 that write ``/etc/resolv.conf``, the courier cannot read it.  `Confinement.outdated` says so, and a
@@ -123,7 +123,6 @@ class Confinement:
         libc = ctypes.CDLL(None, use_errno=True)
         for give_up, problem in (
             (_give_up_users, "it can become the user again who started the broker"),
-            (_end_with_the_broker, "it may outlive the broker"),
             (_give_up_capabilities, "it keeps capabilities"),
             (_give_up_files, "it can read the files that the broker can"),
             (system_calls.give_up, "it can change the modes of files and start processes"),
@@ -184,17 +183,17 @@ def _give_up_users(libc: Any) -> None:
         os.setresuid(user, user, user)
 
 
-def end_with_the_parent() -> None:
-    """Have the kernel end this process when its parent ends; only Linux can."""
-    if sys.platform == "linux":
-        _end_with_the_broker(ctypes.CDLL(None, use_errno=True))
+def end_with_parent(parent: int) -> None:
+    """Have the kernel end this process when its parent ends; only Linux can.
 
-
-def _end_with_the_broker(libc: Any) -> None:
-    """Have the kernel end this process when its parent ends: the broker, or what ends with it.  The
-    kernel forgets this when the user changes, but not when capabilities are given up.
+    :param parent: its number.  If that has ended before, this process ends at once.
     """
-    _check(libc.prctl(_Prctl.PDEATHSIG, signal.SIGKILL, 0, 0, 0))
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None, use_errno=True)
+        # The kernel keeps this when the real user changes, and when capabilities are given up.
+        _check(libc.prctl(_Prctl.PDEATHSIG, signal.SIGKILL, 0, 0, 0))
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def _give_up_capabilities(libc: Any) -> None:

@@ -245,7 +245,8 @@ def serve(descriptor: int) -> tuple[bytes, int] | None:
     :returns: in a forked process, the order and its own descriptor; None in the server, when the
         broker has no more need of it.
     """
-    confinement.end_with_the_parent()
+    server = os.getpid()
+    confinement.end_with_parent(os.getppid())
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     os.set_blocking(reading, False)
@@ -269,6 +270,7 @@ def serve(descriptor: int) -> tuple[bytes, int] | None:
                 except OSError as error:
                     child, outcome = 0, error.errno or 0
                 if not child and outcome == _STARTED:
+                    confinement.end_with_parent(server)
                     signal.set_wakeup_fd(-1)
                     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                     os.close(reading)

@@ -146,6 +146,9 @@ class Parser:
         self._reason, self.is_ending = reason, True
         if self._link is None:
             self._handle_end()
+        elif isinstance(reason, ServerEnded):
+            # It may go on, where the kernel does not end it with the server.
+            self._link.abort("")
 
     def _handle_end(self) -> None:
         """Tell all who wait that the process has ended and nothing more comes from it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import sys
@@ -96,6 +97,14 @@ def until_there(path: str) -> str:
     while not os.path.exists(path):
         time.sleep(0.01)
     return path
+
+
+def outliving(path: str) -> str:
+    """Outlive the parent, as a process does that had not asked yet to end with it; then wait."""
+    libc = ctypes.CDLL(None)
+    libc.prctl(1, 0, 0, 0, 0)  # PR_SET_PDEATHSIG: no signal
+    libc.prctl(15, b"outliving", 0, 0, 0)  # PR_SET_NAME, for the test
+    return until_there(path)
 
 
 def leaving(path: str) -> str:

@@ -225,12 +225,15 @@ def replaced():
 # The child says so if it outlives its parent.
 _FAMILY = """
 import os, signal, time
-from rsscloud_broker.outbound.couriers.confinement import end_with_the_parent
+from rsscloud_broker.outbound.couriers.confinement import end_with_parent
 reading, writing = os.pipe()
+parent = os.getpid()
 if os.fork():
-    os.read(reading, 1)
-    os.kill(os.getpid(), signal.SIGKILL)
-end_with_the_parent()
+    os.close(writing)
+    if os.read(reading, 1):
+        os.kill(os.getpid(), signal.SIGKILL)
+    os._exit(0)
+end_with_parent(parent)
 os.write(writing, b"!")
 time.sleep(10)
 os.write(1, b"it lives")
@@ -242,6 +245,12 @@ class ParentTests(SynchronousTestCase):
         """Even if that is killed and can tell it nothing."""
         done = run([*COMMAND[:2], "-c", _FAMILY], stdout=PIPE, check=False, timeout=60)
         self.assertEqual((done.stdout, done.returncode), (b"", -signal.SIGKILL))
+
+    def test_process_whose_parent_has_ended_before(self) -> None:
+        """A parent may end just after it has forked a process, when the kernel knows nothing."""
+        program = _FAMILY.replace("parent = os.getpid()", "parent = os.getppid()")
+        done = run([*COMMAND[:2], "-c", program], stdout=PIPE, check=False, timeout=60)
+        self.assertEqual((done.stdout, done.returncode), (b"", 0))
 
 
 class SystemCallTests(TriesTestCase):

@@ -22,7 +22,13 @@ from rsscloud_broker.outbound.couriers.parsers import Parsers
 from rsscloud_broker.outbound.couriers.spawning import megabytes
 from rsscloud_broker.testing import Clock
 from tests.outbound.couriers import parsed
-from tests.outbound.couriers.fixture import REACTOR, lasting_fork_server, parent_of, privately
+from tests.outbound.couriers.fixture import (
+    REACTOR,
+    lasting_fork_server,
+    parent_of,
+    privately,
+    until,
+)
 
 
 def write(path: Path) -> None:
@@ -183,6 +189,19 @@ class ForkedTests(ParsersTestCase):
         await self.assertFailure(document, ParsingUnavailable)  # which is not to blame
         self.clock.advance(1.0)
         self.assertNotEqual(await self.parsers("a.example", parsed.process, ""), process)
+
+    async def test_a_process_that_outlives_the_server(self) -> None:
+        """Its document has failed, and the next one gets another parser."""
+        self.fork_server = ForkServer
+        parsers, path = self.made(1), self.path()
+        process = await parsers("a.example", parsed.process, "")
+        document = parsers("a.example", parsed.outliving, str(path))
+        await until(lambda: Path(f"/proc/{process}/comm").read_text().startswith("outliving"))
+        os.kill(parent_of(process), signal.SIGKILL)
+        await self.assertFailure(document, ParsingUnavailable)
+        write(path)
+        self.clock.advance(1.0)
+        self.assertNotEqual(await parsers("a.example", parsed.process, ""), process)
 
 
 class TurnTests(ParsersTestCase):
