@@ -446,7 +446,7 @@ A courier that has many answers at the same time is taken for a broken one.
 -if len(frame) - size > USUAL_FRAME and len(batch) > 1:
 +if False:
 @@ outbound/couriers/parser.py: outbound.couriers.test_parsers
-A broker waits for ever for a parser that outlives the process which forked it.
+A broker waits forever for a parser that outlives the process which forked it.
 -        elif isinstance(reason, ServerEnded):
 +        elif False:
 @@ outbound/couriers/parser_process.py: outbound.couriers.test_parsers
