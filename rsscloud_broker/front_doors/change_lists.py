@@ -38,7 +38,7 @@ from functools import lru_cache
 from typing import IO, Final
 
 from attrs import frozen
-from twisted.web import http
+from twisted.web.http import datetimeToString
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 from twisted.web.static import File
@@ -139,7 +139,7 @@ class PublishedFile(Resource):
     def _answer_if_missing(self, request: Request) -> Answer:
         """The answer if no node has made the file yet."""
         text = "This file has not been made yet. Please come again in a minute."
-        return plain(http.SERVICE_UNAVAILABLE, text, {"retry-after": "60"})
+        return plain(503, text, {"retry-after": "60"})
 
 
 class _Archives(PublishedFile):
@@ -147,7 +147,7 @@ class _Archives(PublishedFile):
 
     def render_GET(self, request: Request) -> bytes | int:
         if _ARCHIVE.fullmatch(request.path) is None:
-            send(request, plain(http.NOT_FOUND, "There is no such page here."))
+            send(request, plain(404, "There is no such page here."))
             return NOT_DONE_YET
         return self._send(request, request.path.decode("ascii"))
 
@@ -160,7 +160,7 @@ class _Archives(PublishedFile):
         """The answer for an hour that is not over yet, or had no pings."""
         request.responseHeaders.removeHeader(b"link")
         text = "There is no archive of that hour: it is not over yet, or had no pings."
-        return plain(http.NOT_FOUND, text)
+        return plain(404, text)
 
 
 @frozen
@@ -186,7 +186,7 @@ def _version(modified_ns: int, size: int, coding: str) -> _Version:
     return _Version(
         etag=f'"{modified_ns:x}-{size:x}{suffix}"'.encode("ascii"),
         modified_at=seconds,
-        last_modified=http.datetimeToString(seconds),
+        last_modified=datetimeToString(seconds),
     )
 
 
@@ -216,7 +216,7 @@ def _serve_one(
         status = os.stat(path)
         version = _version(status.st_mtime_ns, status.st_size, coding)
         if _client_has(request, version, now):
-            request.setResponseCode(http.NOT_MODIFIED)
+            request.setResponseCode(304)
             _set_cache_headers(request, version, cache_control)
             request.finish()  # returning b"" would add "Content-Length: 0"
             return NOT_DONE_YET

@@ -18,7 +18,6 @@ from urllib.parse import quote
 
 from twisted.logger import Logger
 from twisted.python.filepath import FilePath
-from twisted.web import http
 from twisted.web.server import Request
 from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
@@ -149,13 +148,13 @@ async def _send_upload(request: Request, upload: StoredUpload, read: _ReadChunk)
         return
     first, end = _wanted_part(request, upload.size, etag)
     if first >= upload.size:
-        request.setResponseCode(http.REQUESTED_RANGE_NOT_SATISFIABLE)
+        request.setResponseCode(416)
         request.setHeader("content-range", f"bytes */{upload.size}")
         request.setHeader("content-length", "0")
         request.finish()
         return
     if (first, end) != (0, upload.size):
-        request.setResponseCode(http.PARTIAL_CONTENT)
+        request.setResponseCode(206)
         request.setHeader("content-range", f"bytes {first}-{end - 1}/{upload.size}")
     request.setHeader("content-length", str(end - first))
     if request.method == b"HEAD":
