@@ -48,6 +48,23 @@ class LookUpTests(BusyTestCase):
             self.assert_fits(page, f"{width} px")
 
 
+class FormTests(BusyTestCase):
+    def test_fields_and_buttons_in_a_row(self) -> None:
+        """Those of one row have one height, whether one types or chooses, and whatever border."""
+        page = self.page()
+        page.goto(f"{self.busy.broker.url}/log")
+        self.assert_of_one_height(page, "main form :is(input, select)", 4)
+        page.goto(f"{self.busy.broker.url}/signin")
+        self.submit(page, "main form", {"name": ACCOUNT, "password": PASSWORD})
+        page.goto(f"{self.busy.broker.url}/write")
+        self.assert_of_one_height(page, "main form .actions button:visible", 3)
+
+    def assert_of_one_height(self, page: Page, selector: str, least: int) -> None:
+        heights = page.locator(selector).evaluate_all("all => all.map(each => each.offsetHeight)")
+        self.assertGreaterEqual(len(heights), least)
+        self.assertEqual(len(set(heights)), 1, heights)
+
+
 class TopicPageTests(BrowserTestCase):
     def test_what_happened_and_what_to_do(self) -> None:
         broker, receiver = self.shared_broker(), self.served(HttpPostReceiver())
