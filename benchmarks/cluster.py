@@ -232,10 +232,11 @@ def _seconds_without(
     expect(receiver, audience)
     data = cluster.brokers[0].data
     cluster.brokers[0].ping_topic(audience.topic)
+    # Few subscribers are soon notified: by then it must be known who does it.
+    walking = _walking(cluster, data, deadline)
     for _ in deadline.polls("the first notifications"):
         if receiver.ask("counts")["received"] > audience.count // 10:
             break
-    walking = _walking(cluster, data)
     walking.kill()
     killed_at = time.monotonic()
     for _ in deadline.polls("the last notifications of the one that was killed", 2 * _SLOW):
@@ -252,10 +253,12 @@ def _seconds_without(
     return seconds
 
 
-def _walking(cluster: _Cluster, data: Data) -> Broker:
-    """The broker that has claimed the fan-out."""
+def _walking(cluster: _Cluster, data: Data, deadline: Deadline) -> Broker:
+    """Wait until a broker has claimed the fan-out, and return that one."""
     claimed = "SELECT node.name FROM fanout JOIN node ON node.id = fanout.node_id"
     with data.reading() as connection:
-        (name,) = connection.execute(claimed).fetchone()
-    (walking,) = (one for one in cluster.brokers if name.endswith(f" {one.pid}"))
-    return walking
+        for _ in deadline.polls("a broker to notify"):
+            if found := connection.execute(claimed).fetchone():
+                (walking,) = (one for one in cluster.brokers if found[0].endswith(f" {one.pid}"))
+                return walking
+    raise AssertionError("the loop ends by returning or raising")
