@@ -421,6 +421,9 @@ A stranger in a courier reads the database.
 Couriers of a broker that was killed stay, and keep its memory.
 -_check(libc.prctl(_Prctl.PDEATHSIG, signal.SIGKILL, 0, 0, 0))
 +pass
+A process whose parent has ended before it asked the kernel for its end lives on.
+-if os.getppid() != parent:
++if False:
 @@ outbound/couriers/courier.py: outbound.couriers.test_strange_couriers
 On a busy machine couriers are ended before they have started, again and again.
 -limits.silent if self._has_lived else limits.first_sign
@@ -435,6 +438,10 @@ Each courier that ends costs the broker a descriptor, until none is left.
 @@ outbound/couriers/courier.py: outbound.couriers.test_crew
 The process that takes over from one that hangs lacks the contents of its requests.
 -        self._bodies.clear()
+@@ outbound/couriers/fork_server.py: outbound.couriers.test_fork_server
+A courier that is stopped outlives the broker.
+-                    confinement.end_with_parent(server)
++                    pass
 @@ outbound/couriers/link.py: outbound.couriers.test_link
 A stranger in a courier fills the broker's memory with one frame.
 -if length > BESIDES_LAST_BODY and length > (most := self._longest()):
@@ -446,7 +453,7 @@ A courier that has many answers at the same time is taken for a broken one.
 -if len(frame) - size > USUAL_FRAME and len(batch) > 1:
 +if False:
 @@ outbound/couriers/parser.py: outbound.couriers.test_parsers
-A broker waits forever for a parser that outlives the process which forked it.
+A document waits a minute for a parser that outlives the process which forked it.
 -        elif isinstance(reason, ServerEnded):
 +        elif False:
 @@ outbound/couriers/parser_process.py: outbound.couriers.test_parsers

@@ -53,7 +53,7 @@ class FormTests(BusyTestCase):
         """Those of one row have one height, whether one types or chooses, and whatever border."""
         page = self.page()
         page.goto(f"{self.busy.broker.url}/log")
-        self.assert_of_one_height(page, "main form :is(input, select)", 4)
+        self.assert_of_one_height(page, "main form :is(input, select, button)", 5)
         page.goto(f"{self.busy.broker.url}/signin")
         self.submit(page, "main form", {"name": ACCOUNT, "password": PASSWORD})
         page.goto(f"{self.busy.broker.url}/write")

@@ -9,8 +9,8 @@ A stranger in a courier has what its process has.  On Linux that is little:
 - By a filter of system calls it can neither change the mode or the owner of a file, nor start a
   process or a program, make a namespace, or open a socket that is not for the internet: see
   ``system_calls``.
-- It ends when the broker ends, also while it is stopped by a signal: see `end_with_parent`.  If the
-  system runs out of memory, it ends before the broker does.
+- It ends when the broker ends, also while it is stopped by a signal: see `end_with_parent`.  The
+  filter does not let it undo that.  If the system runs out of memory, it ends before the broker.
 
 Landlock's rules are for files that exist.  If another file replaces one of them, as programs do
 that write ``/etc/resolv.conf``, the courier cannot read it.  `Confinement.outdated` says so, and a

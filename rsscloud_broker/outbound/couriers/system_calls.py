@@ -54,7 +54,9 @@ REFUSED: Final = (
 )
 
 #: Calls that ``_filter_steps`` allows with some arguments only, or refuses with another error.
-SPECIAL: Final = "clone 56 220 clone3 435 435 socket 41 198 prlimit64 302 261 tgkill 234 131"
+SPECIAL: Final = (
+    "clone 56 220 clone3 435 435 socket 41 198 prlimit64 302 261 tgkill 234 131 prctl 157 167"
+)
 
 
 class _Clone:
@@ -93,6 +95,7 @@ class _Say:
 class _Prctl:
     """prctl(2): what is set, and to what."""
 
+    PDEATHSIG = 1
     SET_SECCOMP = 22
     FILTER = 2
 
@@ -176,6 +179,8 @@ def _filter_steps(column: int, known_as: int) -> list[_Step]:
         "socket": allow_only(*_INTERNET),
         "prlimit64": allow_only(0),  # this process
         "tgkill": allow_only(os.getpid()),
+        # The process could outlive the broker.
+        "prctl": [first, _Step(_Bpf.IF_EQUAL, 0, 1, _Prctl.PDEATHSIG), refuse, allow],
     }
     steps = [
         _Step(_Bpf.LOAD, 0, 0, _MACHINE),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import sys
@@ -25,6 +24,13 @@ COMMAND = (
     "-c",
     f"{_FIND} from tests.outbound.couriers import parsed;"
     "from rsscloud_broker.composition import courier; courier.main()",
+)
+
+#: The same, but parsers outlive what forks them.
+OUTLIVING = (
+    *COMMAND[:2],
+    "from rsscloud_broker.outbound.couriers import confinement;"
+    f"confinement.end_with_parent = lambda parent: None; {COMMAND[2]}",
 )
 
 
@@ -97,14 +103,6 @@ def until_there(path: str) -> str:
     while not os.path.exists(path):
         time.sleep(0.01)
     return path
-
-
-def outliving(path: str) -> str:
-    """Outlive the parent, as a process does that had not asked yet to end with it; then wait."""
-    libc = ctypes.CDLL(None)
-    libc.prctl(1, 0, 0, 0, 0)  # PR_SET_PDEATHSIG: no signal
-    libc.prctl(15, b"outliving", 0, 0, 0)  # PR_SET_NAME, for the test
-    return until_there(path)
 
 
 def leaving(path: str) -> str:

@@ -296,11 +296,15 @@ class SystemCallTests(TriesTestCase):
             priority="os.setpriority(os.PRIO_PROCESS, os.getppid(), 19)",
             trace="call('ptrace', 16, os.getppid(), 0, 0)",
             memory="call('process_vm_readv', os.getppid(), 0, 0, 0, 0, 0)",
+            outlive_the_broker="call('prctl', 1, 0, 0, 0, 0)",
+            own_state="call('prctl', 3, 0, 0, 0, 0)",
             own_limits="resource.setrlimit(resource.RLIMIT_CORE, (0, 0))",
             own_signal="signal.raise_signal(signal.SIGCHLD)",
             thread="(each := threading.Thread(target=int)).start() or each.join()",
         )
-        self.assert_refused(results, own_limits="None", own_signal="None", thread="None")
+        self.assert_refused(
+            results, own_state="None", own_limits="None", own_signal="None", thread="None"
+        )
 
     def test_namespaces_and_parts_of_the_kernel(self) -> None:
         """Root started this process or not: none of this can even be tried."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+from pathlib import Path
 
 from twisted.internet.task import deferLater
 from twisted.logger import capturedLogs, formatEvent
@@ -15,7 +16,21 @@ from rsscloud_broker.outbound.couriers import courier as module
 from rsscloud_broker.outbound.couriers.crew import Crew
 from rsscloud_broker.outbound.couriers.fork_server import _NOTICE, _STARTED, Forked, ForkServer
 from rsscloud_broker.outbound.couriers.spawning import COMMAND, Limits, megabytes
-from tests.outbound.couriers.fixture import REACTOR, CrewTestCase, parent_of, privately
+from tests.outbound.couriers.fixture import REACTOR, CrewTestCase, parent_of, privately, until
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process has ended, also if nobody has asked how."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+    except FileNotFoundError:
+        return True
+    return stat.rpartition(")")[2].split()[0] == "Z"
+
+
+def end_if_there(pid: int) -> None:
+    if not has_ended(pid):
+        os.kill(pid, signal.SIGKILL)
 
 
 class ForkServerTests(CrewTestCase):
@@ -57,6 +72,15 @@ class ForkServerTests(CrewTestCase):
         self.assertEqual(set(before) & set(await self.pids(crew)), set())
         said = [str(formatEvent(event)) for event in events]
         self.assertIn("the process that starts couriers has ended: ", " ".join(said))
+
+    async def test_stopped_couriers_end_with_it(self) -> None:
+        """They notice nothing by themselves, so the kernel has to end them."""
+        await self.request()
+        pid = await self.pid()
+        os.kill(pid, signal.SIGSTOP)
+        self.addCleanup(end_if_there, pid)
+        os.kill(parent_of(pid), signal.SIGKILL)
+        await until(lambda: has_ended(pid))
 
     async def test_next_one_starts_before_the_last_connection_has_closed(self) -> None:
         """Its end is not that of the next one, nor of the process that starts them."""

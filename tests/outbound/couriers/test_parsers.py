@@ -22,13 +22,7 @@ from rsscloud_broker.outbound.couriers.parsers import Parsers
 from rsscloud_broker.outbound.couriers.spawning import megabytes
 from rsscloud_broker.testing import Clock
 from tests.outbound.couriers import parsed
-from tests.outbound.couriers.fixture import (
-    REACTOR,
-    lasting_fork_server,
-    parent_of,
-    privately,
-    until,
-)
+from tests.outbound.couriers.fixture import REACTOR, lasting_fork_server, parent_of, privately
 
 
 def write(path: Path) -> None:
@@ -192,14 +186,13 @@ class ForkedTests(ParsersTestCase):
 
     async def test_a_process_that_outlives_the_server(self) -> None:
         """Its document has failed, and the next one gets another parser."""
-        self.fork_server = ForkServer
+        self.fork_server = lambda reactor, _: ForkServer(reactor, parsed.OUTLIVING)
         parsers, path = self.made(1), self.path()
+        self.addCleanup(write, path)
         process = await parsers("a.example", parsed.process, "")
-        document = parsers("a.example", parsed.outliving, str(path))
-        await until(lambda: Path(f"/proc/{process}/comm").read_text().startswith("outliving"))
+        document = parsers("a.example", parsed.until_there, str(path))
         os.kill(parent_of(process), signal.SIGKILL)
         await self.assertFailure(document, ParsingUnavailable)
-        write(path)
         self.clock.advance(1.0)
         self.assertNotEqual(await parsers("a.example", parsed.process, ""), process)
 
