@@ -419,7 +419,7 @@ A stranger in a courier reads the database.
 -        _check(_call(libc, _Call.RESTRICT_SELF, c_int32(ruleset), c_uint32(0)))
 +        pass
 Couriers of a broker that was killed stay, and keep its memory.
--_check(libc.prctl(_Prctl.PDEATHSIG, signal.SIGKILL, 0, 0, 0))
+-_check(libc.prctl(Prctl.PDEATHSIG, signal.SIGKILL, 0, 0, 0))
 +pass
 A process whose parent has ended before it asked the kernel for its end lives on.
 -if os.getppid() != parent:

@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rsscloud_broker.outbound.couriers import system_calls
+from rsscloud_broker.outbound.couriers.system_calls import Prctl
 
 #: Files of the system that c-ares reads again from time to time, and other programs replace.
 _REPLACED: Final = ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf")
@@ -55,17 +56,6 @@ _READABLE: Final = (
 )
 
 _READABLE_BELOW: Final = tuple(f"{path}/" for path in _READABLE)
-
-
-class _Prctl:
-    """What prctl(2) may be asked for."""
-
-    PDEATHSIG = 1
-    CAPBSET_READ = 23
-    CAPBSET_DROP = 24
-    NO_NEW_PRIVS = 38
-    CAP_AMBIENT = 47
-    CAP_AMBIENT_CLEAR_ALL = 4
 
 
 class _Call:
@@ -191,7 +181,7 @@ def end_with_parent(parent: int) -> None:
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
         # The kernel keeps this when the real user changes, and when capabilities are given up.
-        _check(libc.prctl(_Prctl.PDEATHSIG, signal.SIGKILL, 0, 0, 0))
+        _check(libc.prctl(Prctl.PDEATHSIG, signal.SIGKILL, 0, 0, 0))
     if os.getppid() != parent:
         os._exit(1)
 
@@ -199,15 +189,15 @@ def end_with_parent(parent: int) -> None:
 def _give_up_capabilities(libc: Any) -> None:
     """Give up all capabilities forever, and the groups of root."""
     if not _has_capabilities():
-        _check(libc.prctl(_Prctl.NO_NEW_PRIVS, 1, 0, 0, 0))
+        _check(libc.prctl(Prctl.NO_NEW_PRIVS, 1, 0, 0, 0))
         return
     with suppress(PermissionError):
         os.setgroups([])
     for number in range(64):  # the structures of capset(2) have room for this many
-        if libc.prctl(_Prctl.CAPBSET_READ, number, 0, 0, 0) == 1:
-            libc.prctl(_Prctl.CAPBSET_DROP, number, 0, 0, 0)
-    libc.prctl(_Prctl.CAP_AMBIENT, _Prctl.CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
-    _check(libc.prctl(_Prctl.NO_NEW_PRIVS, 1, 0, 0, 0))
+        if libc.prctl(Prctl.CAPBSET_READ, number, 0, 0, 0) == 1:
+            libc.prctl(Prctl.CAPBSET_DROP, number, 0, 0, 0)
+    libc.prctl(Prctl.CAP_AMBIENT, Prctl.CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    _check(libc.prctl(Prctl.NO_NEW_PRIVS, 1, 0, 0, 0))
     # The first number is the version of those structures.
     header, none = (c_uint32 * 2)(0x20080522, 0), (c_uint32 * 6)()
     _check(libc.capset(header, none))

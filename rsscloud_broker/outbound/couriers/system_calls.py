@@ -92,12 +92,17 @@ class _Say:
     ERROR = 0x00050000
 
 
-class _Prctl:
-    """prctl(2): what is set, and to what."""
+class Prctl:
+    """What prctl(2) may be asked for, and with what."""
 
     PDEATHSIG = 1
     SET_SECCOMP = 22
-    FILTER = 2
+    FILTER = 2  # of SET_SECCOMP
+    CAPBSET_READ = 23
+    CAPBSET_DROP = 24
+    NO_NEW_PRIVS = 38
+    CAP_AMBIENT = 47
+    CAP_AMBIENT_CLEAR_ALL = 4  # of CAP_AMBIENT
 
 
 class _Step(ctypes.Structure):
@@ -137,7 +142,7 @@ def give_up(libc: Any) -> None:
         return  # the broker has logged why
     steps = _filter_steps(*_MACHINES[machine()])
     program = _Program(len(steps), (_Step * len(steps))(*steps))
-    if libc.prctl(_Prctl.SET_SECCOMP, _Prctl.FILTER, ctypes.byref(program), 0, 0):
+    if libc.prctl(Prctl.SET_SECCOMP, Prctl.FILTER, ctypes.byref(program), 0, 0):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 
@@ -180,7 +185,7 @@ def _filter_steps(column: int, known_as: int) -> list[_Step]:
         "prlimit64": allow_only(0),  # this process
         "tgkill": allow_only(os.getpid()),
         # The process could outlive the broker.
-        "prctl": [first, _Step(_Bpf.IF_EQUAL, 0, 1, _Prctl.PDEATHSIG), refuse, allow],
+        "prctl": [first, _Step(_Bpf.IF_EQUAL, 0, 1, Prctl.PDEATHSIG), refuse, allow],
     }
     steps = [
         _Step(_Bpf.LOAD, 0, 0, _MACHINE),

@@ -47,9 +47,13 @@ async def until(condition: Callable[[], object]) -> None:
         await deferLater(REACTOR, 0.01)
 
 
+def stat_of(pid: int) -> list[str]:
+    """What proc(5) says of a process, from its state on: ``/proc/PID/stat``."""
+    return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+
+
 def parent_of(pid: int) -> int:
-    stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
-    return int(stat.rpartition(")")[2].split()[1])
+    return int(stat_of(pid)[1])
 
 
 def privately(pid: int) -> int:

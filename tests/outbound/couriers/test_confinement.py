@@ -371,7 +371,7 @@ class SystemCallTests(TriesTestCase):
     def test_machine_without_filters(self) -> None:
         """The rest is done all the same; what fails there is said."""
         failed = "it can change the modes of files and start processes: "
-        for what, said in (("_Prctl.FILTER = 77", [failed]), ("machine = lambda: 'riscv64'", [])):
+        for what, said in (("Prctl.FILTER = 77", [failed]), ("machine = lambda: 'riscv64'", [])):
             before = f"{FROM} import system_calls; system_calls.{what}"
             results = tried({"fork": "os.waitpid(os.fork() or os._exit(0), 0) and 1"}, before)
             problems = [problem[: len(failed)] for problem in results["problems"]]

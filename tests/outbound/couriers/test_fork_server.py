@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from pathlib import Path
 
 from twisted.internet.task import deferLater
 from twisted.logger import capturedLogs, formatEvent
@@ -16,16 +15,22 @@ from rsscloud_broker.outbound.couriers import courier as module
 from rsscloud_broker.outbound.couriers.crew import Crew
 from rsscloud_broker.outbound.couriers.fork_server import _NOTICE, _STARTED, Forked, ForkServer
 from rsscloud_broker.outbound.couriers.spawning import COMMAND, Limits, megabytes
-from tests.outbound.couriers.fixture import REACTOR, CrewTestCase, parent_of, privately, until
+from tests.outbound.couriers.fixture import (
+    REACTOR,
+    CrewTestCase,
+    parent_of,
+    privately,
+    stat_of,
+    until,
+)
 
 
 def has_ended(pid: int) -> bool:
     """Whether a process has ended, also if nobody has asked how."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+        return stat_of(pid)[0] == "Z"
     except FileNotFoundError:
         return True
-    return stat.rpartition(")")[2].split()[0] == "Z"
 
 
 def end_if_there(pid: int) -> None:
